@@ -70,7 +70,7 @@ pub(crate) enum Command {
     Dump(DumpArgs),
     Decode(DecodeArgs),
     Explain(ExplainArgs),
-    Record(Record),
+    Record(Box<Record>),
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     Time(Box<TimeArgs>),
     Verify(VerifyArgs),

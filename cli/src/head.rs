@@ -1,8 +1,8 @@
-//! What stands above what is printed of a recording: whose branches, how many,
-//! how good.
+//! The head of every view: the recordings, their counts and their quality.
 
 use std::io;
 
+use lbr_msr::record::Label;
 use profile::Flow;
 use profile::interval::Interval;
 use profile::maps::Maps;
@@ -18,19 +18,17 @@ use crate::symbols;
 pub(crate) struct Totals {
     pub(crate) branches: u64,
     pub(crate) distinct: u64,
-    /// Predictions: how many are known, and how many of these were wrong; `None`
-    /// in views that do not look at them.
+    /// Known predictions, and the wrong ones among them; `None` in views without predictions.
     pub(crate) predictions: Option<(u64, Option<u64>)>,
 }
 
 impl Totals {
-    /// Of a view that does not look at predictions.
+    /// Totals of a view without predictions.
     pub(crate) const fn of(branches: u64, distinct: u64) -> Totals {
         Totals { branches, distinct, predictions: None }
     }
 }
 
-/// What the flow counted.
 impl From<&Flow> for Totals {
     fn from(flow: &Flow) -> Totals {
         let predictions = Some((flow.known, flow.mispredicted));
@@ -38,39 +36,91 @@ impl From<&Flow> for Totals {
     }
 }
 
-/// The lines above a table: whose branches, how many, how good.
+/// What a view adds to the head.
+#[derive(Default)]
+pub(crate) struct Notes {
+    /// How far its numbers can be trusted: `complete`, or an interval.
+    pub(crate) trust: Option<String>,
+    /// Counts of what is unusual.
+    pub(crate) unusual: Vec<String>,
+}
+
+/// Prints the head above a table.
 pub(crate) fn print(
     out: &mut Out<'_>,
     sources: &[Source],
     quality: &Quality,
     totals: &Totals,
+    notes: Notes,
+    verbose: bool,
 ) -> io::Result<()> {
-    for source in sources {
-        out.line(source.origin())?;
-    }
-    if let Some(modelled) = Source::modelled(sources, quality.software) {
-        out.line(modelled)?;
-    }
-    if let Some(line) = selected::of_quality(sources, quality) {
-        out.line(line)?;
+    lines(sources, quality, totals, notes, verbose).iter().try_for_each(|line| out.line(line))
+}
+
+/// The head: the recordings, the counts, and only what is unusual in them; with `verbose` also
+/// how the data was cleaned.
+pub(crate) fn lines(
+    sources: &[Source],
+    quality: &Quality,
+    totals: &Totals,
+    notes: Notes,
+    verbose: bool,
+) -> Vec<String> {
+    let mut lines: Vec<String> = sources.iter().map(|source| source.origin(verbose)).collect();
+    lines.extend(Source::modelled(sources, quality.software).map(str::to_owned));
+    lines.extend(selected::of_quality(sources, quality));
+    let mut counts = format!(
+        "{}, {}",
+        counted(totals.branches, "branch", "branches"),
+        counted(quality.samples, "sample", "samples")
+    );
+    if verbose {
+        counts += &format!(", {} distinct", grouped(totals.distinct));
     }
     let predictions = match totals.predictions {
-        None => String::new(),
-        Some((_, None)) => "; predictions not recorded".to_owned(),
-        Some((known, Some(missed))) => format!(
-            "; {} of {} known predictions missed ({})",
-            grouped(missed),
-            grouped(known),
-            percent(missed as f64 / known as f64)
-        ),
+        None => None,
+        Some((_, None)) => Some("predictions not recorded".to_owned()),
+        Some((known, Some(missed))) if known == totals.branches => {
+            Some(format!("{} mispredicted", grouped(missed)))
+        }
+        Some((known, Some(missed))) => {
+            Some(format!("{} of {} known predictions wrong", grouped(missed), grouped(known)))
+        }
     };
-    out.line(format_args!(
-        "{}, {}, {} distinct{predictions}",
-        counted(quality.samples, "sample", "samples"),
-        counted(totals.branches, "branch", "branches"),
-        grouped(totals.distinct)
-    ))?;
-    out.line(format_args!("data quality: {}", quality_line(quality)))
+    let all = std::iter::once(counts).chain(predictions).chain(notes.trust);
+    lines.push(all.collect::<Vec<_>>().join("; "));
+    let unusual: Vec<String> = unusual(quality).into_iter().chain(notes.unusual).collect();
+    if !unusual.is_empty() {
+        lines.push(format!("warning: {} (see lbr lint)", unusual.join(", ")));
+    }
+    if verbose {
+        lines.push(format!("data quality: {}", quality_line(quality)));
+    }
+    lines
+}
+
+/// Counts of what was lost or dropped.
+fn unusual(quality: &Quality) -> Vec<String> {
+    let lost = quality.lost.iter().map(|(label, count)| {
+        format!("{} lost ({})", grouped(*count), label.map_or("dropped", |label| label.name()))
+    });
+    lost.chain(dropped(quality)).collect()
+}
+
+/// Counts of what the cleaner dropped.
+fn dropped(quality: &Quality) -> Vec<String> {
+    // An empty call stack is execution in the outermost function.
+    let is_snapshot = quality.labels.contains_key(&Label::Snapshot);
+    nonzero([
+        ("empty stacks", if is_snapshot { 0 } else { quality.empty_stacks }),
+        ("entries 0x0 -> 0x0 dropped", quality.zero_entries),
+        ("branches not taken dropped", quality.not_taken),
+        ("duplicate newest entries dropped", quality.duplicated_newest),
+        ("second records of aborts dropped", quality.double_aborts),
+        ("unusable stacks dropped", quality.excluded),
+        ("mappings not kept in memory", quality.unkept.mappings),
+        ("processes not kept in memory", quality.unkept.processes),
+    ])
 }
 
 /// The quality in words.
@@ -78,7 +128,7 @@ pub(crate) fn quality_line(quality: &Quality) -> String {
     let mut parts = Vec::new();
     match quality.exact_share() {
         Some(share) => parts.push(format!("exact {} of stacks", percent(share))),
-        None => parts.push("exact - (the recording does not say how stacks join)".to_owned()),
+        None => parts.push("stack continuity not recorded".to_owned()),
     }
     for (label, count) in &quality.labels {
         parts.push(format!("{} {}", label.name(), grouped(*count)));
@@ -90,24 +140,16 @@ pub(crate) fn quality_line(quality: &Quality) -> String {
     if quality.lost.is_empty() {
         parts.push("lost 0".to_owned());
     }
-    let odd = [
-        ("empty stacks", quality.empty_stacks),
-        ("entries 0x0 -> 0x0 left out", quality.zero_entries),
-        ("branches not taken left out", quality.not_taken),
-        ("duplicated newest entries left out", quality.duplicated_newest),
-        ("second records of aborts left out", quality.double_aborts),
-        ("stacks kept out", quality.excluded),
-        ("mappings not kept in memory", quality.unkept.mappings),
-        ("processes not kept in memory", quality.unkept.processes),
-    ];
-    parts.extend(nonzero(odd));
+    parts.extend(dropped(quality));
     parts.join(", ")
 }
 
-/// The line that says how sure the shares of a sample are; `None` where counts
-/// are the truth.
-pub(crate) fn share_line(quality: &Quality, shares: impl Iterator<Item = f64>) -> Option<String> {
-    if quality.is_complete() || quality.samples == 0 {
+/// How far the shares of a sample can be trusted: the widest of their intervals.
+pub(crate) fn share_trust(quality: &Quality, shares: impl Iterator<Item = f64>) -> Option<String> {
+    if quality.is_complete() {
+        return Some("complete".to_owned());
+    }
+    if quality.samples == 0 {
         return None;
     }
     let off = |share| {
@@ -117,14 +159,11 @@ pub(crate) fn share_line(quality: &Quality, shares: impl Iterator<Item = f64>) -
     Some(match shares.filter_map(off).reduce(f64::max) {
         Some(most) => {
             let points = most * 100.0;
-            // Two digits that say something, whatever the size.
-            let digits = (1.0 - points.log10().floor()).clamp(2.0, 9.0) as usize;
-            format!(
-                "a sample: shares are within {points:.digits$} points at most \
-                 (95 %, as if a stack were one draw)"
-            )
+            // Two significant digits.
+            let digits = (1.0 - points.log10().floor()).clamp(1.0, 9.0) as usize;
+            format!("shares ±{points:.digits$} points (95%)")
         }
-        None => "a sample of too few stacks to say how sure shares are".to_owned(),
+        None => "too few stacks for intervals of shares".to_owned(),
     })
 }
 
@@ -158,6 +197,7 @@ pub(crate) fn quality_json(sources: &[Source], quality: &Quality, totals: &Total
         "excluded": quality.excluded,
         "software": quality.software,
         "hardware": quality.hardware,
+        "modelled": quality.software > 0 || sources.iter().any(Source::says_modelled),
         "mappings_not_kept": quality.unkept.mappings,
         "processes_not_kept": quality.unkept.processes,
     });
@@ -174,6 +214,7 @@ pub(crate) fn flow_json(sources: &[Source], flow: &Flow, totals: &Totals) -> Val
     let mut json = quality_json(sources, &flow.quality, totals);
     let blocks = &flow.block_quality;
     json["complete"] = json!(flow.is_complete());
+    json["open_ends"] = json!(flow.block_quality.open);
     json["blocks"] = json!(blocks.blocks);
     json["blocks_without_code"] = json!(blocks.without_code);
     json["blocks_contradicted"] = json!(blocks.contradicted);
@@ -184,16 +225,12 @@ pub(crate) fn flow_json(sources: &[Source], flow: &Flow, totals: &Totals) -> Val
     json
 }
 
-/// What rates and counts are worth.
-pub(crate) fn sureness(flow: &Flow) -> &'static str {
-    if flow.is_complete() {
-        "every taken branch is here: counts are the truth and need no interval"
-    } else {
-        "a sample: intervals are 95 %, by stack"
-    }
+/// How far rates and counts can be trusted.
+pub(crate) fn trust(flow: &Flow) -> &'static str {
+    if flow.is_complete() { "complete: every taken branch" } else { "95% intervals, by stack" }
 }
 
-/// What was odd about the recordings and their files.
+/// Prints the warnings about the recordings and their files.
 pub(crate) fn finish(sources: &[Source], maps: &Maps) {
     sources.iter().for_each(input::warn);
     symbols::warn(&[maps]);

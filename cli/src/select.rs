@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::commands::cpus::CpuList;
 use crate::exit::{Failure, USAGE};
-use crate::input;
+use crate::input::Reading;
 use crate::present::number::{grouped, part};
 
 /// Names that are offered where none is as asked for.
@@ -66,19 +66,19 @@ pub(crate) fn spans(text: &str) -> Result<Spans, NotTimes> {
 }
 
 impl SelectArgs {
-    /// The selection. From here on recordings of others are opened as it says.
-    pub(crate) fn selection(&self) -> Arc<Selection> {
-        input::force(self.force);
-        input::use_threads(self.threads);
+    /// How recordings are read, and which of their samples count.
+    pub(crate) fn reading(&self) -> Reading {
         let numbers = |list: &[i32]| list.iter().map(|number| *number as u32).collect();
-        Arc::new(Selection {
+        let selection = Selection {
             events: self.event.iter().flat_map(|names| split(names)).collect(),
             comms: self.comm.clone(),
             pids: numbers(&self.pid),
             tids: numbers(&self.tid),
             cpus: self.cpu.as_ref().map(|list| list.cpus().to_vec()).unwrap_or_default(),
             times: self.time.as_ref().map(|spans| spans.0.clone()).unwrap_or_default(),
-        })
+        };
+        let threads = self.threads.map(usize::from);
+        Reading { selection: Arc::new(selection), force: self.force, threads, omit_modelled: false }
     }
 }
 
@@ -115,8 +115,9 @@ pub(crate) fn offered(names: Vec<String>) -> String {
 #[command(next_help_heading = "Selection")]
 pub(crate) struct RowArgs {
     /// Only rows of this file: a path, its last part (libc.so.6), or
-    /// `[kernel.kallsyms]`, `[vdso]`, `[unknown]`. A branch belongs to the file of
-    /// its FROM, and a block ends in its own. Shares stay of all files, as in perf.
+    /// `[kernel.kallsyms]`, `[vdso]`, `[unknown]`; `all` shows every file [default in
+    /// text: the recorded program and its own libraries]. A branch belongs to the file of its
+    /// FROM, and a block ends in its own. Shares stay of all files, as in perf.
     #[arg(long, visible_alias = "dsos", value_name = "NAME", value_delimiter = ',')]
     dso: Vec<String>,
     /// Only rows of these functions: a name, whole or without parameters, template
@@ -125,7 +126,13 @@ pub(crate) struct RowArgs {
     /// Shares stay of all. Several may be given.
     #[arg(long = "symbol", visible_alias = "symbols", value_name = "GLOB")]
     symbols: Vec<String>,
+    /// Only rows of the program's own files if neither is given.
+    #[arg(skip)]
+    own: bool,
 }
+
+/// The name that stands for every file.
+pub(crate) const ALL: &str = "all";
 
 /// The rows of some files and functions.
 #[derive(Clone, Debug)]
@@ -142,12 +149,27 @@ pub(crate) struct Rows {
 impl RowArgs {
     /// Rows of some files.
     pub(crate) fn of_files(names: &[String]) -> RowArgs {
-        RowArgs { dso: names.to_vec(), symbols: Vec::new() }
+        RowArgs { dso: names.to_vec(), ..RowArgs::default() }
     }
 
-    /// Whether rows are left out.
+    /// The same, but without names only rows of the program's own files.
+    pub(crate) fn program_first(&self, own: bool) -> RowArgs {
+        RowArgs { own, ..self.clone() }
+    }
+
+    /// The files that are asked for; empty if all are.
+    pub(crate) fn files(&self) -> &[String] {
+        if self.dso.iter().any(|name| name == ALL) { &[] } else { &self.dso }
+    }
+
+    /// The same functions in other files.
+    pub(crate) fn with_files(&self, names: Vec<String>) -> RowArgs {
+        RowArgs { dso: names, ..self.clone() }
+    }
+
+    /// Whether rows are asked for by their files or functions.
     pub(crate) fn any(&self) -> bool {
-        !self.dso.is_empty() || !self.symbols.is_empty()
+        !self.files().is_empty() || !self.symbols.is_empty()
     }
 
     /// The places that are asked for; `None` for all. `places` are those of the
@@ -158,9 +180,16 @@ impl RowArgs {
         places: impl Iterator<Item = (Location, u64)>,
     ) -> Result<Option<Within>, Failure> {
         if !self.any() {
-            return Ok(None);
+            let own = (self.own && self.dso.is_empty()).then(|| Within::own(maps)).flatten();
+            let Some(own) = own else { return Ok(None) };
+            // Omits nothing if only one of the two would be left.
+            let (mut inside, mut outside) = (false, false);
+            for (place, _) in places {
+                *if own.has(place) { &mut inside } else { &mut outside } = true;
+            }
+            return Ok(Some(own).filter(|_| inside && outside));
         }
-        let within = Within::new(maps, &self.dso, &self.symbols);
+        let within = Within::new(maps, self.files(), &self.symbols);
         let [missing, ..] = within.missing() else { return Ok(Some(within)) };
         let error = if self.dso.contains(missing) {
             let are = files_of(maps, places);
@@ -211,7 +240,20 @@ impl RowArgs {
 impl Rows {
     /// In a line.
     pub(crate) fn line(&self) -> String {
-        let Rows { of_what: RowArgs { dso, symbols }, unit, count, of, rows, all_rows } = self;
+        let Rows { of_what, unit, count, of, rows, all_rows } = self;
+        if !of_what.any() {
+            let rest = of.saturating_sub(*count);
+            return format!(
+                "omitted: {} of {} {unit} ({}) outside the program's own files, {} of {} rows \
+                 (--dso all shows them); shares are of all",
+                grouped(rest),
+                grouped(*of),
+                part(rest, (*of).max(1)),
+                grouped(all_rows.saturating_sub(*rows) as u64),
+                grouped(*all_rows as u64),
+            );
+        }
+        let (dso, symbols) = (of_what.files(), &of_what.symbols);
         let files = (!dso.is_empty()).then(|| dso.join(" or "));
         let functions =
             (!symbols.is_empty()).then(|| format!("functions {}", symbols.join(" or ")));

@@ -1,5 +1,4 @@
-//! `lbr annotate`, on programs whose every instruction is counted by another
-//! method.
+//! `lbr annotate`, on programs with instruction counts from another method.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -16,7 +15,7 @@ fn json(args: &[&str]) -> Vec<Value> {
     printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// A refusal: status 2, and the sentence.
+/// A refusal: status 2, and the message.
 #[track_caller]
 fn refused(args: &[&str]) -> String {
     let out = lbr(&[&["annotate"], args].concat());
@@ -37,7 +36,7 @@ struct Recorded {
     folder: tempfile::TempDir,
 }
 
-/// Records; `None`, after saying so, where nothing may be traced.
+/// Records; `None`, with a message, if tracing is not permitted.
 fn record(program: &str, options: &[&str]) -> Option<Recorded> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("perf.data").to_str().unwrap().to_owned();
@@ -65,8 +64,7 @@ fn annotated() -> Option<Program> {
     build("annotated.c", &[BARE, &PLAIN].concat())
 }
 
-/// How often callgrind saw each instruction run; `None`, after saying so,
-/// without it.
+/// Callgrind's count of each instruction; `None`, with a message, if it is missing.
 fn callgrind(dir: &Path, program: &str) -> Option<HashMap<u64, u64>> {
     let file = dir.join("callgrind.out");
     let flags = ["dump-instr=yes", "compress-pos=no", "compress-strings=no"];
@@ -85,7 +83,7 @@ fn callgrind(dir: &Path, program: &str) -> Option<HashMap<u64, u64>> {
     let mut lines = printed.lines();
     while let Some(line) = lines.next() {
         if line.starts_with("calls=") {
-            // The line behind it is what the callee cost.
+            // The next line has the callee's cost.
             lines.next();
         } else if line.starts_with("0x") {
             let words: Vec<&str> = line.split(' ').collect();
@@ -109,15 +107,14 @@ fn every_instruction_ran_as_often_as_callgrind_says() {
             assert_eq!((&rows[0]["symbol"], &rows[0]["exact"]), (&function.into(), &true.into()));
             for insn in of_kind(&rows, "instruction") {
                 let address = hex(&insn["address"]);
-                // After the last branch nobody sees what runs: run's return is
-                // that branch.
+                // Code after the last branch is not recorded: run's return is that branch.
                 let wanted = truth.get(&address).copied().unwrap_or(0);
                 assert_eq!(insn["count"], wanted, "-c {count}: {insn}");
                 compared += 1;
                 cold += u32::from(wanted == 0);
             }
         }
-        // Nearly all of it ran, and not all.
+        // Nearly all of it ran.
         assert!(compared > 100 && cold > 0 && cold < 20, "{compared} {cold}");
     }
 }
@@ -192,9 +189,8 @@ fn counts_follow_from_the_source() {
         ("case3", cases[2] + cases[3]),
         ("join", 1000),
         ("b_call", 1000),
-        // The last time round no branch follows that would have a record.
-        ("back", 999),
-        ("b_loop", 999),
+        ("back", 1000),
+        ("b_loop", 1000),
     ];
     for (label, count) in wanted {
         assert_eq!(at(label)["count"], count, "{label}");
@@ -217,8 +213,8 @@ fn counts_follow_from_the_source() {
     assert_eq!((&to_f1["count"], &to_f1["index"]), (&f1.into(), &Value::Null));
 }
 
-/// The page as people see it: columns under their headings, arrows from the
-/// jumps to their targets, names of callees.
+/// The page as people see it: columns under their headings, arrows from the jumps to their targets,
+/// names of callees.
 #[test]
 fn text_is_aligned_and_drawn() {
     let flags = [BARE, &["-Wl,-Ttext=0x4ed000"]].concat();
@@ -227,45 +223,45 @@ fn text_is_aligned_and_drawn() {
     let printed = done(&["annotate", "loop", "-i", &recorded.file]);
     let lines: Vec<&str> = printed.lines().collect();
     let title =
-        format!("loop in {}: 0x4eda10..0x4eda2f, 11 instructions, 42 executed", program.name());
+        format!("loop in {}: 0x4eda10..0x4eda2f, 11 instructions, 46 executed", program.name());
     assert!(lines.contains(&title.as_str()), "{printed}");
-    assert!(lines[3].starts_with("every taken branch is here: counts are exact"), "{printed}");
-    // Of 5, -1, -7, 12, 0 three are not negative; after the last return no
-    // branch is taken.
+    assert!(lines[1].ends_with("; complete: counts are exact"), "{printed}");
+    // Of 5, -1, -7, 12, 0 three are not negative; the last of five rounds does not
+    // branch back.
     let wanted = "\
-count     taken  mispredict  p50  p90  IPC        address  instruction
-    5                                       ┌───>  4eda10  mov    edi,DWORD PTR [rbx]
-    5                                       │      4eda12  test   edi,edi
-    5   60.00 %           -    -    -    -  │ ┌──  4eda14  jns    0x4eda1e
-    2                                       │ │    4eda16  mov    eax,edi
-    2                                       │ │    4eda18  shl    eax,0x7
-    2                                       │ │    4eda1b  lea    edi,[rax+rdi*8]
-    5                     -    -    -    -  │ └─>  4eda1e  call   0x4edb26  <leaf>
-    4                                       │      4eda23  add    rbx,0x4
-    4                                       │      4eda27  mov    DWORD PTR [rbx-0x4],eax
-    4                                       │      4eda2a  cmp    rbx,rbp
-    4  100.00 %           -    -    -    -  └────  4eda2d  jne    0x4eda10";
-    assert_eq!(lines[7..].join("\n"), wanted);
+count   taken  mispredict  p50  p90  IPC        address  instruction
+    5                                     ┌───>  4eda10  mov    edi,DWORD PTR [rbx]
+    5                                     │      4eda12  test   edi,edi
+    5  60.00%           -    -    -    -  │ ┌──  4eda14  jns    0x4eda1e
+    2                                     │ │    4eda16  mov    eax,edi
+    2                                     │ │    4eda18  shl    eax,0x7
+    2                                     │ │    4eda1b  lea    edi,[rax+rdi*8]
+    5                   -    -    -    -  │ └─>  4eda1e  call   0x4edb26  <leaf>
+    5                                     │      4eda23  add    rbx,0x4
+    5                                     │      4eda27  mov    DWORD PTR [rbx-0x4],eax
+    5                                     │      4eda2a  cmp    rbx,rbp
+    5  80.00%           -    -    -    -  └────  4eda2d  jne    0x4eda10";
+    assert_eq!(lines[5..].join("\n"), wanted);
     let att = done(&["annotate", "loop", "--syntax", "att", "-i", &recorded.file]);
     assert!(att.contains("4eda1b  lea    (%rax,%rdi,8),%edi\n"), "{att}");
-    // An address inside means the same; the hottest comes without a name.
+    // An address inside is equivalent; the hottest function needs no name.
     assert_eq!(done(&["annotate", "0x4eda1b", "-i", &recorded.file]), printed);
     assert_eq!(done(&["annotate", "-i", &recorded.file]), printed);
     // Two recordings count together.
     let twice = ["annotate", "loop", "-i", &recorded.file, "-i", &recorded.file];
-    assert!(done(&twice).contains("\n   10   60.00 %           -"), "{}", done(&twice));
+    assert!(done(&twice).contains("\n   10  60.00%           -"), "{}", done(&twice));
 
     let hottest = done(&["annotate", "loop", "--hottest", "-i", &recorded.file]);
     let titles: Vec<&str> = hottest.lines().filter(|line| line.starts_with("block ")).collect();
     let wanted = [
         "block 1, +0x0: 5 times",
         "block 2, +0xe: 5 times",
-        "block 3, +0x13: 4 times",
+        "block 3, +0x13: 5 times",
         "block 4, +0x6: 2 times",
     ];
     assert_eq!(titles, wanted);
     assert!(hottest.contains("jne    0x4eda10  <+0x0>\n"), "{hottest}");
-    // No colour into a pipe.
+    // No colour in a pipe.
     assert!(!printed.contains('\u{1b}'));
 }
 
@@ -285,7 +281,7 @@ fn source_lines_stand_between() {
     assert_eq!(of_line, done(&["annotate", "mix", "-i", &recorded.file]));
 }
 
-/// More branches between two readings than the ring holds.
+/// More branches between two reads than the ring holds.
 #[test]
 fn samples_say_how_sure_they_are() {
     let Some(program) = build("outcomes.S", BARE) else { return };
@@ -302,10 +298,10 @@ fn samples_say_how_sure_they_are() {
     assert!(low < share && share < high && low <= 0.506 && 0.506 <= high, "{bit}");
     assert!(bit["count"].as_u64().unwrap() < 1000);
     let printed = done(&["annotate", "top..f0", "-i", &recorded.file]);
-    assert!(printed.contains("a sample: counts are what it saw, not scaled up"), "{printed}");
+    assert!(printed.contains("counts are of the sample; "), "{printed}");
     let line = printed.lines().find(|line| line.contains("  je ")).unwrap();
-    assert!(line.contains(&format!("{:.1} % ±", share * 100.0)), "{line}");
-    // Not seen is not zero.
+    assert!(line.contains(&format!("{:.1}% ±", share * 100.0)), "{line}");
+    // Unknown is not zero.
     let never = printed.lines().find(|line| line.contains("syscall")).unwrap();
     assert_eq!(never.split_whitespace().next(), Some("-"));
 }
@@ -350,9 +346,9 @@ fn names_that_mean_no_code_are_explained() {
     let said = |symbol: &str| refused(&[&[symbol], &input[..]].concat());
     assert_eq!(said("sq"), "lbr: sq has no code of its own: it is inlined into f; annotate that\n");
     assert_eq!(said("nowhere"), "lbr: no function nowhere in the files of this recording\n");
-    assert_eq!(said("0x10"), "lbr: 0x10 lies in no file that the recording has mapped\n");
+    assert_eq!(said("0x10"), "lbr: 0x10 is outside of all files that the recording mapped\n");
     assert!(said("f..run..f").starts_with("lbr: "));
-    assert!(said("f..f").contains("f .. f is no range"), "{}", said("f..f"));
+    assert!(said("f..f").contains("f .. f is not a range"), "{}", said("f..f"));
 
     // Replaced by another build.
     let other = inlined.replace("a * a + 1", "a * a * a + 7");
@@ -385,14 +381,14 @@ fn stripped_code_is_shown_by_range() {
     assert!(said.contains("(it is stripped): give a range, such as 0x"), "{said}");
     let end = format!("{:#x}", hex(&block["exit"]) + 2);
     let rows = json(&[&format!("{entry}..{end}"), "-i", &recorded.file]);
-    // The first time round the loop is entered from above.
+    // The first round enters the loop from above.
     let counts: Vec<u64> =
         of_kind(&rows, "instruction").iter().map(|insn| insn["count"].as_u64().unwrap()).collect();
     let least = block["count"].as_u64().unwrap();
     assert!(counts.len() > 2 && counts.iter().all(|n| *n >= least && *n <= 9), "{counts:?}");
 }
 
-/// Two functions of one name, as `static` makes them.
+/// Two functions with one name, as `static` makes possible.
 #[test]
 fn of_several_the_one_that_ran_is_meant() {
     let folder = tempfile::tempdir().unwrap();
@@ -413,7 +409,7 @@ fn of_several_the_one_that_ran_is_meant() {
         let Some(recorded) = record(program.to_str().unwrap(), &[]) else { return };
         if both {
             let said = refused(&["twin", "-i", &recorded.file]);
-            let (shares, of) = (said.matches(" % of what ran").count(), program.display());
+            let (shares, of) = (said.matches("% of what ran").count(), program.display());
             assert!(said.starts_with("lbr: twin may mean 0x") && said.contains(" or 0x"), "{said}");
             assert!(shares == 2 && said.contains(&format!("), in {of}")), "{said}");
             continue;
@@ -436,17 +432,16 @@ fn recordings_without_code() {
     let said = refused(&["-i", file]);
     assert_eq!(
         said,
-        "lbr: no function of this recording has a name and code (it says of no file where it was \
-         mapped; text does with perf script --show-mmap-events)\n"
+        "lbr: no function of this recording has a name and code (the recording has no mapping \
+         events; perf script --show-mmap-events prints them)\n"
     );
     let said = refused(&["0x30", "-i", file]);
-    assert!(said.contains("code bytes of 0x30 are not to be had: it is of no file"), "{said}");
+    assert!(said.contains("code bytes of 0x30 are not available: it is in no file"), "{said}");
     let said = refused(&["0xffffffff81000020", "-i", file]);
-    assert!(said.contains("it is the kernel's, which changes its code"), "{said}");
+    assert!(said.contains("it is in the kernel, which changes its code"), "{said}");
 }
 
-/// The page for the browser holds what the text holds, and asks for nothing
-/// from elsewhere.
+/// The page for the browser contains the same as the text, and loads nothing from elsewhere.
 #[test]
 fn html_is_one_page() {
     let Some(program) = build("outcomes.S", BARE) else { return };
@@ -456,7 +451,7 @@ fn html_is_one_page() {
     assert_eq!(done(&args), "");
     let page = std::fs::read_to_string(page).unwrap();
     assert!(page.starts_with("<!DOCTYPE html>") && page.matches("<tr").count() > 30);
-    for word in ["QWORD PTR [r8+rdx*8]", "case1 27.20 %", "50.60 %", "b_switch:", "not measured"] {
+    for word in ["QWORD PTR [r8+rdx*8]", "case1 27.20%", "50.60%", "b_switch:", "not measured"] {
         assert!(page.contains(word), "{word}");
     }
     assert!(!page.contains("http:") && !page.contains("https:") && !page.contains("src="));

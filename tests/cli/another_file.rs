@@ -1,5 +1,4 @@
-//! Another file where the recorded one lay: never a name out of it, and a word
-//! about it.
+//! Another file at the recorded path: its names are never used, and the report says so.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -17,19 +16,18 @@ use crate::support::lbr::{json_lines, lbr, stderr, stdout};
 use crate::support::mapping::mapping;
 use crate::support::programs::build;
 
-/// Where the library was mapped.
+/// The mapped address of the library.
 const BASE: u64 = 0x7f31_4000_0000;
 
-/// Builds the library; `None`, after saying so, without a compiler.
+/// Builds the library; `None`, with a message, without a compiler.
 fn library(out: &Path, flags: &[&str]) -> Option<()> {
     let shared = ["-O1", "-shared", "-fPIC", "-fcf-protection=none", "-Wl,-z,noseparate-code"];
     let built = build("library.c", &[&shared, flags].concat())?;
     std::fs::copy(&built.path, out).map(drop).ok()
 }
 
-/// The direct branches of the functions of a library, as `objdump` would show
-/// them: where each lies, where it goes, and the function that it is in. The
-/// code lies as far into the file as its addresses say.
+/// The direct branches of a library's functions, as in `objdump`: source, target, and function.
+/// File offsets equal addresses.
 fn branches(library: &Path) -> Vec<(u64, u64, String)> {
     let bytes = std::fs::read(library).unwrap();
     let file = object::File::parse(&*bytes).unwrap();
@@ -59,7 +57,7 @@ fn branches(library: &Path) -> Vec<(u64, u64, String)> {
     found
 }
 
-/// Text of a recording of each branch, one in a stack.
+/// Text of a recording with each branch in its own stack.
 fn text(path: &Path, branches: &[(u64, u64, String)]) -> String {
     let map = "PERF_RECORD_MMAP2 7/7: [0x7f3140000000(0x10000) @ 0 08:01 1 0]: r-xp";
     let mut text = format!("{map} {}\n", path.display());
@@ -91,7 +89,7 @@ fn judged(input: &Path, args: &[&str]) -> (Value, Option<Value>) {
 struct Builds {
     _dir: tempfile::TempDir,
     dir: PathBuf,
-    /// Recorded, and at its place.
+    /// The recorded file, at its path.
     first: PathBuf,
     second: PathBuf,
     branches: Vec<(u64, u64, String)>,
@@ -113,8 +111,7 @@ impl Builds {
     }
 }
 
-/// Another build lies where the recorded one did, without a build id in either:
-/// the bytes tell.
+/// Another build at the recorded path, neither with a build ID: the bytes tell.
 #[test]
 fn bytes_that_contradict() {
     let Some(builds) = Builds::new(&["-Wl,--build-id=none"]) else { return };
@@ -145,7 +142,7 @@ fn bytes_that_contradict() {
     assert_eq!((&finding["count"], &finding["of"]), (&all.into(), &all.into()));
     assert_eq!(finding["parts"][path], all);
 
-    // The right one lies elsewhere, under the same name.
+    // The right one is elsewhere, under the same name.
     let elsewhere = builds.dir.join("elsewhere");
     std::fs::create_dir(&elsewhere).unwrap();
     std::fs::copy(&builds.first, elsewhere.join("libsecond.so")).unwrap();
@@ -157,14 +154,14 @@ fn bytes_that_contradict() {
     }
 }
 
-/// Interrupted code leaves anywhere: single branches do not speak against a
-/// file, however often they came.
+/// Interrupts occur at any instruction: single branches are no evidence against a file, however
+/// frequent.
 #[test]
 fn single_branches_prove_nothing() {
     let Some(builds) = Builds::new(&["-Wl,--build-id=none"]) else { return };
     let input = builds.dir.join("branches.txt");
     let mut branches = builds.branches.clone();
-    // Twenty instructions that a signal struck, whose handler lies elsewhere.
+    // Twenty instructions interrupted by a signal, whose handler is elsewhere.
     let handler = builds.branches[3].1 + 1;
     let struck = builds.branches.iter().flat_map(|(from, ..)| [from + 1, from + 2]).take(20);
     branches.extend(struck.map(|from| (from, handler, String::new())));
@@ -173,8 +170,8 @@ fn single_branches_prove_nothing() {
     assert_eq!(said(&input, &[]), "");
 }
 
-/// By the build id the file is known in perf's cache, and in a folder of debug
-/// files; another one at its place is not taken for it.
+/// With its build ID, the file is found in perf's cache, and in a folder of debug files; another
+/// file at its path is not used.
 #[test]
 fn a_program_by_its_build_id() {
     let id = "0123456789abcdef0123456789abcdef01234567";
@@ -214,8 +211,8 @@ fn a_program_by_its_build_id() {
     }
 }
 
-/// A recording of another machine without build ids: a file here is taken for
-/// the recorded one only where its code shows it.
+/// A recording from another machine without build IDs: a file here is used only if its code
+/// matches.
 #[test]
 fn another_machine() {
     let Some(builds) = Builds::new(&["-Wl,--build-id=none"]) else { return };
@@ -238,7 +235,7 @@ fn another_machine() {
     assert_eq!(names(&input, &["--symfs", folder]).len(), 1);
     assert_ne!(names(&input, &["--symfs", folder]), BTreeSet::from([None]));
 
-    // Of this machine nothing speaks against it.
+    // On this machine, there is no evidence against it.
     let mut here = meta(Source::Hardware);
     let said = |name: &str| std::fs::read_to_string(Path::new("/proc/sys/kernel").join(name)).ok();
     here.hostname = said("hostname").map(|name| name.trim().to_owned());
@@ -247,7 +244,7 @@ fn another_machine() {
     assert_ne!(names(&input, &[]), BTreeSet::from([None]));
 }
 
-/// Writes a recording of each branch, one in a stack.
+/// Writes a recording with each branch in its own stack.
 fn write(path: &Path, meta: Meta, map: Event, branches: &[(u64, u64, String)]) {
     let mut writer = Writer::create(path, meta).unwrap();
     writer.event(&map).unwrap();
@@ -255,7 +252,7 @@ fn write(path: &Path, meta: Meta, map: Event, branches: &[(u64, u64, String)]) {
     let integrity = Integrity { head, cut: true, label, truncated: false, underflow: false };
     for (time, (from, to, _)) in branches.iter().enumerate() {
         let entry = BranchEntry { from: BASE + from, to: BASE + to, ..BranchEntry::default() };
-        let stack = BranchStack { entries: vec![entry], integrity };
+        let stack = BranchStack { entries: vec![entry], integrity, moves: Vec::new() };
         let time = 1000 + time as u64;
         let sample = Sample {
             time,
@@ -273,8 +270,8 @@ fn write(path: &Path, meta: Meta, map: Event, branches: &[(u64, u64, String)]) {
     assert!(!stdout(&lbr(&["report", "-i", path.to_str().unwrap()])).is_empty());
 }
 
-/// Branches may agree with another build by chance, and the code between them not:
-/// here it would have begun in the middle of instructions.
+/// Branches may match another build by chance, but the code between them does not: here it would
+/// start inside instructions.
 #[test]
 fn blocks_that_are_no_code() {
     let Some(builds) = Builds::new(&["-Wl,--build-id=none"]) else { return };
@@ -283,7 +280,7 @@ fn blocks_that_are_no_code() {
         let mut text = text(&builds.first, &[]);
         for (from, to, _) in &builds.branches {
             for entry in before.iter().map(|bytes| from - bytes) {
-                // Into the library from no file: that could come from anywhere.
+                // Into the library from outside of any file, which could be anywhere.
                 let (from, to, entry) = (BASE + from, BASE + to, BASE + entry);
                 let stack = format!("{from:#x}/{to:#x}/P/-/-/7 0x10/{entry:#x}/P/-/-/7");
                 writeln!(text, "7/7 1.000000: {stack}").unwrap();

@@ -1,5 +1,5 @@
-//! `lbr dump --arm` and `lbr disarm` where there is nothing to arm: what they
-//! refuse, and with which status. Arming itself is tested in tests/guest.
+//! `lbr dump --arm` and `lbr disarm` if nothing can be armed: their messages and exit status.
+//! Arming itself is tested in tests/guest.
 
 use std::fs;
 
@@ -47,7 +47,7 @@ fn the_missing_lines_of_msr_safe_are_named() {
 
     fs::write(cpu.join("msr_allowlist"), "").unwrap();
     refused(&dump(&[]), 4, "0x00000345 0x0000000000000000");
-    // As shipped: read-only. Reading works, arming names what is missing.
+    // As shipped: read-only. Reading works, arming reports what is missing.
     let listed = [0x345, 0x1C8, 0x1C9, 0x1D9].into_iter().chain(0x680..0x690).chain(0x6C0..0x6D0);
     let list: String = listed.map(|msr| format!("{msr:#x} 0x0\n")).collect();
     fs::write(cpu.join("msr_allowlist"), list).unwrap();
@@ -63,8 +63,8 @@ fn the_missing_lines_of_msr_safe_are_named() {
     );
 }
 
-/// A tree whose registers 174H and up hold something, and a CPU that the table
-/// does not know: a ring described there would empty SYSENTER's registers.
+/// A tree with contents in registers 174H and up, and an unknown CPU: treating these as a ring
+/// would clear SYSENTER's registers.
 #[test]
 fn a_ring_at_no_branch_record_is_looked_at_and_never_written() {
     let dir = tempfile::tempdir().unwrap();
@@ -96,12 +96,12 @@ fn a_ring_at_no_branch_record_is_looked_at_and_never_written() {
         refused(
             &[&["dump", "--arm", "any,u", "--for", "5"], &given[..]].concat(),
             2,
-            "is not known as a branch-record register",
+            "is not a known branch-record register",
         );
-        refused(&[&["disarm", "-C", "0"], &given[..]].concat(), 2, "never written");
+        refused(&[&["disarm", "-C", "0"], &given[..]].concat(), 2, "never writes it");
         assert_eq!(fs::read(cpu.join("msr")).unwrap(), registers, "{assume}");
     }
-    // Reading is free.
+    // Reading is permitted.
     let assume = "depth=4,from=174,to=178,info=17c,tos=1c9";
     let dump = [&["dump"], &place[..], &["--assume", assume]].concat();
     let output = lbr(&dump);

@@ -1,5 +1,5 @@
-//! What happens to recorders, their keepers and their programs while registers
-//! are armed: whatever it is, the registers are as before at the end.
+//! Recorders, watchdog processes and programs while registers are armed: whatever happens, the
+//! registers are restored at the end.
 
 use std::process::{Command, Output, Stdio};
 
@@ -10,9 +10,9 @@ use crate::support::lbr::{PROGRAM, alone, done, text};
 use crate::support::registers::{Registers, may_record_beside};
 use crate::support::skip::skipped;
 
-/// What scripts begin with: `at NAME ARGS...` runs lbr on the registers; a
-/// program that `armed` starts holds them until `go` is there, or the folder is
-/// not: nothing is left of a test that panics.
+/// The start of each script: `at NAME ARGS...` runs lbr on the registers; a program started by
+/// `armed` keeps them until `go` exists or the folder is gone, so that nothing remains of a
+/// panicking test.
 const WORDS: &str = r#"
 trap 'true > go' EXIT
 at() { name=$1; shift; "$LBR" "$name" --msr-root "$ROOT" --backend msr -C 0 "$@"; }
@@ -24,13 +24,13 @@ child() { for stat in /proc/[0-9]*/stat; do
 done 2> /dev/null; }
 "#;
 
-/// Runs a script on the registers of a CPU, which have to be as before when all
-/// that it started has ended.
+/// Runs a script on the registers of a CPU, which must be restored when everything it started has
+/// ended.
 #[track_caller]
 fn on_registers(script: &str) -> Option<Output> {
     let folder = tempfile::tempdir().unwrap();
     let mut registers = Registers::new(&SoftCpu::preset("06_5E").unwrap());
-    // BTF is a debugger's, the filter is left from somebody.
+    // BTF is set by a debugger, the filter by an earlier user.
     registers.soft.write(Msr(0x1D9), 2).unwrap();
     registers.soft.write(Msr(0x1C8), 4).unwrap();
     let [before, _] = registers.held();
@@ -50,7 +50,7 @@ fn on_registers(script: &str) -> Option<Output> {
     Some(ran.output)
 }
 
-/// The script ends well.
+/// The script succeeds.
 #[track_caller]
 fn holds(script: &str) -> Option<String> {
     let output = on_registers(script)?;
@@ -58,7 +58,7 @@ fn holds(script: &str) -> Option<String> {
     Some(text(&output.stdout) + &text(&output.stderr))
 }
 
-/// Whoever comes second is told who has them, how to end that, and writes nothing.
+/// The second session reports who uses the registers and how to end that, and writes nothing.
 #[test]
 fn a_second_session_is_refused() {
     for first in ["dump --arm any,u", "record", "record --placement beside"] {
@@ -71,18 +71,18 @@ fn a_second_session_is_refused() {
              for second in 'dump --arm any,u' record 'time --hex 90'; do
                  case $second in record) set -- -o other -- true ;; *) set -- ;; esac
                  at $second \"$@\" 2> said
-                 [ $? = 3 ] && grep -q 'CPU 0 records branches already' said ||
+                 [ $? = 3 ] && grep -q 'CPU 0 is already recording branches' said ||
                      {{ cat said; exit 9; }}
              done
              true > go; wait $first"
         )) else {
             return;
         };
-        assert!(!said.contains("CPU 0 records branches already"), "{first}: {said}");
+        assert!(!said.contains("CPU 0 is already recording branches"), "{first}: {said}");
     }
 }
 
-/// Signals that end programs do not end the keeper, whoever sends them.
+/// Signals that end programs do not end the watchdog, whoever sends them.
 #[test]
 fn a_keeper_that_is_signalled_puts_back() {
     holds(
@@ -116,7 +116,7 @@ fn a_keeper_is_out_of_reach_of_other_users() {
     ));
 }
 
-/// Root may, and then the recorder is alone, which is enough if it ends.
+/// Root may, and then the recorder is alone; it still restores the registers if it ends normally.
 #[test]
 fn a_recorder_without_its_keeper_puts_back() {
     holds(
@@ -128,7 +128,7 @@ fn a_recorder_without_its_keeper_puts_back() {
     );
 }
 
-/// The program's end is the end of the recording, whatever the end is.
+/// The recording ends with the program, however that ends.
 #[test]
 fn programs_that_die_exec_fork_and_stop_are_recorded() {
     for placement in ["same", "beside"] {
@@ -151,7 +151,7 @@ fn programs_that_die_exec_fork_and_stop_are_recorded() {
     }
 }
 
-/// A process that ran before goes on as before.
+/// A process that ran before continues unchanged.
 #[test]
 fn attaching_and_detaching_leaves_a_process_alone() {
     holds(
@@ -167,7 +167,7 @@ fn attaching_and_detaching_leaves_a_process_alone() {
     );
 }
 
-/// Where nothing more can be written the registers are put back all the same.
+/// The registers are restored even if no more output can be written.
 #[test]
 fn a_full_disk_ends_the_recording_alone() {
     let Some(output) = on_registers("at record -o /dev/full -- sleep 0.2") else { return };

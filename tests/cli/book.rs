@@ -1,13 +1,15 @@
 //! README and the book: every command line in them does what they say.
 //!
-//! `console` blocks are run, and print what stands there; `sh` blocks are run,
-//! those marked `hardware` only parsed; so are commands within a sentence.
+//! `console` blocks are run, and their output compared; `sh` blocks are run, those marked
+//! `hardware` only parsed; so are commands in sentences.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::support::lbr::{PROGRAM, alone, text, wrapper};
+use clap::error::ErrorKind;
+
+use crate::support::lbr::{alone, text, wrapper};
 use crate::support::skip::skipped;
 
 /// The repository.
@@ -31,12 +33,13 @@ fn pages() -> Vec<(String, String)> {
     paths.into_iter().map(named).collect()
 }
 
-/// The fenced blocks of a page: what stands behind the fence, and the text.
+/// The fenced blocks of a page: the text after the fence, and the content.
 fn blocks(page: &str) -> impl Iterator<Item = (&str, &str)> {
     page.split("\n```").skip(1).step_by(2).map(|block| block.split_once('\n').unwrap())
 }
 
-/// A folder with `lbr` and the test programs in it, where a page is read.
+/// A folder for running a page, with `lbr`, the test programs, and a program that stands for the
+/// reader's.
 struct Reader {
     folder: tempfile::TempDir,
     path: OsString,
@@ -46,6 +49,7 @@ impl Reader {
     fn new() -> Reader {
         let folder = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink(root().join("tests"), folder.path().join("tests")).unwrap();
+        std::fs::copy(root().join("tests/programs/calls.c"), folder.path().join("prog.c")).unwrap();
         wrapper(folder.path());
         let here = folder.path().to_owned();
         let before = std::env::var_os("PATH").unwrap();
@@ -63,18 +67,17 @@ impl Reader {
             .unwrap()
     }
 
-    /// What a reader sees, whose folder has another name.
+    /// The output as a reader sees it, whose folder has another name.
     fn seen(&self, out: &Output) -> String {
         let here = format!("{}/", self.folder.path().canonicalize().unwrap().display());
         text(&out.stdout).replace(&here, "/home/you/")
     }
 }
 
-/// Whether a command could not be tried here: nothing may be traced, or a tool
-/// is missing.
+/// Whether a command could not be tried here: tracing is not permitted, or a tool is missing.
 fn out_of_reach(out: &Output) -> bool {
     let said = text(&out.stderr);
-    // A shell that may not search a folder of PATH says that it is not permitted.
+    // A shell that may not search a folder of PATH reports "permission denied".
     let unsearched = said.starts_with("sh: ") && said.contains("Permission denied");
     let missing = out.status.code() == Some(4)
         || said.contains("not found")
@@ -123,12 +126,13 @@ fn what_the_pages_say_to_type_runs() {
     }
 }
 
-/// Whether the program takes these words. Nothing is run: usage is refused
-/// before, and what is asked for with them is help.
+/// Whether the program accepts these arguments, as far as a sentence has them. Nothing is run.
 fn is_usage(words: &[&str]) -> bool {
-    let before: Vec<&str> = words.iter().copied().take_while(|word| *word != "--").collect();
-    let out = alone(Command::new(PROGRAM)).args(before).arg("--help").output().unwrap();
-    out.status.success()
+    let is_list = words.windows(2).any(|pair| pair[0].starts_with("--soft-") && pair[1] == "list");
+    match lbr_commands::command().try_get_matches_from(["lbr"].iter().chain(words)) {
+        Ok(_) => true,
+        Err(error) => is_list || error.kind() == ErrorKind::MissingRequiredArgument,
+    }
 }
 
 #[test]
@@ -149,8 +153,7 @@ fn commands_on_hardware_and_in_sentences_exist() {
     assert!(commands > 20, "{commands}");
 }
 
-/// Every page of the book is in its table of contents, and every link leads
-/// somewhere.
+/// Every page of the book is in its table of contents, and every link has a target.
 #[test]
 fn links_lead_somewhere() {
     let contents = std::fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
@@ -165,7 +168,7 @@ fn links_lead_somewhere() {
     }
 }
 
-/// The page that one sees first fits on a few screens.
+/// The first page fits on a few screens.
 #[test]
 fn the_front_page_is_short() {
     let readme = std::fs::read_to_string(root().join("README.md")).unwrap();

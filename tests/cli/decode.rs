@@ -18,7 +18,7 @@ fn stderr(output: &Output) -> &str {
     std::str::from_utf8(&output.stderr).unwrap()
 }
 
-/// A line without end ends the reading of it.
+/// A very long line ends its parsing.
 #[test]
 fn a_line_without_end() {
     let output = decode(&["--format", "5", "/dev/zero"], "");
@@ -45,7 +45,7 @@ fn worked_values() {
     assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""));
 }
 
-/// Every format and facility through the program, line for line.
+/// Every format and facility in the program, line for line.
 #[test]
 fn agrees_with_a_second_decoder_on_random_records() {
     let mut values = Values(0x345);
@@ -251,7 +251,7 @@ fn a_table_shows_raw_beside_decoded_and_dashes_for_what_is_absent() {
 
 #[test]
 fn a_closed_pipe_is_success() {
-    // More than a pipe holds, into a reader that leaves.
+    // More than a pipe holds, to a reader that exits.
     let mut child = piped(&["decode", "--format", "1", "--json"]).spawn().unwrap();
     drop(child.stdout.take());
     let mut stdin = child.stdin.take().unwrap();

@@ -1,5 +1,5 @@
-//! `lbr doctor` on made-up machines: CPUID from a preset, `/dev`, `/sys` and
-//! `/proc` from a directory.
+//! `lbr doctor` on simulated machines: CPUID from a preset, `/dev`, `/sys` and `/proc` from a
+//! directory.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -10,8 +10,7 @@ use tempfile::TempDir;
 
 use crate::support::lbr::{lbr, stdout};
 
-/// A machine on which everything is in order: the msr driver loaded, all
-/// capabilities, no lockdown, recording off.
+/// A machine without problems: the msr driver loaded, all capabilities, no lockdown, recording off.
 fn machine() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     put(&dir, "sys/devices/system/cpu/online", "0\n");
@@ -35,8 +34,8 @@ fn put(dir: &TempDir, path: &str, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// Gives a register a value. Registers less than eight apart share bytes of
-/// the file that stands in for the device.
+/// Gives a register a value. Registers less than eight apart share bytes of the file that simulates
+/// the device.
 fn set(dir: &TempDir, register: u64, value: u64) {
     let node = fs::OpenOptions::new().write(true).open(dir.path().join("dev/cpu/0/msr")).unwrap();
     node.write_all_at(&value.to_le_bytes(), register).unwrap();
@@ -61,7 +60,7 @@ fn verdict(checks: &[Value], name: &str) -> String {
     check(checks, name)["verdict"].as_str().unwrap().to_owned()
 }
 
-/// Has the kernel list counters with branch stacks, for ordinary users at this level.
+/// Makes the kernel list counters with branch stacks, for ordinary users at this level.
 fn give_perf(dir: &TempDir, level: &str) {
     put(dir, "sys/bus/event_source/devices/cpu/type", "4\n");
     put(dir, "sys/bus/event_source/devices/cpu/caps/branches", "32\n");
@@ -114,7 +113,7 @@ fn each_obstacle_has_its_status_and_remedy() {
         assert_eq!(verdict(&checks, name), "bad");
         let told = check(&checks, name)["remedy"].as_str().unwrap_or_default();
         assert!(told.contains(remedy), "{name}: {told}");
-        // It always ends with what works nevertheless.
+        // It always ends with what still works.
         assert_eq!(checks.last().unwrap()["check"], "software LBR");
         let backends = check(&checks, "backends")["finding"].as_str().unwrap();
         assert_eq!(backends == "msr, soft", expected == 0, "{name}: {backends}");
@@ -135,7 +134,7 @@ fn no_lbr_comes_before_no_permission() {
     assert_eq!(doctor(machine.path(), "haswell").1, 4);
 }
 
-/// Where the kernel says nothing, nothing is claimed.
+/// Without information from the kernel, nothing is claimed.
 #[test]
 fn unknown_is_not_ok() {
     let machine = machine();
@@ -150,7 +149,7 @@ fn unknown_is_not_ok() {
     }
 }
 
-/// A remedy sends nobody to a command that this program does not have.
+/// A fix never names a command that this program lacks.
 #[test]
 fn remedies_name_commands_that_exist() {
     let machine = machine();
@@ -189,8 +188,8 @@ fn msr_safe_makes_up_for_the_driver() {
     assert_eq!(check(&checks, "backends")["finding"], "msr-safe, soft");
 }
 
-/// Through perf events an ordinary user records without the driver, under
-/// lockdown, where the level allows it.
+/// Through perf events an ordinary user records without the driver, under lockdown, if the level
+/// permits it.
 #[test]
 fn perf_makes_up_for_the_registers() {
     let machine = machine();
@@ -235,7 +234,7 @@ fn counters_without_branch_stacks_and_none_at_all() {
     let sources = "sys/bus/event_source/devices";
     for (file, found, told) in [
         ("software/type", "bad", "no performance counters"),
-        // An old kernel, which does not say what they can do.
+        // An old kernel, which does not list the counters' features.
         ("cpu/type", "unknown", "nothing says"),
         ("cpu/caps/pmu_name", "bad", "no branch records"),
         ("cpu/caps/branches", "ok", "branch stacks of 32"),
@@ -248,8 +247,8 @@ fn counters_without_branch_stacks_and_none_at_all() {
     }
 }
 
-/// A guest on AMD: its model has a pair of registers that no CPUID bit tells of,
-/// and a single record is nothing to record from. No advice leads there.
+/// A guest on AMD: its model has a pair of registers without a CPUID bit, and a single record is
+/// not enough to record from. No advice suggests it.
 #[test]
 fn what_a_hypervisor_does_not_show_is_not_claimed() {
     let machine = tempfile::tempdir().unwrap();
@@ -273,19 +272,53 @@ fn what_a_hypervisor_does_not_show_is_not_claimed() {
 }
 
 #[test]
-fn for_people_it_is_a_line_a_check() {
+fn the_verdict_comes_first_and_the_checks_with_v() {
     let machine = machine();
     let root = machine.path().to_str().unwrap();
-    let text = stdout(&lbr(&["doctor", "--soft-cpu", "06_5E", "--msr-root", root]));
-    assert!(
-        text.lines().any(|line| line.starts_with("ok  branch records  intel_legacy, depth 32")),
-        "{text}"
-    );
-    assert!(text.trim_end().ends_with("lbr record --backend soft -- PROGRAM"), "{text}");
+    let text = |more: &[&str]| {
+        let args = [&["doctor", "--soft-cpu", "06_5E", "--msr-root", root], more].concat();
+        stdout(&lbr(&args))
+    };
+    let verdict = "Hardware LBR: yes. Skylake, 32 records.\n\
+         Recording: through msr, soft\n\
+         Reading perf.data from elsewhere: yes\n";
+    assert_eq!(text(&[]), verdict);
+    let all = text(&["-v"]);
+    assert!(all.starts_with(verdict), "{all}");
+    assert!(all.contains("\nok  branch records  intel_legacy, depth 32\n"), "{all}");
+
+    set(&machine, 0x1D9, 1);
+    assert!(text(&[]).contains("warning: another tool uses the LBR (CPUs 0): "), "{}", text(&[]));
+
+    fs::remove_dir_all(machine.path().join("sys/module")).unwrap();
+    fs::remove_file(machine.path().join("dev/cpu/0/msr")).unwrap();
+    let blocked = text(&[]);
+    let lines: Vec<&str> = blocked.lines().collect();
+    assert_eq!(lines[0], "Hardware LBR: not reachable. The msr module is not loaded.");
+    assert_eq!(lines[1], "  fix: modprobe msr");
+    assert_eq!(lines[2], "Recording: software LBR (no cycles, no mispredicts)");
 }
 
-/// Skylake's LBR is off while Intel PT traces; nobody says so of Coffee Lake,
-/// where Linux excludes the two; Rocket Lake's works.
+/// A guest of KVM that sees a Skylake without PDCM.
+#[test]
+fn a_hypervisor_that_hides_the_lbr_is_the_cause() {
+    let machine = tempfile::tempdir().unwrap();
+    let cpuid = "CPU:\n\
+         0x00000000 0x00: eax=0x00000006 ebx=0x756e6547 ecx=0x6c65746e edx=0x49656e69\n\
+         0x00000001 0x00: eax=0x000506e3 ebx=0x00000000 ecx=0x80000000 edx=0x00000000\n\
+         0x40000000 0x00: eax=0x40000001 ebx=0x4b4d564b ecx=0x564b4d56 edx=0x0000004d\n\
+         0x80000000 0x00: eax=0x80000000 ebx=0x00000000 ecx=0x00000000 edx=0x00000000\n";
+    put(&machine, "cpuid", cpuid);
+    let output = lbr(&["doctor", "--msr-root", machine.path().to_str().unwrap()]);
+    let text = stdout(&output);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(output.status.code(), Some(3));
+    assert_eq!(lines[0], "Hardware LBR: no. KVM hides the LBR of this CPU (Skylake).");
+    assert!(lines[1].starts_with("  fix: bare metal, or a guest with vPMU and LBR"), "{text}");
+}
+
+/// Skylake's LBR is off while Intel PT traces; no source states it for Coffee Lake, where Linux
+/// excludes the two; Rocket Lake's works.
 #[test]
 fn intel_pt() {
     let machine = machine();

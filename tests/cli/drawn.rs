@@ -1,4 +1,4 @@
-//! Recordings with cycles put in, for what draws them.
+//! Recordings with given cycles, for commands that draw them.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::support::mapping::mapping;
 
 pub(crate) const PID: u32 = 100;
 
-/// A run of a block: where it was entered, the branch that left it, cycles.
+/// An execution of a block: its entry, the branch at its end, its cycles.
 pub(crate) type Run = (u64, u64, u32);
 
 /// What a recording says about itself.
@@ -38,12 +38,12 @@ pub(crate) fn meta(source: Source) -> Meta {
     }
 }
 
-/// Where a file is mapped: address, offset in it.
+/// A file's mapping: address, and offset in the file.
 pub(crate) type Mapped<'a> = (&'a str, u64, u64);
 
-/// Writes a recording of these runs, in this order, four to a stack. Each stack
-/// begins with an entry that ends nothing, so that every run has its block.
-/// `entry` is where that first entry leads: the entry of the first run.
+/// Writes a recording of these executions, in this order, four per stack. Each stack starts with an
+/// entry that ends no block, so that every execution has its block. `entry` is the target of that
+/// first entry: the entry of the first execution.
 pub(crate) fn record(path: &Path, meta: Meta, mapped: Option<Mapped<'_>>, runs: &[Run]) {
     let mut writer = Writer::create(path, meta).unwrap();
     let comm = Comm { time: 1, pid: PID, tid: PID, comm: "prog".to_owned(), exec: true };
@@ -60,7 +60,7 @@ pub(crate) fn record(path: &Path, meta: Meta, mapped: Option<Mapped<'_>>, runs: 
             ..BranchEntry::default()
         };
         let mut entries = Vec::new();
-        // From oldest to newest: a branch goes to where the next run begins.
+        // From oldest to newest: a branch goes to the start of the next execution.
         let first = stack[0].0;
         entries.push(entry(first + 1, first, None, false));
         for (at, &(_, exit, cycles)) in stack.iter().enumerate() {
@@ -76,15 +76,14 @@ pub(crate) fn record(path: &Path, meta: Meta, mapped: Option<Mapped<'_>>, runs: 
             cpu: 0,
             ip: first,
             period: entries.len() as u64,
-            stack: BranchStack { entries, integrity: Integrity::UNKNOWN },
+            stack: BranchStack { entries, integrity: Integrity::UNKNOWN, moves: Vec::new() },
         };
         writer.event(&Event::Sample(sample)).unwrap();
     }
     writer.finish_file().unwrap();
 }
 
-/// Two humps, around 12 (twice as high) and around 40, in an order that mixes
-/// them: cycles with their runs.
+/// Two peaks, around 12 (twice as high) and around 40, in mixed order: cycles with their counts.
 pub(crate) const HUMPS: [(u32, u64); 12] = [
     (10, 20),
     (11, 90),
@@ -100,7 +99,7 @@ pub(crate) const HUMPS: [(u32, u64); 12] = [
     (44, 10),
 ];
 
-/// The humps as runs of a block, `more` cycles later.
+/// The peaks as executions of a block, `more` cycles later.
 pub(crate) fn humps(entry: u64, exit: u64, more: u32) -> Vec<Run> {
     let mut left: Vec<(u32, u64)> = HUMPS.to_vec();
     let mut runs = Vec::new();

@@ -1,4 +1,4 @@
-//! `lbr dump` as a user runs it.
+//! `lbr dump`.
 
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ fn an_empty_ring() {
     }
 }
 
-/// The pointer of BRS stands behind its newest record (0: the last of 16).
+/// The pointer of BRS is one after its newest record (0: the last of 16).
 #[test]
 fn the_newest_slot_is_named() {
     for (cpu, told) in
@@ -39,7 +39,7 @@ fn the_newest_slot_is_named() {
     assert_eq!((&header["tos"], &header["msroff"]), (&Value::Null, &json!(0)));
 }
 
-/// A model that nobody knows: the user names the registers, 345H the format.
+/// An unknown model: the user gives the registers, 345H gives the format.
 #[test]
 fn what_is_assumed_is_completed_by_the_register() {
     use std::os::unix::fs::FileExt as _;
@@ -74,7 +74,7 @@ fn what_is_assumed_is_completed_by_the_register() {
     let record: Value = serde_json::from_str(text.lines().nth(1).unwrap()).unwrap();
     assert_eq!((&record["from"], &record["mispredicted"]), (&json!("0x401000"), &json!(true)));
     assert_eq!(record["to"], "0xffffffff81000000");
-    // What cannot be used is the user's slip, not a CPU without records.
+    // Unusable options are the user's error, not a CPU without records.
     assert_eq!(dump("06_FF").status.code(), Some(2));
     registers.write_all_at(&5u64.to_le_bytes(), 0x345).unwrap();
     assert_eq!(dump("depth=1,from=1000,to=1010").status.code(), Some(2));
@@ -108,12 +108,12 @@ fn refusals_say_why() {
     refused(&from_file, 2, "does not exist");
     std::fs::create_dir_all(dir.path().join("sys/devices/system/cpu/cpu0")).unwrap();
     refused(&from_file, 3, "modprobe msr");
-    // A guest without LBR is told before its missing driver.
+    // For a guest without LBR, that is reported before its missing driver.
     std::fs::write(&cpuid, text("0x80000000")).unwrap();
     refused(&from_file, 3, "hypervisor");
 }
 
-/// A program's ring without any hardware: three branches, by hand.
+/// The ring of a program without any hardware: three branches, by hand.
 #[test]
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 fn a_software_ring_of_a_program() {
@@ -146,7 +146,7 @@ fn a_software_ring_of_a_program() {
             lines[1..].iter().filter(|line| line["empty"] != true).map(ends).collect();
         assert_eq!(found, wanted.map(|(from, to)| (json!(from), json!(to))), "{cpu}");
         assert_eq!(lines[0]["recording"], false);
-        // A stepper sees neither, and the registers hold 0.
+        // Single-stepping shows neither, and the registers hold 0.
         for line in &lines[1..4] {
             assert_eq!((&line["mispredicted"], &line["cycles"]), (&Value::Null, &Value::Null));
         }
@@ -161,7 +161,7 @@ fn a_software_ring_of_a_program() {
     }
 }
 
-/// Every CPU and every lie, wherever the options are.
+/// Every CPU and every lie, in every place of the options.
 #[test]
 fn software_cpus_are_listed() {
     let cpus = done(&["dump", "--soft-cpu", "list"]);

@@ -1,4 +1,4 @@
-//! `lbr explain`, as a user runs it.
+//! `lbr explain`.
 
 use std::process::Output;
 
@@ -213,13 +213,13 @@ fn bad_input_is_status_2_and_one_sentence() {
         (&[""], "no register is called \"\""),
         (&["x\u{1b}[31m"], "\"x\\u{1b}[31m\""),
         (&["--build", "LBR_SELECT", "call_stack,u"], "nor branches to record in perf's names"),
-        (&["LBR_SELCT"], "there is LBR_SELECT"),
+        (&["LBR_SELCT"], "did you mean LBR_SELECT"),
         (&["0x1234"], "0x1234 is not the address"),
         (&["DEBUGCTL", "zz"], "\"zz\" is not a hexadecimal number"),
         (&["DEBUGCTL", "0x10000000000000000"], "64 bits"),
         (&["LBR_SELECT", "1", "--cpu", "06_0FH"], "CPU 06_0FH has no LBR_SELECT"),
         (&["LBR_SELECT", "--cpu", "skylke"], "FF_MMH"),
-        (&["LBR"], "there is MSR_LBR_SELECT, IA32_LBR_CTL"),
+        (&["LBR"], "did you mean MSR_LBR_SELECT, IA32_LBR_CTL"),
         (&["--cpu", "06_EE"], "nothing is known"),
         (&["--build"], "<REGISTER>"),
         (&["LBR_SELECT", "--cpu", "06_EE"], "nothing is known"),
@@ -247,7 +247,7 @@ fn a_value_may_be_binary() {
     assert_eq!(json(&["LBR_SELECT", "0b1_0000_0100"])["value"], "0x104");
 }
 
-/// AMD's manuals put it in other words than Linux does.
+/// AMD's manuals word it differently from Linux.
 #[test]
 fn a_register_is_found_by_the_words_of_its_name() {
     let output = explain(&["LbrExtV2BranchFromIp3"]);
@@ -257,7 +257,7 @@ fn a_register_is_found_by_the_words_of_its_name() {
     assert!(stderr.contains("no register is called \"LbrExtV2BranchFromIp3\""), "{stderr}");
 }
 
-/// The addresses are those of the facts, section 3.
+/// The addresses are those of the fact sheet, section 3.
 #[test]
 fn the_registers_of_a_cpu_are_listed() {
     let output = explain(&["--cpu", "skylake", "--json"]);
@@ -289,11 +289,11 @@ fn every_source_is_told() {
     }
 }
 
-/// A box for each bit, and each field by name; a page of one register, or all.
+/// A box for each bit, and each field by name; a page for one register, or all.
 #[test]
 fn registers_are_drawn_as_pictures() {
     let svg = done(&["explain", "LBR_SELECT", "0x3c5", "--svg", "-"]);
-    // The paper, and 64 bits.
+    // The page, and 64 bits.
     assert_eq!(svg.matches("<rect ").count(), 65);
     assert!(
         svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\"") && svg.ends_with("</svg>")

@@ -1,5 +1,4 @@
-//! `lbr export` against what llvm-profgen and perf2bolt made of the same
-//! recordings.
+//! `lbr export`, compared with the output of llvm-profgen and perf2bolt for the same recordings.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -9,7 +8,7 @@ use crate::support::lbr::lbr;
 use crate::support::skip::{run_tool, tool};
 use crate::support::truth::{cases, unpacked};
 
-/// Exports a recording; the text, and what was said.
+/// Exports a recording; returns the text and the messages.
 fn export(input: &Path, args: &[&str]) -> (String, String) {
     let out = lbr(&[&["export", "-i", input.to_str().unwrap()], args].concat());
     let said = String::from_utf8_lossy(&out.stderr).into_owned();
@@ -17,8 +16,7 @@ fn export(input: &Path, args: &[&str]) -> (String, String) {
     (String::from_utf8(out.stdout).unwrap(), said)
 }
 
-/// A case of the ground truth, unpacked: each program of it, with the kinds and
-/// what is expected of them.
+/// A case with known results, unpacked: its programs, with the kinds and expected output.
 fn compare(name: &str, programs: &[&str], kinds: &[(&str, &str)]) {
     let Some(case) = cases().map(|cases| cases.join(name)) else { return };
     let dir = tempfile::tempdir().unwrap();
@@ -54,8 +52,8 @@ const KINDS: [(&str, &str); 5] = [
     ("llvm --join", "joined.prof"),
 ];
 
-/// Byte for byte, with positions, without, by two compilers, with inlined
-/// functions in C++ and Rust, with DWARF 4 and 5.
+/// Byte for byte: with discriminators and without, by two compilers, with inlined functions in C++
+/// and Rust, with DWARF 4 and 5.
 #[test]
 fn profiles_are_those_of_the_converters() {
     let names = ["sort-pie", "sort-nopie", "sort-gcc", "virt-pie", "virt-nopie", "virt-lld"];
@@ -64,7 +62,39 @@ fn profiles_are_those_of_the_converters() {
     }
 }
 
-/// Two data mappings of its recording claim to be code.
+/// Where the recordings of the ground truth found their programs.
+const BUILT: &str = "build/interop/truth/programs";
+
+/// The recordings are of short programs, of which the dynamic linker has most
+/// branches: without `--dso` the profile is that of the program.
+#[test]
+fn the_program_of_a_recording_is_the_one_that_was_run() {
+    let Some(cases) = cases() else { return };
+    let names =
+        ["sort-pie", "sort-nopie", "sort-gcc", "virt-pie", "virt-nopie", "virt-lld", "inl-pie"];
+    for case in names.into_iter().chain(["inl-nopie", "sort-lld", "shared"]) {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join(BUILT);
+        std::fs::create_dir_all(&folder).unwrap();
+        let (recording, input) =
+            (unpacked(&cases.join(case).join("perf.data")), dir.path().join("data"));
+        let Some(recording) = recording else { return };
+        std::fs::write(&input, recording).unwrap();
+        let (program, kept) = match case {
+            "shared" => ("shared-main", "shared-main.llvm-profgen.prof"),
+            "sort-lld" => (case, "llvm-profgen.prof.after-fix"),
+            _ => (case, "llvm-profgen.prof"),
+        };
+        let unpack = |name: &str| unpacked(&cases.join(case).join(name)).unwrap();
+        std::fs::write(folder.join(program), unpack(program)).unwrap();
+        let args = ["--symfs", dir.path().to_str().unwrap(), "--to", "llvm"];
+        let (text, said) = export(&input, &args);
+        assert!(said.contains(&format!("{program}: ")), "{said}");
+        assert!(text.as_bytes() == unpack(kept), "{case}");
+    }
+}
+
+/// Two data mappings of its recording are marked as code.
 #[test]
 fn a_mapping_that_is_no_code_changes_nothing() {
     let kinds = [
@@ -79,7 +109,7 @@ fn a_library_has_a_profile_of_its_own() {
     compare("shared", &["shared-main", "libshlib.so"], &KINDS);
 }
 
-/// The collatz loop ran 8,392 times; one stack at a time shows 8,121 of them.
+/// The collatz loop ran 8,392 times; 8,121 of them are visible within single stacks.
 #[test]
 fn joined_stacks_show_the_code_between_them() {
     let Some(cases) = cases() else { return };
@@ -88,8 +118,7 @@ fn joined_stacks_show_the_code_between_them() {
     compare("sort-gcc", &["sort-gcc"], &[("llvm --join", "joined.prof")]);
 }
 
-/// AutoFDO's own figures of its own test: 357 ranges, run 134,622 times,
-/// 5,383,657 bytes.
+/// AutoFDO's own results for its own test: 357 ranges, run 134,622 times, 5,383,657 bytes.
 #[test]
 fn autofdo_counts() {
     let Some(corpus) = corpus() else { return };
@@ -108,7 +137,7 @@ fn autofdo_counts() {
     assert_eq!((ranges, runs, bytes), (357, 134_622, 5_383_657));
 }
 
-/// Without BOLT's control flow nobody can write it.
+/// This needs BOLT's control flow.
 #[test]
 fn fdata_names_what_to_use_instead() {
     let out = lbr(&["export", "--to", "fdata", "-i", "/dev/null"]);
@@ -117,8 +146,8 @@ fn fdata_names_what_to_use_instead() {
     assert!(said.contains("--to preagg"), "{said}");
 }
 
-/// Two samples of one stack in call-stack mode would need a recording of their
-/// own; of plain branches a context is the function that they stand in.
+/// Two samples of one stack in call-stack mode need a separate recording; for plain branches a
+/// context is the function around them.
 #[test]
 fn contexts_and_branches_for_viewers() {
     let dir = tempfile::tempdir().unwrap();
@@ -156,7 +185,7 @@ fn branches(dir: &Path) -> std::path::PathBuf {
     input
 }
 
-/// One declaration of columns: what `report` prints is what is exported.
+/// One declaration of columns: exported and printed columns are the same.
 #[test]
 fn tables_are_those_of_the_views() {
     let dir = tempfile::tempdir().unwrap();
@@ -175,7 +204,7 @@ fn tables_are_those_of_the_views() {
     assert_eq!(wrong.status.code(), Some(2));
 }
 
-/// By hand: two of three branches are 66.67 %; of the one that went wrong, all.
+/// By hand: two of three branches are 66.67 %; the only mispredicted one is all.
 #[test]
 fn columns_of_uprof() {
     let dir = tempfile::tempdir().unwrap();
@@ -196,8 +225,8 @@ fn columns_of_uprof() {
     assert_eq!(of[1..], [1.0, 100.0, 1.0]);
 }
 
-/// What the format asks of tables: columns of one length, indices that lead
-/// somewhere, a stack after the one that it continues.
+/// The format's rules for tables: columns of equal length, valid indices, and a stack after the one
+/// that it extends.
 #[test]
 fn firefox_finds_its_way() {
     let dir = tempfile::tempdir().unwrap();
@@ -239,8 +268,7 @@ fn a_flame_graph_is_drawn() {
     assert!(svg.contains("(3 branches, 100%)"), "{svg}");
 }
 
-/// Counts, and the columns that tell hosts, days and events apart. Every branch
-/// is in one row.
+/// Counts, and the columns that distinguish hosts, days and events. Every branch is in one row.
 #[test]
 fn rows_for_databases() {
     let dir = tempfile::tempdir().unwrap();
@@ -265,7 +293,7 @@ fn rows_for_databases() {
     assert_eq!(wrong.status.code(), Some(2));
 }
 
-/// Recordings of other people: by perf 3.4 and 4.14, and by ours.
+/// Recordings from other people, by perf 3.4 and 4.14, and ours.
 fn recordings() -> Vec<std::path::PathBuf> {
     let Some(corpus) = corpus() else { return Vec::new() };
     let folder = corpus.join("perf-data-converter/perfdata");
@@ -277,7 +305,7 @@ fn recordings() -> Vec<std::path::PathBuf> {
         .collect()
 }
 
-/// The rows of a view without what says that a share is a sample's.
+/// The rows of a view without the marks that a share is from a sample.
 fn rows(input: &Path, args: &[&str]) -> Vec<serde_json::Value> {
     let input = input.to_str().unwrap();
     let out = lbr(&[&["report", input, "--json", "--no-source"], args].concat());
@@ -287,7 +315,7 @@ fn rows(input: &Path, args: &[&str]) -> Vec<serde_json::Value> {
     rows.filter(|row: &serde_json::Value| row["view"] != "quality").collect()
 }
 
-/// What we write as perf's text, we read as the same branches of the same files.
+/// perf text that we write parses to the same branches of the same files.
 #[test]
 fn text_says_the_same_branches() {
     let dir = tempfile::tempdir().unwrap();
@@ -318,8 +346,8 @@ fn read_by_perf(input: &Path) -> Option<Vec<String>> {
     Some(String::from_utf8(read.stdout).unwrap().lines().map(str::to_owned).collect())
 }
 
-/// perf reads the part as it reads those samples of the whole, also where the
-/// whole came through a pipe; and what goes into a pipe, we read as well.
+/// perf reads the part like those samples of the whole, also if the whole came through a pipe; and
+/// output to a pipe is readable for us too.
 #[test]
 fn a_part_of_a_recording_is_a_recording() {
     let dir = tempfile::tempdir().unwrap();
@@ -351,8 +379,7 @@ fn a_part_of_a_recording_is_a_recording() {
     }
 }
 
-/// Of a complete recording without its first stacks, the next one joins to
-/// nothing that is there.
+/// In a complete recording without its first stacks, the next stack joins to none.
 #[test]
 fn a_part_does_not_join_to_what_it_left_out() {
     let Some(case) = cases().map(|cases| cases.join("sort-pie")) else { return };

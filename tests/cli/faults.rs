@@ -1,9 +1,8 @@
-//! Accesses of registers that go wrong, one in each run: whatever a command was
-//! doing, it ends by itself with a documented status, the registers are as
-//! before, and what was recorded can be read.
+//! Failing register accesses, one in each run: whatever the command was doing, it ends by itself
+//! with a documented status, the registers are restored, and the recording is readable.
 //!
-//! A few of them by default; scripts/faults has many tried by `LBR_FAULTS`, so
-//! many a command or `all`: each access with each fault. It prints a table then.
+//! Only a few by default; scripts/faults sets `LBR_FAULTS` to a number of faults per command or
+//! `all`: each access with each fault. It then prints a table.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -33,14 +32,14 @@ const FAULTS: [Fault; 6] = [
     Fault::Kill,
 ];
 
-/// What a command leaves in the registers where nothing goes wrong.
+/// The registers after a command without a fault.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Leaves {
-    /// Everything as it was.
+    /// All registers unchanged.
     All,
-    /// An empty ring, and the rest as it was.
+    /// An empty ring, otherwise unchanged.
     NoRecords,
-    /// Recording off, nothing else of others changed.
+    /// Recording off, the values of other users unchanged.
     Off,
 }
 
@@ -50,7 +49,7 @@ struct Case {
     leaves: Leaves,
 }
 
-/// Every command that reaches registers; PROGRAM is one to run, FILE one to write.
+/// Every command that accesses registers; PROGRAM is one to run, FILE one to write.
 const CASES: [Case; 11] = [
     case("probe", &["probe", "--json"], Leaves::All),
     case("doctor", &["doctor"], Leaves::All),
@@ -85,19 +84,19 @@ const fn case(name: &'static str, args: &'static [&'static str], leaves: Leaves)
     Case { name, args, leaves }
 }
 
-/// What came of many runs.
+/// Results of many runs.
 #[derive(Default)]
 struct Tally {
     runs: u32,
     panics: u32,
     hangs: u32,
-    /// Runs that ended with a status that is not documented, or without a word.
+    /// Runs with an undocumented status, or without a message.
     unsaid: u32,
-    /// Runs after which a register was not as before.
+    /// Runs that did not restore a register.
     changed: u32,
-    /// Runs whose file could not be read, or lacks branches without saying so.
+    /// Runs with an unreadable file, or one that lacks branches without reporting it.
     lost: u32,
-    /// What went wrong first, in words.
+    /// The first failure, as text.
     found: Vec<String>,
 }
 
@@ -120,12 +119,12 @@ impl Bench<'_> {
         Bench { cpu, program, folder: tempfile::tempdir().unwrap() }
     }
 
-    /// A CPU with something of others in its registers.
+    /// A CPU with other users' values in its registers.
     fn registers(&self, leaves: Leaves) -> Registers {
         let mut registers = Registers::new(&SoftCpu::preset(self.cpu).unwrap());
         let (first, end) = (self.program.at("places"), self.program.at("places_end"));
         registers.code = (first, (end - first) / STEP);
-        // BTF is a debugger's.
+        // BTF is set by a debugger.
         registers.soft.write(DEBUGCTL, 2).unwrap();
         let map = SoftCpu::preset(self.cpu).unwrap().caps.registers;
         if let Some(select) = map.select.filter(|select| *select != map.control) {
@@ -140,7 +139,7 @@ impl Bench<'_> {
         registers
     }
 
-    /// Runs a case once, and says what it did wrong.
+    /// Runs a case once, and returns its failures.
     fn run(&self, case: &Case, fault: Option<(u32, Fault)>, tally: &mut Tally) -> Option<u32> {
         let mut registers = self.registers(case.leaves);
         let before = registers.held();
@@ -188,7 +187,7 @@ impl Bench<'_> {
         }
         let documented = match (ran.output.status.code(), fault) {
             (Some(0), _) => true,
-            // Reports of doctor and verify are their results.
+            // The reports of doctor and verify are their results.
             (Some(1 | 3 | 4), _) => said.contains("lbr: ") || !ran.output.stdout.is_empty(),
             (None, Some((_, Fault::Kill))) => true,
             _ => false,
@@ -199,8 +198,8 @@ impl Bench<'_> {
         }
     }
 
-    /// Whether a recording can be read, and lacks nothing unsaid: each branch
-    /// comes from the place behind the one before.
+    /// Whether a recording is readable and reports everything it lacks: each branch comes from code
+    /// after the previous one.
     fn readable(&self, file: &Path) -> Result<(), String> {
         let (first, end) = (self.program.at("places"), self.program.at("places_end"));
         let mut recording = Recording::open(file).map_err(|error| error.to_string())?;
@@ -231,17 +230,17 @@ impl Bench<'_> {
 
 type Held = [std::collections::BTreeMap<u32, u64>; 2];
 
-/// What is not as it was before.
+/// The registers that differ from before.
 fn changed(leaves: Leaves, before: &Held, after: &Held, ran: &Ran) -> Option<String> {
     let [shared, records] = after;
     let is_empty = records.values().all(|value| *value == 0);
     let held = match leaves {
         Leaves::All => before == after,
-        // As before, if nothing was written yet.
+        // Unchanged, if nothing was written yet.
         Leaves::NoRecords => *shared == before[0] && (is_empty || *records == before[1]),
         Leaves::Off => {
             let debugctl = shared.get(&DEBUGCTL.0).is_some_and(|value| value & !1 == 2);
-            // The depth is nobody's to switch off.
+            // The depth stays set when recording is switched off.
             let is_off = shared.iter().all(|(msr, value)| *msr == DEPTH.0 || value & !2 == 0);
             debugctl && (is_off && is_empty || ran.output.status.code() != Some(0))
         }
@@ -253,11 +252,11 @@ fn changed(leaves: Leaves, before: &Held, after: &Held, ran: &Ran) -> Option<Str
     (!held).then(|| format!("before {}; after {}", hexadecimal(before), hexadecimal(after)))
 }
 
-/// How many programs run at a time: they wait more than they compute.
+/// Number of programs to run in parallel: they mostly wait.
 const WORKERS: usize = 4;
 
-/// Makes accesses of a command fail on a CPU: each with each fault, or about
-/// `most`. `None` where it cannot be tried here.
+/// Makes register accesses of a command fail on a CPU: each with each fault, or about `most`.
+/// `None` if it cannot be tried here.
 fn campaign(
     cpu: &'static str,
     program: &Program,

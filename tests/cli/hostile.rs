@@ -1,6 +1,5 @@
-//! Files that nobody's recorder wrote, given to every command that reads
-//! recordings: a sentence and a documented exit status, within 1 GiB of
-//! addresses.
+//! Files that no recorder wrote, given to every command that reads recordings: an error message and
+//! a documented exit status, with at most 1 GiB of address space.
 
 use std::fs;
 use std::io::Write;
@@ -14,7 +13,7 @@ use nix::unistd::Pid;
 use crate::support::lbr::{PROGRAM, alone, piped, text};
 use crate::support::skip::{skipped, tool};
 
-/// Every way to read a recording.
+/// Every command that reads a recording.
 const COMMANDS: [&[&str]; 14] = [
     &["report"],
     &["report", "--json", "--view", "mispredict"],
@@ -32,20 +31,20 @@ const COMMANDS: [&[&str]; 14] = [
     &["script"],
 ];
 
-/// Runs a command on a file. What it needs beyond the limit it does not get.
+/// Runs a command on a file, with limited memory.
 fn run(command: &[&str], file: &Path) -> Output {
     limited().args(command).arg("-i").arg(file).output().unwrap()
 }
 
-/// `lbr` with a limit on its addresses, and arguments to come.
+/// `lbr` with limited address space, and arguments to follow.
 fn limited() -> Command {
     let mut sh = alone(Command::new("sh"));
     sh.args(["-c", "ulimit -v 1048576; exec \"$0\" \"$@\"", PROGRAM]);
     sh
 }
 
-/// The exit status of a command that ended as documented: done, failed or
-/// refused with one sentence. Beside its results it may say what was odd.
+/// The exit status of a command that ended as documented: success, failure, or rejection with one
+/// message. It may add warnings to its results.
 #[track_caller]
 fn ends_well(command: &[&str], file: &Path, what: &str) -> i32 {
     let out = run(command, file);
@@ -60,8 +59,8 @@ fn ends_well(command: &[&str], file: &Path, what: &str) -> i32 {
     code.unwrap()
 }
 
-/// perf.data through a pipe, byte by byte: an event, a mapping, samples.
-/// Gives where each record begins, and the end.
+/// perf.data through a pipe, byte by byte: an event, a mapping, samples. Returns the offset of each
+/// record, and the end.
 fn recording() -> (Vec<u8>, Vec<usize>) {
     let mut bytes = b"PERFILE2".to_vec();
     bytes.extend(16u64.to_le_bytes());
@@ -128,7 +127,7 @@ fn what_is_no_recording() {
     }
 }
 
-/// A pipe with a name is read as any other.
+/// A named pipe is read like any other.
 #[test]
 fn a_named_pipe() {
     let dir = folder();
@@ -148,7 +147,7 @@ fn a_named_pipe() {
     }
 }
 
-/// Cut between records, within their headers and within their bodies.
+/// Truncated between records, in their headers and in their bodies.
 #[test]
 fn cut_and_damaged() {
     let dir = folder();
@@ -165,7 +164,7 @@ fn cut_and_damaged() {
             three(&bytes[..len.min(bytes.len())], &format!("cut at {len}"));
         }
     }
-    // Every word of the first records at its extremes: sizes, counts, types.
+    // Every word of the first records with extreme values: sizes, counts, types.
     for at in (8..begins[3]).step_by(8) {
         for word in [u64::MAX, 1 << 63, 0xFFFF_FFFF] {
             let mut damaged = bytes.clone();
@@ -175,7 +174,7 @@ fn cut_and_damaged() {
     }
 }
 
-/// A frame of zstd whose blocks each say: this byte, so many of it.
+/// A zstd frame of blocks that repeat one byte a given number of times.
 fn bomb(begin: &[u8], of: u8, blocks: usize, size: usize) -> Vec<u8> {
     // No checksum, no size, a window of 128 KiB.
     let mut bytes = vec![0x28, 0xB5, 0x2F, 0xFD, 0, 7 << 3];
@@ -192,7 +191,7 @@ fn bomb(begin: &[u8], of: u8, blocks: usize, size: usize) -> Vec<u8> {
     bytes
 }
 
-/// More than the limit, out of 36 KiB, is read as it is unpacked, never held.
+/// More data than the limit, from 36 KiB, is read while it is decompressed and never stored.
 #[test]
 fn archives_of_nothing() {
     let dir = folder();
@@ -204,14 +203,13 @@ fn archives_of_nothing() {
     }
 }
 
-/// An archive that is longer than it looks ends with Ctrl-C.
+/// Ctrl-C ends the reading of an archive that is larger than it looks.
 #[test]
 fn an_archive_is_stopped() {
     let mut child = piped(&["report", "-i", "-"]).stdout(Stdio::null()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let bytes = bomb(b" 0x10/0x20/P/-/-/5 \n", b'\n', 800_000, 1 << 7);
-    // More than a pipe and the unpacker hold: once it is written, some of it
-    // was read.
+    // More than a pipe and the decompressor hold: after writing it, some was read.
     let (first, rest) = bytes.split_at(1 << 19);
     stdin.write_all(first).unwrap();
     kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), Signal::SIGINT).unwrap();
@@ -223,7 +221,7 @@ fn an_archive_is_stopped() {
     assert!(said.contains("stopped by Ctrl-C: partial"), "{said}");
 }
 
-/// `lbr verify --diff` reads a report, not whatever is there.
+/// `lbr verify --diff` reads only reports.
 #[test]
 fn no_report_of_verify() {
     let dir = folder();
@@ -250,7 +248,7 @@ fn no_report_of_verify() {
     }
 }
 
-/// Debug information that names a pipe as its source: nobody waits for it.
+/// Debug information that names a pipe as its source file: it is not read.
 #[test]
 fn a_source_that_is_a_pipe() {
     let dir = folder();
@@ -259,14 +257,13 @@ fn a_source_that_is_a_pipe() {
     is_named_and_not_read(&dir, &pipe);
 }
 
-/// A regular file by what the kernel says of it, as is its log, which is waited for
-/// and has lost what was read.
+/// The kernel reports these as regular files: its log, which blocks, and loses what was read.
 #[test]
 fn a_source_that_the_kernel_makes() {
     is_named_and_not_read(&folder(), Path::new("/proc/cpuinfo"));
 }
 
-/// What a program has that names this file as its source.
+/// A program whose debug information names this file as its source.
 fn is_named_and_not_read(dir: &tempfile::TempDir, source: &Path) {
     let code = format!(
         "# 1 \"{}\"\nint around(int n) {{\nwhile (n) n &= n - 1;\nreturn n;\n}}\n",
@@ -298,19 +295,19 @@ fn is_named_and_not_read(dir: &tempfile::TempDir, source: &Path) {
     let out = run(&["annotate", "--source", "around"], &text);
     let said = String::from_utf8(out.stderr).unwrap();
     assert_eq!(out.status.code(), Some(0), "{said}");
-    // The line is named, its text is not to be had.
+    // The line is named, but its text is not available.
     let shown = String::from_utf8(out.stdout).unwrap();
     assert!(shown.lines().any(|line| line.trim_end().ends_with(&format!("{name}:2"))), "{shown}");
     let out = limited().args(["learn", "--transcript", "--"]).arg(&program).output().unwrap();
     let shown = String::from_utf8(out.stdout).unwrap();
     match out.status.code() {
-        // Nothing may be traced here.
+        // Tracing is not permitted here.
         Some(4) => skipped(String::from_utf8(out.stderr).unwrap()),
         _ => assert!(shown.contains(&format!("{name}:")), "{shown}"),
     }
 }
 
-/// What a terminal would obey, or take for a line of ours.
+/// Characters that control a terminal, or imitate our own lines.
 #[track_caller]
 fn is_plain(text: &[u8]) {
     let text = std::str::from_utf8(text).unwrap();
@@ -319,7 +316,7 @@ fn is_plain(text: &[u8]) {
     assert!(!text.contains('\u{FFFD}') && !text.contains('\u{202E}'), "{text:?}");
 }
 
-/// What is wrong with a command line quotes it.
+/// Error messages for a command line quote it.
 #[test]
 fn words_that_are_no_arguments() {
     for (words, shown) in [
@@ -339,7 +336,7 @@ fn words_that_are_no_arguments() {
     }
 }
 
-/// A name that is no UTF-8 shows its bytes, whatever the output.
+/// A name that is not UTF-8 is shown as its bytes, in any output.
 #[test]
 fn names_that_are_no_text() {
     let dir = folder();
@@ -366,7 +363,7 @@ fn names_that_are_no_text() {
     is_plain(&absent.stderr);
 }
 
-/// Memory that the system does not give is a sentence.
+/// A failed memory allocation gives an error message.
 #[test]
 fn less_memory_than_it_takes() {
     let dir = folder();
@@ -381,5 +378,42 @@ fn less_memory_than_it_takes() {
         assert_eq!(out.status.code(), Some(1), "{limit}: {said}");
         assert!(said.starts_with("lbr: out of memory: "), "{limit}: {said}");
         assert!(said.contains(&format!("ulimit -v, is {limit} KiB")), "{limit}: {said}");
+    }
+}
+
+/// Cells that a spreadsheet would take for formulas, in every table of comma-separated values.
+#[test]
+fn no_cell_is_a_formula() {
+    let dir = folder();
+    let stack = "prog 1/1 0.1: =cmd|calc!A0+0x1/@SUM(1)+0x2/P/-/-/3/COND/-  \
+                 -1+1+0x4/=cmd|calc!A0+0x0/M/-/-/5/COND/- \n";
+    let path = file(&dir, "=file", stack.repeat(3).as_bytes());
+    let (of_file, side) = ("-i", path.to_str().unwrap());
+    let commands: [&[&str]; 9] = [
+        &["report", "--csv", of_file],
+        &["report", "--csv", "--view", "mispredict", of_file],
+        &["report", "--csv", "--view", "callgraph", of_file],
+        &["report", "--csv", "--group", "function", of_file],
+        &["hist", "--csv", of_file],
+        &["lint", "--csv", of_file],
+        &["export", "--to", "csv", of_file],
+        &["export", "--to", "csv:uprof", of_file],
+        &["diff", "--csv", side],
+    ];
+    for args in commands {
+        let out = alone(Command::new(PROGRAM))
+            .args(args)
+            .arg("=file")
+            .current_dir(&dir)
+            .output()
+            .unwrap();
+        let table = text(&out.stdout);
+        assert!(table.lines().count() > 1, "{args:?}: {}", text(&out.stderr));
+        let guarded = table.contains("\"'=cmd|calc!A0\"") || table.contains("\"'=file\"");
+        assert!(guarded, "{args:?}: {table}");
+        let bare = table.lines().flat_map(|line| line.split(',')).find(|cell| {
+            cell.trim_matches('"').starts_with(['=', '+', '-', '@']) && cell.parse::<f64>().is_err()
+        });
+        assert_eq!(bare, None, "{args:?}: {table}");
     }
 }

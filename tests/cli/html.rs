@@ -1,4 +1,4 @@
-//! `lbr report --html`: what is on the page, and how a browser takes it.
+//! `lbr report --html`: the contents of the page, and its layout in a browser.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -25,7 +25,7 @@ fn page(dir: &Path, input: &str, args: &[&str]) -> String {
 const EVIL: &str = "<script>alert(1)</script>";
 const CODE: u64 = 0x40_1000;
 
-/// A recording of a function whose name is markup; its file's name is too.
+/// A recording of a function whose name is markup, and so is its file's name.
 fn evil() -> Option<tempfile::TempDir> {
     described(meta(Source::Software))
 }
@@ -62,7 +62,7 @@ fn described(meta: Meta) -> Option<tempfile::TempDir> {
     Some(dir)
 }
 
-/// What a recording says about itself has no line of its own.
+/// Metadata of a recording has no separate line.
 #[test]
 fn foreign_line_ends_are_escaped() {
     let evil = || "said\nforged\u{2028}\u{1b}".to_owned();
@@ -84,7 +84,7 @@ fn foreign_line_ends_are_escaped() {
 fn the_page_says_what_the_views_say() {
     let Some(dir) = evil() else { return };
     let page = page(dir.path(), "<b>&.data", &[]);
-    // What a recording says is text, never markup.
+    // Text from a recording is never markup.
     assert!(!page.contains(EVIL) && !page.contains("<i>program") && !page.contains("<b>"));
     assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;+0x40"));
     assert!(page.contains("Branches of &lt;b&gt;&amp;.data"));
@@ -107,7 +107,7 @@ fn the_page_says_what_the_views_say() {
     ] {
         assert!(page.contains(words), "{words}");
     }
-    // Nothing is fetched: the only address is the name of SVG.
+    // Nothing is loaded: the only URL is the name of SVG.
     let addresses: Vec<&str> =
         page.match_indices("http").map(|(at, _)| &page[at..at + 26]).collect();
     let outside = addresses.iter().filter(|address| {
@@ -115,12 +115,12 @@ fn the_page_says_what_the_views_say() {
     });
     assert_eq!(outside.count(), 0, "{addresses:?}");
     assert!(!page.contains("src=") && !page.contains("@import") && !page.contains("url("));
-    // The same numbers as `lbr report`: 839 runs, and one entry more a stack.
+    // The same numbers as `lbr report`: 839 runs, and one more entry per stack.
     assert!(page.contains(">740</td>") && page.contains(">99</td>"));
 }
 
-/// Modelled is not measured, said once, whether a software LBR or the registers
-/// of an emulated CPU gave the cycles.
+/// Modelled cycles are marked as not measured, once, both for a software LBR and for the registers
+/// of an emulated CPU.
 #[test]
 fn modelled_is_said_once() {
     let run =
@@ -186,11 +186,11 @@ fn refusals() {
     }
 }
 
-/// Chromium, started so that it asks nobody anything.
+/// Chromium, started without network access.
 pub(crate) struct Browser(PathBuf);
 
 impl Browser {
-    /// `None`, after saying so, where there is none.
+    /// `None`, with a message, if it is missing.
     pub(crate) fn find() -> Option<Browser> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let names = ["chromium", "chromium-browser", "google-chrome"];
@@ -219,7 +219,7 @@ impl Browser {
             .unwrap()
     }
 
-    /// A picture of the page: its pixels, RGB or RGBA.
+    /// A screenshot of the page: its pixels, RGB or RGBA.
     pub(crate) fn picture(&self, page: &Path, size: (u32, u32), dark: bool) -> Vec<[u8; 3]> {
         let shot = page.with_extension("png");
         let out = self.open(page, size, dark, &[&format!("--screenshot={}", shot.display())]);
@@ -233,7 +233,7 @@ impl Browser {
         pixels.chunks_exact(bytes).map(|pixel| [pixel[0], pixel[1], pixel[2]]).collect()
     }
 
-    /// What a script that is added to the page gives back.
+    /// The result of a script that is added to the page.
     pub(crate) fn run(&self, page: &Path, size: (u32, u32), script: &str) -> Value {
         let text = std::fs::read_to_string(page).unwrap();
         let added = format!(
@@ -249,7 +249,7 @@ impl Browser {
     }
 }
 
-/// Messages of the page's console.
+/// Messages on the page's console.
 fn console(out: &Output) -> String {
     let said = String::from_utf8_lossy(&out.stderr);
     let lines = said.lines().filter(|line| line.contains("CONSOLE"));
@@ -261,7 +261,7 @@ fn a_browser_takes_it() {
     let Some(browser) = Browser::find() else { return };
     let Some(dir) = evil() else { return };
     page(dir.path(), "<b>&.data", &[]);
-    // A name that needs no escaping in an address.
+    // A name that needs no escaping in a URL.
     let page = dir.path().join("page.html");
 
     let broken = dir.path().join("broken.html");
@@ -322,7 +322,7 @@ fn a_browser_takes_it() {
     assert_eq!((result["focus"].as_str(), &result["cleared"][1]), (Some("search"), all));
     assert_eq!(result["scripts"], 2, "ours and the test's: none came out of the recording");
 
-    // A place leads to its instruction, a block to the spread of its cycles.
+    // A location links to its instruction, a block to its cycle distribution.
     let links = browser.run(
         &page,
         (1400, 1000),

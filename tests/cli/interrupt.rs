@@ -11,22 +11,21 @@ use crate::support::lbr::piped;
 /// A line of two branches.
 const LINE: &[u8] = b" 0x50/0x20/P/-/-/5  0x30/0x40/M/-/-/0 \n";
 
-/// What a command prints of text through a pipe when Ctrl-C comes after the
-/// first 40,000 lines.
+/// The output of a command for text through a pipe, if Ctrl-C comes after the first 40,000 lines.
 fn interrupted(args: &[&str]) -> Output {
     let mut child = piped(args).args(["-i", "-"]).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    // More than pipe and buffers hold: once it is written, reading has begun.
+    // More than pipe and buffers hold: after writing it, reading has started.
     let text = LINE.repeat(40_000);
     stdin.write_all(&text).unwrap();
     kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), Signal::SIGINT).unwrap();
-    // It waits for its input; whether it takes more is its business.
+    // It waits for its input; it may or may not read more.
     let _ = stdin.write_all(&text);
     drop(stdin);
     child.wait_with_output().unwrap()
 }
 
-/// The table of what was read, and the word that it is not all.
+/// The table of the data so far, and the message that it is partial.
 #[test]
 fn what_was_read_is_reported_as_a_part() {
     let output = interrupted(&["report", "--json"]);
@@ -38,11 +37,11 @@ fn what_was_read_is_reported_as_a_part() {
     let samples = totals["samples"].as_u64().unwrap();
     assert!(samples > 10_000 && samples < 80_000, "{samples}");
     assert_eq!(totals["partial"], true);
-    // A line that was read in part is no sample.
+    // A partial line is not a sample.
     assert_eq!(totals["entries"].as_u64(), Some(samples * 2));
 }
 
-/// Views that read twice copy a pipe first: what was copied is counted.
+/// Views with two passes copy a pipe first: the copied part is counted.
 #[test]
 fn what_was_copied_is_reported_as_a_part() {
     for view in ["loops", "paths"] {
@@ -59,7 +58,7 @@ fn what_was_copied_is_reported_as_a_part() {
     }
 }
 
-/// Whoever keeps the table without what was said beside it must see it too.
+/// The table itself must show that it is partial, in case the messages are lost.
 #[test]
 fn tables_say_that_they_are_a_part() {
     let views = ["hot", "mispredict", "outcomes", "blocks", "loops", "paths", "callgraph"];

@@ -1,4 +1,4 @@
-//! `lbr learn` as its readers meet it: handouts, pages, a terminal.
+//! `lbr learn`: handouts, pages, a terminal.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -17,7 +17,7 @@ use crate::support::lbr::{PROGRAM, alone, done, lbr, stderr};
 use crate::support::programs::{BARE, build};
 use crate::support::skip::skipped;
 
-/// What handouts say, kept to be looked at when it changes.
+/// The content of handouts, stored to make changes visible.
 #[test]
 fn handouts_are_as_they_were_looked_at() {
     for lesson in ["taken", "msr", "arch", "am94"] {
@@ -42,7 +42,7 @@ fn what_cannot_be_drawn_is_said() {
     assert!(done(&["learn", "--list"]).lines().count() > 10);
 }
 
-/// A lesson on another CPU: what it lacks is said, and what it cannot filter.
+/// A lesson on another CPU: it names the missing features, and the classes that cannot be filtered.
 #[test]
 fn another_cpu_says_what_it_lacks() {
     let handout = done(&["learn", "--transcript", "predict", "--soft-cpu", "nehalem"]);
@@ -63,7 +63,7 @@ fn a_program_of_ones_own() {
     }
     let handout = done(&args);
     assert!(handout.contains("_start"), "{handout}");
-    // As it is often typed.
+    // A common spelling.
     let behind = done(&["learn", "--transcript", "--", program.name(), "--from", "_start"]);
     assert_eq!(behind, handout);
     let few = lbr(&["learn", "--transcript", "--steps", "5", "--", program.name()]);
@@ -127,14 +127,14 @@ fn the_page_plays_the_states() {
         return { full, same, cpu, pair, filtered, steps, wrong, right };
         "##,
     );
-    // `taken` leaves three records, and none of its conditional branches with JCC.
+    // `taken` leaves three records, none of them of its conditional branches with JCC.
     assert_eq!((&played["full"], &played["same"]), (&3.into(), &16.into()));
     assert!(!played["cpu"].as_str().unwrap().starts_with("Skylake"), "{played}");
     assert_eq!(played["filtered"], 0);
-    // No third bit before the first step.
+    // There is no third bit before the first step.
     let pair = serde_json::json!([["true", false], ["true", false], ["true", true]]);
     assert_eq!(played["pair"], pair);
-    // Its first record comes with step 7: off then, off and all undone, and off until then.
+    // Its first record appears at step 7: off then, off with everything undone, and off until then.
     assert_eq!(played["steps"], serde_json::json!([1, "0 LBR", 1, "false", 3, 2]));
     assert!(played["wrong"].as_str().unwrap().contains("says no"), "{played}");
     assert!(played["right"].as_str().unwrap().contains("right"), "{played}");
@@ -144,7 +144,7 @@ fn the_page_plays_the_states() {
     }
 }
 
-/// The course on a terminal of its own.
+/// The course on a separate terminal.
 struct Terminal {
     child: Child,
     keys: File,
@@ -174,7 +174,7 @@ impl Terminal {
         Terminal { child, keys: File::from(pty.master), slave: pty.slave, seen, text: Vec::new() }
     }
 
-    /// Waits until something is shown after what was waited for before.
+    /// Waits until new output appears.
     fn wait_for(&mut self, words: &str) {
         let until = Instant::now() + Duration::from_secs(20);
         loop {
@@ -192,7 +192,7 @@ impl Terminal {
     }
 }
 
-/// However it ends, the terminal is as it was.
+/// However it ends, the terminal is restored.
 #[test]
 fn the_terminal_is_given_back() {
     for (end, signal) in
@@ -208,7 +208,7 @@ fn the_terminal_is_given_back() {
         if let Some(signal) = signal {
             kill(Pid::from_raw(terminal.child.id().cast_signed()), signal).unwrap();
         }
-        // Back from the other screen, with a cursor.
+        // Back on the main screen, with a cursor.
         terminal.wait_for("\u{1b}[?25h");
         terminal.wait_for("\u{1b}[?1049l");
         let status = terminal.child.wait().unwrap();

@@ -1,7 +1,7 @@
 //! Table of contents of this test target; a file for each subject.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-/// What tests share; each target names the parts that it needs.
+/// Shared test code; each target includes the parts that it needs.
 #[path = "../support"]
 #[allow(dead_code, unreachable_pub, reason = "not every target needs all of a part")]
 mod support {
@@ -24,8 +24,13 @@ mod arm;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod armed;
 mod book;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod confined;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod cuts;
 mod decode;
 mod diff;
+mod directories;
 mod doctor;
 mod drawn;
 mod dump;
@@ -33,6 +38,7 @@ mod dump;
 mod endings;
 mod explain;
 mod export;
+mod export_program;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod faults;
 mod hist;
@@ -42,14 +48,19 @@ mod html;
 mod interrupt;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod learn;
+mod model;
 mod outputs;
 mod paths;
+mod printed_places;
 mod probe;
+mod program_first;
+mod read_back;
 mod record;
 
 mod report;
 mod script;
 mod select;
+mod spelling;
 mod start;
 mod symbolic;
 mod symbols;

@@ -3,11 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::lbr::{done as text, lbr, lbr_with_input, printed, rows, traced};
+use crate::support::lbr::{
+    PROGRAM, alone, done as text, lbr, lbr_with_input, printed, rows, traced,
+};
 use crate::support::programs::{BARE, Program, build};
+use crate::support::skip::skipped;
 
 /// Records a program; `None`, after saying so, where it may not be traced.
 fn record(dir: &Path, program: &Program, options: &[&str]) -> Option<String> {
@@ -85,7 +89,7 @@ fn trips_are_exact_where_every_branch_is_recorded() {
             assert_eq!(around, parent, "{head}");
             let n: u64 = wanted.iter().map(|(_, n)| n).sum();
             let sum: u64 = wanted.iter().map(|(trips, n)| trips * n).sum();
-            assert_eq!(number(&row["n"]), n, "{head}");
+            assert_eq!((number(&row["n"]), number(&row["rounds"])), (n, sum), "{head}");
             assert!((row["mean"].as_f64().unwrap() - sum as f64 / n as f64).abs() < 1e-9);
             assert_eq!((&row["mean_low"], &row["exact"]), (&Value::Null, &true.into()));
             assert_eq!(number(&row["min"]), wanted[0].0, "{head}");
@@ -133,7 +137,7 @@ fn every_branch_back_is_named() {
     let table = text(&["report", "--view", "loops", "--limit", "0", "-i", &file]);
     let row = table.lines().find(|line| line.contains("r7_h+0x0 <-")).unwrap();
     assert!(row.contains("r7_h+0x0 <- falls in after r7_b+0x0 (tested at the head)"), "{row}");
-    assert!(!table.contains("95 %"), "the truth has no interval");
+    assert!(!table.contains("95%"), "the truth has no interval");
     // The page says the same.
     let html = dir.path().join("page.html");
     text(&["report", "--html", html.to_str().unwrap(), "-i", &file]);
@@ -141,6 +145,27 @@ fn every_branch_back_is_named() {
     let ends = ">r7_h+0x0</td><td class=\"code\">falls in after r7_b+0x0 (tested at the head)</td>";
     assert!(page.contains(ends));
     assert!(page.contains("trip counts are the truth"));
+}
+
+/// 80 columns keep the entries, their trips and the mean, which explain each other.
+#[test]
+fn loops_on_a_narrow_terminal() {
+    let Some(program) = build("loops.S", BARE) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let Some(file) = record(dir.path(), &program, &["-c", "31"]) else { return };
+    let command = format!("stty rows 40 cols 80; {PROGRAM} report --view loops -n 0 -i {file}");
+    let mut script = alone(Command::new("script"));
+    let out = script.args(["-qec", &command, "/dev/null"]).env("NO_COLOR", "1").env("PAGER", "cat");
+    let Ok(out) = out.output() else { return skipped("no script(1) to make a terminal") };
+    let printed = String::from_utf8(out.stdout).unwrap();
+    let table: Vec<Vec<&str>> =
+        printed.lines().map(|line| line.split_whitespace().collect()).collect();
+    let heading = table.iter().find(|line| line.first() == Some(&"rank")).unwrap();
+    let column = |name: &str| heading.iter().position(|heading| *heading == name).unwrap();
+    let row = table.iter().find(|line| line.iter().any(|cell| cell.contains("b33_h"))).unwrap();
+    // Three entries of 33 trips.
+    let cells = ["entries", "trips", "mean"].map(|name| row[column(name)]);
+    assert_eq!(cells, ["3", "99", "33.00"], "{printed}");
 }
 
 /// Without symbols and code bytes the types that were recorded are enough, and
@@ -299,15 +324,15 @@ fn trees() {
         lines.map(|line| line.trim_end().to_owned()).collect()
     };
     let down = tree(&[]);
-    assert_eq!(down[0], "100.00 %  `-- _start (self 0.86 %)");
-    assert_eq!(down[1], " 99.14 %      `-- main (self 6.03 %)");
+    assert_eq!(down[0], "100.00%  `-- _start (self 0.86%)");
+    assert_eq!(down[1], " 99.14%      `-- main (self 6.03%)");
     // 4 of 116 branches in the leaf below work; below target it is only one.
-    assert!(down.contains(&"  3.45 %          |   `-- leaf".to_owned()), "{down:#?}");
+    assert!(down.contains(&"  3.45%          |   `-- leaf".to_owned()), "{down:#?}");
     assert!(down.iter().all(|line| !line.contains("target")), "{down:#?}");
     let up = tree(&["--callee"]);
     let leaf = up.iter().position(|line| line.contains("-- leaf")).unwrap();
-    assert_eq!(up[leaf], "  6.90 %  |-- leaf (self 0.00 %)".replace(" (self 0.00 %)", ""));
-    assert_eq!(up[leaf + 1].trim_start(), "3.45 %  |   `-- work");
+    assert_eq!(up[leaf], "  6.90%  |-- leaf (self 0.00%)".replace(" (self 0.00%)", ""));
+    assert_eq!(up[leaf + 1].trim_start(), "3.45%  |   `-- work");
 }
 
 /// Call-stack mode: the same program, with what hardware cannot know.

@@ -1,10 +1,10 @@
-//! `lbr probe` as a user runs it.
+//! `lbr probe`.
 
 use serde_json::{Value, json};
 
 use crate::support::lbr::{command, lbr};
 
-/// The objects that a run prints.
+/// The objects in the output.
 #[track_caller]
 fn objects(args: &[&str]) -> Vec<Value> {
     let output = lbr(args);
@@ -148,7 +148,7 @@ fn bad_input_is_2_with_a_sentence() {
     }
 }
 
-/// Whatever this machine is, there is an answer.
+/// There is an answer on every machine.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn this_machine() {
@@ -159,8 +159,8 @@ fn this_machine() {
     }
 }
 
-/// A recording has an end. One that has none is left when it is longer than
-/// any, and one that never begins can be interrupted.
+/// A recording of CPUID ends. One that does not end is abandoned at the maximum length, and one
+/// that never starts can be interrupted.
 #[test]
 fn a_recording_without_an_end_is_refused_and_one_without_a_beginning_left() {
     let output = lbr(&["probe", "--cpuid", "/dev/zero"]);

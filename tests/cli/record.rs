@@ -1,4 +1,4 @@
-//! `lbr record`: whole recordings of programs whose branches are known by hand.
+//! `lbr record`: complete recordings of programs with known branches.
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -9,7 +9,7 @@ use crate::support::lbr::{lbr, text};
 use crate::support::programs::{BARE, Program, build};
 use crate::support::skip::{skipped, tool};
 
-/// A recording in a folder that is removed with it.
+/// A recording in a folder that is deleted with it.
 struct Recorded {
     file: PathBuf,
     _folder: tempfile::TempDir,
@@ -27,14 +27,14 @@ fn record(options: &[&str], program: &Program) -> Recorded {
 }
 
 impl Recorded {
-    /// Samples as `lbr script --json` gives them.
+    /// Samples as in `lbr script --json`.
     fn samples(&self) -> Vec<Value> {
         let out = lbr(&["script", "--json", "-i", self.file.to_str().unwrap()]);
         assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
         text(&out.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// The branches in the order in which they were executed.
+    /// The branches in execution order.
     fn edges(&self) -> Vec<(u64, u64)> {
         self.samples().iter().flat_map(|sample| stack(sample).into_iter().rev()).collect()
     }
@@ -53,7 +53,7 @@ fn at(program: &Program, edges: &[(&str, &str)]) -> Vec<(u64, u64)> {
     edges.iter().map(|(from, to)| (program.at(from), program.at(to))).collect()
 }
 
-/// Whether the plugin source can run; says so where it cannot.
+/// Whether the plugin source can run; prints a message if not.
 fn has_qemu() -> bool {
     match sampler::source::qemu::Qemu::find() {
         Ok(_) => true,
@@ -68,8 +68,8 @@ fn sources() -> Vec<&'static str> {
     if has_qemu() { vec!["ptrace", "qemu"] } else { vec!["ptrace"] }
 }
 
-/// oracle.S from its second part on: a call chain, indirect jump and call,
-/// `rep`, a zero-length call, branches to the next instruction, a jump.
+/// oracle.S from its second part on: a call chain, indirect jump and call, `rep`, a zero-length
+/// call, branches to the next instruction, a jump.
 const ORACLE: [(&str, &str); 13] = [
     ("outer_c", "outer"),
     ("inner_c", "leaf"),
@@ -121,11 +121,11 @@ fn a_known_trace_comes_out_once_and_in_order_at_every_depth() {
                 assert_eq!(recorded.out.status.code(), Some(7), "the program's status: {said}");
                 let mut wanted = ORACLE.to_vec();
                 if cpu == "06_8F" {
-                    // SDM24 Table 20-2: a call of the next instruction is no NEAR_REL_CALL.
+                    // SDM24 Table 20-2: a call of the next instruction is not a NEAR_REL_CALL.
                     wanted.retain(|(from, _)| *from != "zero_c");
                 }
                 if source == "qemu" {
-                    // The plugin cannot see whether these are taken, and counts them.
+                    // The plugin cannot tell whether these are taken, and counts them.
                     wanted.retain(|(from, _)| !from.starts_with("next_"));
                     assert!(said.contains("5 conditional branches to the very next"), "{said}");
                 } else {
@@ -152,7 +152,7 @@ fn a_recording_on_a_ring_without_a_filter_invents_no_kernel_entry() {
     assert_eq!(recorded.edges().len(), 2 + ORACLE.len());
 }
 
-/// What moves a call stack.
+/// The instructions that change a call stack.
 enum Move {
     Call(&'static str, &'static str),
     Return,
@@ -179,7 +179,7 @@ const NESTED: [Move; 16] = [
     Return,
 ];
 
-/// The frames that are open after each move, newest first.
+/// The open frames after each change, newest first.
 fn snapshots(moves: &[Move]) -> Vec<Vec<(&'static str, &'static str)>> {
     let mut open: Vec<(&str, &str)> = Vec::new();
     let mut after = Vec::new();
@@ -203,18 +203,15 @@ fn a_call_stack_holds_the_open_frames() {
         let recorded = record(&options, &program);
         assert_eq!(recorded.out.status.code(), Some(0), "{}", text(&recorded.out.stderr));
         let got: Vec<Vec<(u64, u64)>> = recorded.samples().iter().map(stack).collect();
-        // A snapshot without frames has no branches and makes no sample.
-        let wanted: Vec<Vec<(u64, u64)>> = snapshots(&NESTED)
-            .iter()
-            .filter(|frames| !frames.is_empty())
-            .map(|frames| at(&program, frames))
-            .collect();
+        // An empty stack is execution in the outermost function.
+        let wanted: Vec<Vec<(u64, u64)>> =
+            snapshots(&NESTED).iter().map(|frames| at(&program, frames)).collect();
         assert_eq!(got, wanted, "{cpu} {source}");
         assert!(recorded.samples().iter().all(|sample| sample["label"] == "snapshot"));
     }
 }
 
-/// textbook.S with its code where the text has it.
+/// textbook.S with its code at the address of the text.
 fn textbook() -> Option<Program> {
     build("textbook.S", &[BARE, &["-Wl,-Ttext=0x4ed000"]].concat())
 }
@@ -223,7 +220,7 @@ fn textbook() -> Option<Program> {
 fn the_text_books_loop_has_its_history() {
     let Some(program) = textbook() else { return };
     let recorded = record(&["--source", "ptrace", "--from", "loop"], &program);
-    // 5, -1, -7, 12, 0: JNS is taken for three of them and absent for the others, JNE four times.
+    // 5, -1, -7, 12, 0: JNS is taken for three of them and not for the others, JNE four times.
     let (jns, call, ret, jne) = (
         (0x4e_da14, 0x4e_da1e),
         (0x4e_da1e, 0x4e_db26),
@@ -246,11 +243,14 @@ fn the_text_books_leaf_is_gone_from_the_call_stack_once_it_returned() {
     let Some(program) = textbook() else { return };
     let options = ["-j", "stack,u", "-c", "2", "--soft-cpu", "06_3C", "--source", "ptrace"];
     let recorded = record(&options, &program);
-    // Every second move is the return: nothing is open then.
-    assert_eq!(recorded.samples().len(), 0);
+    // Every second change is the return: then no call is open, and the stack is empty.
+    let stacks: Vec<_> = recorded.samples().iter().map(stack).collect();
+    assert!(stacks.iter().all(Vec::is_empty), "{stacks:?}");
     let options = ["-j", "stack,u", "-c", "1", "--soft-cpu", "06_3C", "--source", "ptrace"];
-    let stacks: Vec<_> = record(&options, &program).samples().iter().map(stack).collect();
-    assert_eq!(stacks, vec![vec![(0x4e_da1e, 0x4e_db26)]; 5]);
+    let recorded = record(&options, &program);
+    let samples = recorded.samples();
+    let stacks = samples.iter().map(stack).filter(|stack| !stack.is_empty());
+    assert_eq!(stacks.collect::<Vec<_>>(), vec![vec![(0x4e_da1e, 0x4e_db26)]; 5]);
 }
 
 #[test]
@@ -267,8 +267,7 @@ fn status_of_the_program_is_passed_on() {
     }
 }
 
-/// What a refusal looks like: one line of ours, a status, and a file that lay
-/// there is as it was.
+/// A refusal: one line, a status, and an existing file is unchanged.
 #[track_caller]
 fn refused(args: &[&str], status: i32, words: &str) {
     let folder = tempfile::tempdir().unwrap();
@@ -314,7 +313,7 @@ fn a_program_for_another_cpu_is_refused() {
     refused(&["--source", "ptrace", "--", path.to_str().unwrap()], 2, "x86-64");
 }
 
-/// perf's text of a recording; `None`, after saying so, without perf.
+/// perf's text of a recording; `None`, with a message, without perf.
 fn perf(args: &[&str], file: &Path) -> Option<String> {
     match tool("perf").args(args).arg("-i").arg(file).stdin(Stdio::null()).output() {
         Ok(out) => {
@@ -334,7 +333,7 @@ fn perf_reads_the_same_entries() {
     let recorded = record(&["--source", "ptrace", "-c", "5"], &program);
     let Some(theirs) = perf(&["script", "-F", "brstack"], &recorded.file) else { return };
     let ours = lbr(&["script", "-i", recorded.file.to_str().unwrap()]);
-    // The fields after the addresses differ by perf's version: the first six are in all.
+    // The fields after the addresses depend on perf's version: the first six exist in all.
     let entries = |text: &str| -> Vec<String> {
         let six = |entry: &str| entry.split('/').take(6).collect::<Vec<_>>().join("/");
         text.split_whitespace().filter(|word| word.starts_with("0x")).map(six).collect()
@@ -352,7 +351,7 @@ fn perf_reports_the_same_counts_by_symbol() {
     let sort = ["report", "--stdio", "-n", "--sort", "symbol_from,symbol_to"];
     let Some(theirs) = perf(&sort, &recorded.file) else { return };
     // "  17.65%  3  [.] down_c  [.] down": count and the two names.
-    // Labels that share an address are one symbol under two names: compare addresses.
+    // Labels at the same address are one symbol with two names, so addresses are compared.
     let mut counts: Vec<(u64, u64, u64)> = theirs
         .lines()
         .filter(|line| line.contains("[.]"))
@@ -387,21 +386,22 @@ fn the_report_after_a_recording_names_branches_and_says_what_is_unknown() {
     assert!(report.contains("predictions not recorded"), "{report}");
     let first = report.lines().find(|line| line.contains("->") && line.contains('%')).unwrap();
     let words: Vec<&str> = first.split_whitespace().collect();
-    assert_eq!(words[..5], ["1", "2", "13.33", "%", "-"], "{first}");
+    assert_eq!(words[..5], ["1", "2", "13.33%", "-", "-"], "{first}");
     assert!(first.contains("COND") && first.contains("loop_b+0x0 -> loop+0x0"), "{first}");
 }
 
 #[test]
 fn a_rate_gives_samples_and_reports_its_seed() {
     let Some(program) = build("oracle.S", BARE) else { return };
-    let recorded = record(&["--source", "ptrace", "-F", "500", "--seed", "42"], &program);
+    let options = ["--source", "ptrace", "-v", "-F", "500", "--seed", "42"];
+    let recorded = record(&options, &program);
     let said = text(&recorded.out.stderr);
     assert!(said.contains("seed of the jitter: 42"), "{said}");
     assert!(!said.contains("complete: every"), "a rate promises nothing: {said}");
     assert_eq!(recorded.out.status.code(), Some(7));
 }
 
-/// `arguments.S`: the values of each call by hand.
+/// `arguments.S`: the values of each call, by hand.
 #[test]
 fn arguments_of_a_function() {
     let Some(program) = build("arguments.S", BARE) else { return };
@@ -414,7 +414,7 @@ fn arguments_of_a_function() {
     let lines: Vec<Value> =
         text(&out.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let quality = lines.iter().find(|line| line["view"] == "quality").unwrap();
-    // Eight calls, of which one falls into the function.
+    // Eight calls, one of which falls through into the function.
     assert_eq!(quality["samples_with_registers"], 7, "{quality}");
     let values = |caller: &str, register: &str| -> Vec<(String, u64)> {
         let row = |line: &&Value| line["caller_symbol"] == caller && line["register"] == register;
@@ -441,7 +441,7 @@ fn arguments_of_a_function() {
     ] {
         assert_eq!(values(caller, register), all(&[(value, n)]), "{caller} {register}");
     }
-    // Nothing else changes: all branches are there, as without it.
+    // Nothing else changes: all branches are the same as without it.
     assert_eq!(recorded.edges(), record(&["--source", "ptrace"], &program).edges());
     // perf reads the registers by the same numbers.
     let Ok(script) =

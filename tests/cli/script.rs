@@ -42,7 +42,7 @@ fn refused_lines_are_named_and_the_rest_is_printed() {
     let text = format!("{TEXT}0x1/0x2/Q/-/-/0\n{TEXT}");
     let out = lbr_with_input(&["script", "-i", "-"], text.as_bytes());
     assert_eq!(stdout(&out).lines().count(), 2);
-    let said = "lbr: standard input: line 2: branch 1: the prediction is none of M, P, -, MN, PN (skipped)\n";
+    let said = "lbr: standard input: line 2: branch 1: the prediction is not one of M, P, -, MN, PN (skipped)\n";
     assert_eq!(stderr(&out), said);
     assert_eq!(out.status.code(), Some(0));
 }
@@ -72,7 +72,7 @@ fn bad_input_is_a_sentence_and_2() {
     );
 }
 
-/// Whoever reads has seen enough.
+/// A reader that exits early.
 #[test]
 fn a_closed_pipe_is_success() {
     let Some(corpus) = corpus() else { return };
@@ -107,8 +107,8 @@ fn prints_what_perf_prints() {
     assert_eq!(stderr(&piped), "");
 }
 
-/// Every entry of the recordings that three other readers agree on, in their
-/// order, with sample and place.
+/// Every entry of the recordings for which three other readers agree, in order, with sample and
+/// position.
 #[test]
 fn golden_entries_come_out_in_their_order() {
     let Some(corpus) = corpus() else { return };
@@ -143,8 +143,8 @@ fn golden_entries_come_out_in_their_order() {
     }
 }
 
-/// A recording of two CPUs with a buffer each, written out in three rounds.
-/// Times within a round are the buffers', one after the other.
+/// A recording of two CPUs with separate buffers, written in three rounds. Within a round, the
+/// buffers follow one another, each in order of time.
 fn two_buffers() -> Vec<u8> {
     // IP, TID, TIME, CPU, BRANCH_STACK, IDENTIFIER.
     const SAMPLE_TYPE: u64 = 1 | 2 | 4 | 0x80 | 0x800 | 0x1_0000;
@@ -179,8 +179,7 @@ fn who_and_when(text: &str) -> Vec<String> {
     text.lines().map(|line| line.split_whitespace().take(2).collect::<Vec<_>>().join(" ")).collect()
 }
 
-/// Samples come as they lie in the file, or in the order of their times, as
-/// perf has them.
+/// Samples are printed in file order, or in order of time, as in perf.
 #[test]
 fn several_buffers_are_sorted_as_perf_sorts_them_if_asked() {
     let dir = tempfile::tempdir().unwrap();
@@ -195,7 +194,7 @@ fn several_buffers_are_sorted_as_perf_sorts_them_if_asked() {
     let expected = [1000, 2000, 3000, 4000, 4500, 5000, 6000, 7000, 8000, 9000, 9000, 9500, 10_000];
     let expected: Vec<String> = expected.iter().map(|us| format!("0.{us:06}:")).collect();
     assert_eq!(times, expected);
-    // Of equal times the one that stands first in the file.
+    // Equal times are in file order.
     assert_eq!(&ours[9..11], ["[000] 0.009000:", "[001] 0.009000:"]);
     let piped =
         lbr_with_input(&["script", "-i", "-", "-F", "cpu,time", "--time-order"], two_buffers());

@@ -1,5 +1,5 @@
-//! `--event`, `--comm`, `--pid`, `--tid`, `--cpu`, `--time`, `--dso`: which
-//! samples and rows count, and what is said of the others.
+//! `--event`, `--comm`, `--pid`, `--tid`, `--cpu`, `--time`, `--dso`: which samples and rows count,
+//! and how the others are reported.
 
 use std::fs::File;
 use std::io::Write;
@@ -25,7 +25,7 @@ fn quality(args: &[&str]) -> Value {
 }
 
 const SECOND: u64 = 1_000_000_000;
-/// Where `/nowhere/prog` and `/nowhere/lib.so` are mapped.
+/// The mapped addresses of `/nowhere/prog` and `/nowhere/lib.so`.
 const PROG: u64 = 0x5555_0000_0000;
 const LIB: u64 = 0x7777_0000_0000;
 
@@ -39,7 +39,7 @@ fn branch(from: u64, to: u64) -> BranchEntry {
     }
 }
 
-/// A stack that joins to the one of its thread before.
+/// A stack that joins to its thread's previous one.
 fn stack(time: u64, (pid, tid): (u32, u32), cpu: u32, entries: Vec<BranchEntry>) -> Event {
     let integrity = Integrity {
         head: Head::Joined,
@@ -50,16 +50,16 @@ fn stack(time: u64, (pid, tid): (u32, u32), cpu: u32, entries: Vec<BranchEntry>)
     };
     let ip = entries.first().map_or(0, |entry| entry.to);
     let period = entries.len() as u64;
-    let stack = BranchStack { entries, integrity };
+    let stack = BranchStack { entries, integrity, moves: Vec::new() };
     Event::Sample(Sample { time, pid, tid, cpu, ip, period, arguments: None, stack })
 }
 
-/// Two processes, three threads, three names, two CPUs, eight seconds, two
-/// files: a program that calls a library in a loop. Every stack has four
-/// branches: two in the program, two in the library.
+/// Two processes, three threads, three names, two CPUs, eight seconds, two files: a program that
+/// calls a library in a loop. Every stack has four branches: two in the program, two in the
+/// library.
 fn recording(folder: &Path) -> PathBuf {
     let path = folder.join("perf.data");
-    // perf takes no CPU where the file does not say how many there are.
+    // perf accepts no CPU if the file lacks the number of CPUs.
     let meta = Meta { nrcpus: Some((2, 2)), ..drawn::meta(Source::Software) };
     let mut writer = Writer::create(&path, meta).unwrap();
     let map = |pid, path: &str, addr| mapping(pid, addr, 0x1000, 0, path);
@@ -77,7 +77,7 @@ fn recording(folder: &Path) -> PathBuf {
         comm(4, 200, 200, "child"),
     ];
     for at in 0..64u64 {
-        // Of eight samples four are of main, two of the worker, two of the child.
+        // Of eight samples four are from main, two from the worker, two from the child.
         let who = [(100, 100), (100, 101), (100, 100), (200, 200)][at as usize % 4];
         let back = PROG + 0x40 + 8 * (at % 3);
         let entries = vec![
@@ -115,7 +115,7 @@ fn perf(args: &[&str], file: &Path) -> Option<String> {
     }
 }
 
-/// Samples that perf's selections leave, and branches that its report counts.
+/// Samples that perf's selections keep, and branches that its report counts.
 #[test]
 fn perf_selects_the_same() {
     let folder = tempfile::tempdir().unwrap();
@@ -155,8 +155,7 @@ fn perf_selects_the_same() {
             continue;
         };
         assert_eq!(ends(&script), ends(&own), "{ours:?}");
-        // What perf merges into one row has the first one's task: tasks are
-        // kept apart.
+        // Rows merged by perf have the first one's task: tasks are kept separate.
         let sort = ["report", "--stdio", "-b", "-n", "--sort", "comm,pid,addr_from,addr_to"];
         let report = perf(&[&sort, perfs].concat(), &file).unwrap();
         let rows = report.lines().filter(|line| line.contains('%') && line.contains('['));
@@ -166,7 +165,7 @@ fn perf_selects_the_same() {
     }
 }
 
-/// The same of text, where perf prints the columns.
+/// The same for text, if perf prints the columns.
 #[test]
 fn text_is_selected_from_the_same() {
     let folder = tempfile::tempdir().unwrap();
@@ -192,10 +191,10 @@ fn text_is_selected_from_the_same() {
         assert_eq!(script(&texts), script(&file), "{selection:?}");
     }
     let head = done(&["report", "-i", texts.to_str().unwrap()]);
-    assert!(head.contains("CPU not said; event branches:u\n"), "{head}");
+    assert!(head.contains("perf.txt: branches:u\n"), "{head}");
 }
 
-/// Heads and JSON of all commands say what was left out, and the views agree.
+/// Heads and JSON of all commands report omitted samples, and the views agree.
 #[test]
 fn what_was_left_out_is_said() {
     let folder = tempfile::tempdir().unwrap();
@@ -229,15 +228,15 @@ fn what_was_left_out_is_said() {
     assert!(list.contains(line.trim_end()), "{list}");
     let json = run(&["hist", "--json"]);
     assert!(json.lines().last().unwrap().contains("\"left_out\":32"), "{json}");
-    // Text for who reads perf's: what is said beside it goes to standard error.
+    // Text for readers of perf's format: messages go to standard error.
     let script = lbr(&["script", "-i", path, "--pid", "100", "-C", "0"]);
     assert_eq!(text(&script.stdout).lines().count(), 32);
     assert_eq!(text(&script.stderr), format!("lbr: {path}: {line}"));
-    // Without a selection nothing is said of one.
+    // Without a selection there is no message about one.
     let json = quality(&["report", "-i", path, "--json"]);
     assert_eq!((&json["selected"], &json["left_out"]), (&Value::Null, &json!(0)));
     assert!(!done(&["report", "-i", path]).contains("selected"));
-    // A page says it, too.
+    // A page contains it too.
     let page = folder.path().join("page.html");
     let html = ["report", "-i", path, "--html", page.to_str().unwrap(), "--pid", "100", "-C", "0"];
     done(&html);
@@ -266,11 +265,11 @@ fn complete_is_what_has_every_branch() {
         assert_eq!(complete(part), false, "{part:?}");
     }
     let head = |args: &[&str]| done(&[&["report", "-i", path], args].concat());
-    assert!(!head(&["--tid", "101"]).contains("a sample"));
-    assert!(head(&["--time", "1,8"]).contains("a sample: shares are within"));
+    assert!(!head(&["--tid", "101"]).contains("shares ±"));
+    assert!(head(&["--time", "1,8"]).contains("; shares ±"));
 }
 
-/// Rows of a file: the others are gone, and nothing else has changed.
+/// Rows of a file: the others are omitted, and nothing else changes.
 #[test]
 fn rows_of_a_file() {
     let folder = tempfile::tempdir().unwrap();
@@ -295,7 +294,7 @@ fn rows_of_a_file() {
             row.as_object_mut().unwrap().remove("rank");
             row
         };
-        // The same rows with the same counts and shares of all.
+        // The same rows with the same counts and shares of the total.
         let expected: Vec<Value> = all.iter().filter(inside).map(strip).collect();
         let found: Vec<Value> = ours.iter().filter(inside).map(strip).collect();
         assert!(!expected.is_empty(), "{view}");
@@ -312,12 +311,12 @@ fn rows_of_a_file() {
     }
     // 64 stacks of four branches: two each in either file.
     let head = done(&["report", "-i", path, "--dso", "/nowhere/lib.so"]);
-    assert!(head.contains("rows of /nowhere/lib.so: 128 of 256 branches (50.00 %), 2 of 6 rows"));
+    assert!(head.contains("rows of /nowhere/lib.so: 128 of 256 branches (50.00%), 2 of 6 rows"));
     let wrong = lbr(&["report", "-i", path, "--dso", "libfoo.so"]);
     assert_eq!(wrong.status.code(), Some(2));
     let said = "lbr: no file of the recording is called \"libfoo.so\"; rows are of lib.so, prog\n";
     assert_eq!(text(&wrong.stderr), said);
-    // A loop of the program keeps its rank among all.
+    // A loop of the program keeps its overall rank.
     let loops = rows(&["--view", "loops", "--dso", "prog"]);
     assert!(loops.len() > 1);
     for view in ["paths", "callgraph", "outcomes", "loops"] {
@@ -326,7 +325,7 @@ fn rows_of_a_file() {
     }
 }
 
-/// Names that are nowhere are refused, with those that there are.
+/// Unknown names are rejected, with a list of the existing ones.
 #[test]
 fn unknown_names() {
     let folder = tempfile::tempdir().unwrap();
@@ -344,7 +343,7 @@ fn unknown_names() {
     let said =
         format!("lbr: {path}: no thread is called \"Main\"; there is main, a worker, child\n");
     assert_eq!((out.status.code(), text(&out.stderr)), (Some(2), said));
-    // A number that nobody has is a table without rows.
+    // An unused number gives a table without rows.
     let out = lbr(&["report", "-i", path, "--pid", "7"]);
     assert_eq!(out.status.code(), Some(0));
     let said = format!("lbr: {path}: no sample is of the selection (pid 7)\n");
@@ -356,7 +355,7 @@ fn unknown_names() {
     }
 }
 
-/// From a pipe, packed, and in two readings.
+/// From a pipe, compressed, and with two passes.
 #[test]
 fn streams_are_selected_from_too() {
     let folder = tempfile::tempdir().unwrap();
@@ -385,8 +384,8 @@ fn streams_are_selected_from_too() {
     }
 }
 
-/// Two events in a pipe's form, which perf reads: cycles:u with two samples,
-/// branch-misses with one.
+/// Two events in the pipe format, which perf reads: cycles:u with two samples, branch-misses with
+/// one.
 fn two_events(folder: &Path) -> PathBuf {
     let mut bytes = b"PERFILE2".to_vec();
     bytes.extend(16u64.to_le_bytes());
@@ -419,18 +418,18 @@ fn two_events(folder: &Path) -> PathBuf {
     path
 }
 
-/// What was pooled is said, by event; one of them can be had alone.
+/// Merged events are reported, each with its count; one of them can be selected.
 #[test]
 fn several_events() {
     let folder = tempfile::tempdir().unwrap();
     let file = two_events(folder.path());
     let path = file.to_str().unwrap();
-    let both = "; events cycles:u (2 samples), branch-misses (1 sample)\n";
+    let both = "cycles:u (2 samples), branch-misses (1 sample)\n";
     for view in ["hot", "blocks", "loops", "callgraph"] {
         let head = done(&["report", "-i", path, "--view", view]);
         assert!(head.contains(both), "{head}");
     }
-    assert!(done(&["lint", "-i", path]).contains(both.trim_start_matches(';').trim()));
+    assert!(done(&["lint", "-i", path]).contains(both.trim()));
     let json = quality(&["report", "-i", path, "--json"]);
     let events = json!([
         { "event": "cycles:u", "samples": 2 },
@@ -450,11 +449,16 @@ fn several_events() {
         assert_eq!((&json["samples"], &json["left_out"]), (&json!(samples), &json!(3 - samples)));
     }
     let alone = done(&["report", "-i", path, "--event", "cycles"]);
-    assert!(alone.contains("; event cycles:u\nselected: event cycles: 2 of 3 samples; left out: 1 of other events\n"), "{alone}");
+    assert!(
+        alone.contains(
+            "cycles:u\nselected: event cycles: 2 of 3 samples; left out: 1 of other events\n"
+        ),
+        "{alone}"
+    );
     let wrong = lbr(&["report", "-i", path, "--event", "cycles:k"]);
     assert_eq!(wrong.status.code(), Some(2));
     assert!(text(&wrong.stderr).contains("\"cycles:k\"; there is cycles:u, branch-misses"));
-    // perf calls them so, in the file and in its text.
+    // perf's names for them, in the file and in its text.
     let Some(listed) = perf(&["evlist"], &file) else { return };
     assert_eq!(listed.lines().collect::<Vec<_>>(), ["cycles:u", "branch-misses"]);
     let script = perf(&["script", "-F", "comm,pid,tid,time,event,brstack"], &file).unwrap();
@@ -467,7 +471,7 @@ fn several_events() {
     assert_eq!(script(path).len(), 2);
 }
 
-/// Each group of options stands under its own heading.
+/// Each group of options has its own heading.
 #[test]
 fn headings_of_the_help() {
     let help = done(&["report", "--help"]);
@@ -506,8 +510,8 @@ fn headings_of_the_help() {
     }
 }
 
-/// Rows of some functions, by part of their name, in every view and printer; and
-/// rows summed by function. The totals stay those of all.
+/// Rows of some functions, by part of their name, in every view and output format; and rows summed
+/// by function. The totals include all.
 #[test]
 fn rows_of_functions() {
     let folder = tempfile::tempdir().unwrap();
@@ -545,11 +549,11 @@ fn rows_of_functions() {
     }
     assert_eq!(rows(&["--symbol", "*", "--view", "blocks"]).pop().unwrap()["dso"]["rows"], 1);
     let out = lbr(&["report", "-i", path, "--symbol", "sotr"]);
-    let said =
-        "lbr: no function of the recording is called \"sotr\"; there is sort.isra.0\n".to_owned();
+    let said = "lbr: no function of the recording is called \"sotr\"; did you mean sort.isra.0?\n"
+        .to_owned();
     assert_eq!((out.status.code(), text(&out.stderr)), (Some(2), said));
 
-    // Together with sums: branches by where they come from, blocks by where they end.
+    // Together with sums: branches by their source function, blocks by the function at their end.
     let sums = |args: &[&str], key: &str| -> Vec<(String, u64)> {
         let mut shown = rows(&[&["--group", "function"], args].concat());
         assert_eq!(shown.pop().unwrap()["branches"], 5);

@@ -1,5 +1,4 @@
-//! Texts with symbols in place of addresses, by every command that reads
-//! recordings.
+//! Texts with symbols instead of addresses, with every command that reads recordings.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -23,21 +22,21 @@ impl Numbers {
 
 const FUNCTIONS: u64 = 12;
 const SIZE: u64 = 0x200;
-/// Branches lie so far apart.
+/// Distance between branches.
 const STEP: u64 = 0x10;
 
 fn name(function: u64) -> String {
-    // Some begin as others do.
+    // Some have a common start.
     format!("f{}_{}", function % 4, "x".repeat(function as usize))
 }
 
-/// Not in the order of their numbers, and far apart.
+/// Not in order of their numbers, and far apart.
 fn address(function: u64) -> u64 {
     0xFFFF_FFFF_8100_0000 + (function * 7 % FUNCTIONS) * 0x40_0000
 }
 
-/// A walk through made-up functions: branches by function and offset, oldest
-/// first, as text behind the two ends.
+/// A walk through invented functions: branches by function and offset, oldest first, with the text
+/// after the two ends.
 struct Program {
     numbers: Numbers,
     at: (u64, u64),
@@ -49,8 +48,7 @@ type Place = (u64, u64);
 impl Program {
     fn step(&mut self) -> (Place, Place, String) {
         let (function, offset) = self.at;
-        // Each branch has a kind of its own; those that are conditional may be
-        // passed.
+        // Each branch has a fixed kind; conditional ones may be not taken.
         let mut site = offset.div_ceil(STEP) * STEP;
         let kind = |site: u64| (function * 31 + site / STEP * 17) % 11;
         while site + STEP < SIZE && kind(site) < 6 && self.numbers.below(3) == 0 {
@@ -82,19 +80,19 @@ impl Program {
     }
 }
 
-/// One recording in three texts: by address, by symbol, by symbol and file.
+/// One recording as three texts: by address, by symbol, by symbol and file.
 fn texts() -> [String; 3] {
     let mut program = Program { numbers: Numbers(7), at: (0, 0), open: Vec::new() };
     let mut texts = [const { String::new() }; 3];
     for _ in 0..150 {
         let mut branches: Vec<_> = (0..32).map(|_| program.step()).collect();
-        // What is not recorded.
+        // Fields that are not recorded.
         for _ in 0..program.numbers.below(50) {
             program.step();
         }
         branches.reverse();
         if program.numbers.below(20) == 0 {
-            // The newest twice, as Skylake has it.
+            // The newest twice, as on Skylake.
             branches.insert(0, branches[0].clone());
         }
         for ((from, to, fields), at) in branches.iter().zip(0..) {
@@ -112,8 +110,8 @@ fn texts() -> [String; 3] {
     texts
 }
 
-/// The rows of a view without what a recording by symbol does not have, and
-/// without their places in the table: what is equal is in the order of addresses.
+/// The rows of a view without the data that a recording by symbol lacks, and without their
+/// positions in the table: ties are in address order.
 fn rows(file: &Path, kallsyms: &Path, view: &str) -> BTreeMap<String, usize> {
     let (file, kallsyms) = (file.to_str().unwrap(), kallsyms.to_str().unwrap());
     let rows = json(&["report", "-i", file, "--kallsyms", kallsyms, "--json", "--view", view]);
@@ -128,8 +126,7 @@ fn rows(file: &Path, kallsyms: &Path, view: &str) -> BTreeMap<String, usize> {
 fn strip(value: &mut Value) {
     match value {
         Value::Object(fields) => {
-            // Which of several targets that are as frequent comes first is in the order
-            // of addresses too.
+            // Equally frequent targets are in address order too.
             if fields.get("kind").is_some_and(|kind| kind == "conditional") {
                 fields.retain(|key, _| !key.starts_with("to"));
             }
@@ -174,7 +171,7 @@ fn files() -> Files {
     let folder = tempfile::tempdir().unwrap();
     let kallsyms = folder.path().join("kallsyms");
     let mut list: Vec<(u64, String)> = (0..FUNCTIONS).map(|f| (address(f), name(f))).collect();
-    // Where each ends.
+    // The end of each.
     list.extend((0..FUNCTIONS).map(|f| (address(f) + SIZE, format!("behind{f}"))));
     list.sort();
     let lines: String = list.iter().map(|(at, name)| format!("{at:x} t {name}\n")).collect();
@@ -206,19 +203,19 @@ fn every_view_counts_as_by_address() {
             assert!(odd.is_empty(), "{view} of {}: {odd:#?}", text.display());
         }
     }
-    // Names of one file and those of none are others.
+    // Equal names with and without a file are different.
     let both = [by_symbol.to_str().unwrap(), by_file.to_str().unwrap()];
     let rows = json(&["report", "-i", both[0], "-i", both[1], "--json"]);
     let once = json(&["report", "-i", both[0], "--json"]);
     assert_eq!(rows.len() - 1, 2 * (once.len() - 1));
 }
 
-/// No number that stands for a name is printed anywhere.
+/// Numbers that represent names are never printed.
 #[test]
 fn no_address_is_invented() {
     let Files { texts: [_, by_symbol, by_file], _folder, .. } = files();
     let page = _folder.path().join("page.html");
-    // Ends that nobody knows among them.
+    // With unknown ends among them.
     let odd = _folder.path().join("odd.txt");
     let text = std::fs::read_to_string(&by_symbol).unwrap();
     let mut at = 0;
@@ -267,14 +264,14 @@ fn no_address_is_invented() {
     }
 }
 
-/// What is printed again is the text that was read, whatever else stands in it.
+/// Output as text equals the input, whatever else it contains.
 #[test]
 fn script_prints_symbols_again() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/texts");
     let text = |name: &str| folder.join(name).to_str().unwrap().to_owned();
     let plain = text("perf-6.1-brstacksym.txt");
     let printed = stdout(&lbr(&["script", "-i", &plain]));
-    // perf 6.1 prints seven fields and no blank before the first.
+    // perf 6.1 prints seven fields and no space before the first.
     let wanted: Vec<String> = std::fs::read_to_string(&plain)
         .unwrap()
         .lines()
@@ -317,17 +314,14 @@ fn what_needs_addresses_says_that_there_are_none() {
         assert_eq!(out.status.code(), Some(status), "{args:?}: {}", stderr(&out));
         stdout(&out) + &stderr(&out)
     };
-    let none = "symbols in place of addresses (brstacksym)";
+    let none = "symbols instead of addresses (brstacksym)";
     for what in [&["annotate", "f0_"][..], &["annotate"], &["annotate", "f0_+0x10..f0_+0x20"]] {
         assert!(said(what, 2).contains(none), "{what:?}");
     }
-    assert!(said(&["annotate", "0x401000"], 2).contains("in no file"));
+    assert!(said(&["annotate", "0x401000"], 2).contains("outside of all files"));
     let outcomes = said(&["report", "--view", "outcomes"], 0);
     assert!(outcomes.contains("times not taken are not known without code bytes"), "{outcomes}");
-    assert!(
-        said(&["report"], 0)
-            .starts_with(&format!("{file}: CPU not said; symbols in place of addresses\n"))
-    );
+    assert!(said(&["report"], 0).starts_with(&format!("{file}: symbols in place of addresses\n")));
     assert!(said(&["lint"], 0).contains("note: no_addresses: 4,8"));
     // Blocks by name; by address there is none.
     let block =
@@ -364,7 +358,7 @@ fn what_needs_addresses_says_that_there_are_none() {
     assert_eq!(names.len() as u64, FUNCTIONS);
 }
 
-/// perf's own text of a recording of ours counts what the recording counts.
+/// perf's own text of our recording gives the same counts as the recording.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn perfs_text_counts_as_its_recording() {
@@ -375,8 +369,8 @@ fn perfs_text_counts_as_its_recording() {
     let file = folder.path().join("perf.data");
     let file = file.to_str().unwrap();
     let record = ["record", "--backend", "soft", "--soft-cpu", "06_5E", "--source", "ptrace"];
-    // One stack: the same call twice at the head of another would be taken for a
-    // duplicate, because how far apart two names lie is not known.
+    // One stack: the same call twice at the top of another would count as a duplicate, because the
+    // distance between two names is unknown.
     let out = lbr(&[&record[..], &["-c", "31", "-o", file, "--", program.name()]].concat());
     assert!(out.status.success(), "{}", stderr(&out));
     let hex = |value: &Value| u64::from_str_radix(&value.as_str().unwrap()[2..], 16).unwrap();
@@ -398,7 +392,7 @@ fn perfs_text_counts_as_its_recording() {
         assert!(perf.status.success(), "{}", stderr(&perf));
         let text = folder.path().join("text");
         std::fs::write(&text, &perf.stdout).unwrap();
-        // Labels that share an address are one place under two names.
+        // Labels at the same address are one location with two names.
         let end = |row: &Value, end: &str| {
             assert!(row[end].is_null(), "{row}");
             let symbol = row[format!("{end}_symbol")].as_str().unwrap();

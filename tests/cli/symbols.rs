@@ -1,4 +1,4 @@
-//! Names, lines and lists of symbols in what `lbr report` prints.
+//! Names, lines and lists of symbols in the output of `lbr report`.
 
 use std::path::Path;
 use std::process::Output;
@@ -30,7 +30,7 @@ fn row(out: &Output, view: &str) -> Value {
 
 const MMAP: &str = "PERF_RECORD_MMAP2 7/7: [0x400000(0x2000) @ 0 08:01 1 0]: r-xp";
 
-/// Lines of `inlined.c`, which its comments name.
+/// Lines of `inlined.c`, named in its comments.
 #[test]
 fn source_lines_and_inlined_functions() {
     let Some(program) = build("inlined.c", &["-O2", "-g", "-no-pie", "-fno-pie"]) else { return };
@@ -57,19 +57,19 @@ fn source_lines_and_inlined_functions() {
     let table = text_of(&report(dir.path(), &text, &[]));
     let step = program.at("step");
     let shown = format!(
-        "step+{:#x} (inlined.c:9 inner, inlined) -> step+{:#x} (inlined.c:20)",
+        "step+{:#x} (inlined.c:9 inner, inlined) -> +{:#x} (inlined.c:20)",
         from - step,
         to - step
     );
     assert!(table.contains(&shown), "{shown} in\n{table}");
 
-    // Every view has them.
+    // Every view prints them.
     let site = row(&report(dir.path(), &text, &["--json", "--view", "mispredict"]), "mispredict");
     assert_eq!((&site["from_line"], &site["type"]), (&json!(source(9)), &json!("COND")));
     let table = text_of(&report(dir.path(), &text, &["--view", "mispredict"]));
     assert!(table.contains("(inlined.c:9 inner, inlined)"), "{table}");
 
-    // And nobody has to have them.
+    // They can be switched off.
     let bare = report(dir.path(), &text, &["--json", "--no-source"]);
     let hot = row(&bare, "hot");
     assert_eq!((&hot["from_symbol"], &hot["from_line"]), (&json!("step"), &Value::Null));
@@ -78,7 +78,7 @@ fn source_lines_and_inlined_functions() {
     assert!(!table.contains("inlined.c") && table.contains("step+"), "{table}");
 }
 
-/// `--debug-dir`: a stripped program, its debug file somewhere else.
+/// `--debug-dir`: a stripped program, with its debug file elsewhere.
 #[test]
 fn a_folder_for_debug_files() {
     let flags = ["-O2", "-g", "-no-pie", "-fno-pie", "-Wl,--build-id=none"];
@@ -113,7 +113,7 @@ fn a_folder_for_debug_files() {
     }
 }
 
-/// `--kallsyms`: text does not say which kernel ran, its reader may.
+/// `--kallsyms`: text does not name the kernel, but the user may know it.
 #[test]
 fn kernel_symbols_that_are_given() {
     let dir = tempfile::tempdir().unwrap();
@@ -121,7 +121,7 @@ fn kernel_symbols_that_are_given() {
     let symbols = "ffffffff81000000 T _text\nffffffff81000100 T alpha\n\
         ffffffff81000200 T beta\nffffffff81000300 T _etext\n";
     std::fs::write(&list, symbols).unwrap();
-    // Recorded elsewhere: 0xa2000000 less 0x81000000 further up.
+    // Recorded elsewhere: 0xa2000000 - 0x81000000 higher.
     let text = "PERF_RECORD_MMAP -1/0: [0xffffffffa2000000(0x300) @ 0xffffffffa2000000]: x \
         [kernel.kallsyms]_text\n7/7 1.000000: 0xffffffffa2000123/0xffffffffa2000200/P/-/-/7\n";
     let without = report(dir.path(), text, &["--json"]);
@@ -142,17 +142,17 @@ fn kernel_symbols_that_are_given() {
     let table = text_of(&report(dir.path(), text, &args));
     assert!(table.contains("alpha+0x23 -> beta+0x0"), "{table}");
 
-    // A list that is none is named, and the report goes on without.
+    // An invalid list is reported, and the report continues without it.
     std::fs::write(&list, "no list\n").unwrap();
     let bad = report(dir.path(), text, &args);
     let said = String::from_utf8_lossy(&bad.stderr).into_owned();
-    assert!(said.contains("is no list of kernel symbols"), "{said}");
+    assert!(said.contains("is not a list of kernel symbols"), "{said}");
 }
 
-/// A list of generated code, where run-time compilers leave it.
+/// A list of generated code, at the usual path of run-time compilers.
 #[test]
 fn generated_code() {
-    // Nobody else has this number now.
+    // No other process has this number now.
     let pid = std::process::id();
     let list = std::path::PathBuf::from(format!("/tmp/perf-{pid}.map"));
     if std::fs::write(&list, "7f0000001000 100 JIT:hot_loop app.js:12\n").is_err() {
@@ -204,13 +204,13 @@ fn a_kernel_that_is_given() {
         assert!(out.stderr.is_empty(), "{}", String::from_utf8_lossy(&out.stderr));
     }
     let table = text_of(&report(dir.path(), &text, &["--vmlinux", vmlinux]));
-    assert!(table.contains("(inlined.c:9 inner, inlined) -> step+"), "{table}");
+    assert!(table.contains("(inlined.c:9 inner, inlined) -> +"), "{table}");
     let bad = report(dir.path(), &text, &["--vmlinux", "/nonexistent/vmlinux"]);
     let said = String::from_utf8_lossy(&bad.stderr).into_owned();
     assert!(said.contains("/nonexistent/vmlinux"), "{said}");
 }
 
-/// Code that the kernel maps into every process is called what perf calls it.
+/// Code that the kernel maps into every process has perf's name for it.
 #[test]
 fn code_in_no_file() {
     let dir = tempfile::tempdir().unwrap();

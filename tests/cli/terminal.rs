@@ -1,5 +1,5 @@
-//! What commands show on a terminal: no row is wider than it, and nothing that
-//! others wrote drives it. Pipes hide both.
+//! Output on a terminal: no row is wider than it, and text from files does not control it. Pipes
+//! hide both.
 
 use std::fs::File;
 use std::io::Read;
@@ -15,14 +15,14 @@ use crate::support::lbr::{PROGRAM, alone, command, lbr, setuid};
 use crate::support::programs::build;
 use crate::support::skip::skipped;
 
-/// What a command prints on a terminal of so many columns, results and messages.
+/// The output of a command on a terminal with a number of columns, results and messages.
 fn shown(width: u16, args: &[&str]) -> String {
     typed(width, args, |command, _| {
         command.stdin(Stdio::null());
     })
 }
 
-/// The same; `change` gets the terminal, for a command that reads from it too.
+/// The same; `change` gets the terminal, for a command that also reads from it.
 fn typed(width: u16, args: &[&str], change: impl FnOnce(&mut Command, &OwnedFd)) -> String {
     let size = Winsize { ws_row: 40, ws_col: width, ws_xpixel: 0, ws_ypixel: 0 };
     let pty = openpty(Some(&size), None).unwrap();
@@ -31,7 +31,7 @@ fn typed(width: u16, args: &[&str], change: impl FnOnce(&mut Command, &OwnedFd))
     change(&mut command, &pty.slave);
     command.stdout(pty.slave.try_clone().unwrap()).stderr(pty.slave);
     let mut child = command.spawn().unwrap();
-    // With this end of the terminal open reading would never end.
+    // With this end of the terminal open, reading would never end.
     drop(command);
     let mut text = Vec::new();
     let mut buffer = [0; 4096];
@@ -46,7 +46,7 @@ fn typed(width: u16, args: &[&str], change: impl FnOnce(&mut Command, &OwnedFd))
 const VIEWS: [&str; 9] =
     ["hot", "types", "mispredict", "outcomes", "blocks", "loops", "paths", "callgraph", "args"];
 
-/// Every command that shows something of a recording.
+/// Every command that prints a recording.
 fn of_recording(file: &str) -> Vec<Vec<&str>> {
     let mut all: Vec<Vec<&str>> =
         VIEWS.map(|view| vec!["report", "-i", file, "--view", view]).into();
@@ -64,8 +64,8 @@ fn of_recording(file: &str) -> Vec<Vec<&str>> {
 const CPP: &str = "_ZNSt6vectorISt4pairIidESaIS1_EE17_M_realloc_insertIJRiRdEEEvN9__gnu_cxx17__normal_iteratorIPS1_S3_EEDpOT_";
 const RUST: &str = "_ZN88_$LT$alloc..vec..Vec$LT$u64$GT$$u20$as$u20$core..iter..traits..collect..IntoIterator$GT$9into_iter17h0123456789abcdefE";
 
-/// A pager runs in a shell, which PATH chooses, and starts what its own variables
-/// say: with rights that are not its caller's there is none.
+/// A pager runs in a shell, found through PATH, with its own variables: it is not used with rights
+/// that differ from the caller's.
 #[test]
 fn what_is_setuid_has_no_pager() {
     let folder = tempfile::tempdir().unwrap();
@@ -95,11 +95,11 @@ fn a_pager_stands_before_a_terminal() {
     };
     let marked: String = plain.lines().map(|line| format!("page: {line}\r\n")).collect();
     assert_eq!(paged(&args, "sed 's/^/page: /'"), marked);
-    // What is not wanted, does nothing, or ends at once.
+    // A pager that is switched off, does nothing, or exits at once.
     assert_eq!(paged(&["--no-pager", "explain", "LBR_SELECT"], "sed 's/^/page: /'"), plain);
     assert_eq!(paged(&args, ""), plain);
     assert_eq!(paged(&args, "true"), "");
-    // Nobody is there to turn a page.
+    // No one can turn a page.
     let piped = typed(80, &args, |command, _| {
         command.env("PAGER", "sed 's/^/page: /'").stdin(Stdio::null());
     });
@@ -142,7 +142,7 @@ fn no_row_is_wider_than_the_terminal() {
     let hot = shown(120, &["report", "-i", file, "--limit", "0"]);
     assert!(hot.contains("std::vector<…>::_M_realloc_insert<…>(…)"), "{hot}");
     assert!(hot.contains("IntoIterator>::into_iter"), "{hot}");
-    // A file gets everything, and so does who asks for it.
+    // A file gets full names, and so does `--wide`.
     let whole = "<alloc::vec::Vec<u64> as core::iter::traits::collect::IntoIterator>::into_iter";
     assert!(!hot.contains(whole), "{hot}");
     let wide = shown(80, &["report", "-i", file, "--limit", "0", "--wide"]);
@@ -151,7 +151,7 @@ fn no_row_is_wider_than_the_terminal() {
     assert!(String::from_utf8(piped.stdout).unwrap().contains(whole));
 }
 
-/// Names with what drives a terminal, forges a row, or is not seen.
+/// Names with characters that control a terminal, imitate a row, or are invisible.
 #[test]
 fn foreign_text_is_shown_escaped() {
     let folder = tempfile::tempdir().unwrap();
@@ -194,7 +194,7 @@ fn foreign_text_is_shown_escaped() {
     assert!(hot.contains(r"e\x1b]0;TXT\x07\x1b[2Jvil\x9b2J\x7f\u{202e}\u{200b}+0x4"), "{hot}");
 }
 
-/// A target whose name stands behind the instruction that goes there.
+/// A target name printed after the instruction that jumps to it.
 #[test]
 fn a_foreign_target_is_shown_escaped() {
     let folder = tempfile::tempdir().unwrap();
@@ -225,13 +225,14 @@ fn a_foreign_target_is_shown_escaped() {
         assert!(text.contains(r"e\x1b]0;TXT\x07\u{202e}"), "{more:?}: {text}");
         assert!(!text.contains(['\u{7}', '\u{202e}']), "{more:?}: {text:?}");
     }
-    // Its name would begin the lines of a profile.
-    let profile = shown(200, &["export", "--to", "llvm", "-i", file.to_str().unwrap()]);
+    // Its name would start the lines of a profile.
+    let export = ["export", "--to", "llvm", "--partial", "-i", file.to_str().unwrap()];
+    let profile = shown(200, &export);
     assert!(profile.contains("2 of 2 branches"), "{profile}");
     assert!(!profile.contains(['\u{7}', '\u{202e}']), "{profile:?}");
 }
 
-/// Colours stand where a terminal, or the command line, wants them.
+/// Colours are used on a terminal, or on request.
 #[test]
 fn colours_are_for_terminals() {
     let folder = tempfile::tempdir().unwrap();
@@ -249,7 +250,7 @@ fn colours_are_for_terminals() {
     assert!(has("always", true), "who says always means it");
 }
 
-/// A message that nobody can hear ends nothing.
+/// A lost message ends nothing.
 #[test]
 fn full_and_closed_outputs_end_in_no_panic() {
     let folder = tempfile::tempdir().unwrap();

@@ -75,7 +75,8 @@ fn several_pieces_of_code_stand_side_by_side() {
     assert!(out[0]["ratio"].is_null() && out[0]["verdict"].is_null(), "{out:?}");
     let ratio =
         |line: &Value| ["ratio_low", "ratio", "ratio_high"].map(|key| line[key].as_f64().unwrap());
-    for line in &out[1..] {
+    // On a busy machine it may be withheld.
+    for line in out[1..].iter().filter(|line| line["verdict"] != "not known") {
         let [low, ratio, high] = ratio(line);
         assert!(0.0 < low && low <= ratio && ratio <= high, "{line}");
     }
@@ -96,7 +97,12 @@ fn rounds_are_found_out() {
     let whole = &lines(&["--hex", "90", "--loop", "auto", "--stepped", "0"])[0];
     let rounds = whole["loop"].as_u64().unwrap();
     assert!(rounds > 100, "a NOP takes a few ticks at most: {rounds}");
-    assert_eq!(whole["iterations"], rounds);
+    let copies = whole["unroll"].as_u64().unwrap();
+    assert!(copies > 1, "one byte in a loop would measure the loop");
+    assert_eq!(whole["iterations"], rounds * copies);
+    // One piece alone is measured as several are.
+    let alone = &lines(&["--hex", "90", "--stepped", "0"])[0];
+    assert!(alone["loop"].as_u64() > Some(100), "{alone}");
     let out = time(&["--hex", "90", "--loop", "often"]);
     assert_eq!(out.status.code(), Some(2));
     assert!(text(&out.stderr).contains("or auto"), "{}", text(&out.stderr));
@@ -112,19 +118,109 @@ fn a_missing_cpu_feature_is_named() {
 }
 
 #[test]
-fn people_see_dashes_where_nothing_is_known() {
-    let out = time(&["--hex", LOOP]);
-    assert_eq!(out.status.code(), Some(0));
-    let shown = text(&out.stdout);
-    let row = |name: &str| shown.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
-    assert_eq!(
-        row("core cycles").split_whitespace().take(6).collect::<Vec<_>>(),
-        ["core", "cycles", "-", "-", "-", "-"]
-    );
-    let row = row("instructions ");
-    assert_eq!(row.split_whitespace().take(3).collect::<Vec<_>>(), ["instructions", "7.00", "7"]);
-    assert!(row.ends_with("exact: the same in every stepped run"), "{row}");
-    assert!(shown.contains("no core cycles"), "{shown}");
+fn the_answer_is_in_the_first_lines() {
+    for loops in [&[][..], &["--loop", "100"]] {
+        let out = time(&[&["--hex", LOOP], loops].concat());
+        assert_eq!(out.status.code(), Some(0));
+        let shown = text(&out.stdout);
+        let lines: Vec<&str> = shown.lines().collect();
+        assert_eq!(lines[0], "core cycles: unknown, --backend soft counts none");
+        let counts = "7.00 instructions, branches 2.00 taken, 1.00 not taken";
+        assert!(lines[1].ends_with(counts), "{shown}");
+        assert!(
+            lines[1].starts_with("per iteration: ") && lines[1].contains(" TSC ticks"),
+            "{shown}"
+        );
+        assert!(lines[2].starts_with("ticks of 3 runs: "), "{shown}");
+        assert!(!shown.contains('-') || !shown.contains(" -0"), "no negative time: {shown}");
+    }
+    // The method.
+    let shown = text(&time(&["--hex", LOOP, "-v"]).stdout).to_owned();
+    for part in ["bracket of nothing", "copies", "exact: the same in every stepped run"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+}
+
+/// A NOP takes less time than a reading of the time stamp counter varies by.
+#[test]
+fn no_time_is_negative() {
+    for code in ["", "90"] {
+        let shown =
+            text(&time(&["--hex", code, "--loop", "1", "--repeat", "30"]).stdout).to_owned();
+        assert!(!shown.contains("-0") && !shown.contains("-1") && !shown.contains("-2"), "{shown}");
+        let whole = &lines(&["--hex", code, "--loop", "1"])[0];
+        assert!(whole["tsc_ticks_per_iteration"]["min"].as_f64() >= Some(0.0), "{whole}");
+    }
+}
+
+/// Assembles into an object file with two functions.
+fn functions(folder: &std::path::Path) -> Option<String> {
+    let (source, object) = (folder.join("f.s"), folder.join("f.o"));
+    let code = ".globl one, two\n.type one,@function\none: nop; ret\n.size one, .-one\n\
+                .type two,@function\ntwo: nop; nop; ret\n.size two, .-two\n";
+    std::fs::write(&source, code).unwrap();
+    run_tool(tool("as").arg("--64").arg("-o").arg(&object).arg(&source))?;
+    run_tool(tool("ld").arg("--version"))?;
+    Some(object.to_str().unwrap().to_owned())
+}
+
+#[test]
+fn whatever_is_timed_alone_is_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(object) = functions(folder.path()) else { return };
+    let object = object.as_str();
+    let file = folder.path().join("code.s");
+    std::fs::write(&file, "# three\nnop\nnop; nop\n").unwrap();
+    let file = file.to_str().unwrap();
+    let instructions = |args: &[&str]| -> Vec<f64> {
+        let all = lines(args);
+        all.iter().map(|line| line["instructions_per_iteration"].as_f64().unwrap()).collect()
+    };
+    let two = ["--object", object, "--symbol", "one", "--symbol", "two"];
+    // With the CALL of the bracket.
+    let of_two = instructions(&two);
+    assert_eq!(of_two[1] - of_two[0], 1.0, "{of_two:?}");
+    let each = ["--object", object, "--symbol", "two", "--object", object, "--symbol", "one"];
+    assert_eq!(instructions(&each), [of_two[1], of_two[0]]);
+    let mixed = [&["nop", file, "--hex", "90 90"], &two[..]].concat();
+    assert_eq!(instructions(&mixed), [1.0, 3.0, 2.0, of_two[0], of_two[1]]);
+    assert_eq!(lines(&mixed)[1]["code"], file);
+    let unpaired = ["--object", object, "--object", object, "--symbol", "one"];
+    let out = time(&unpaired);
+    assert_eq!(out.status.code(), Some(2));
+    assert!(text(&out.stderr).contains("each --object its --symbol"), "{}", text(&out.stderr));
+    let out = time(&[object]);
+    assert_eq!(out.status.code(), Some(2));
+    assert!(text(&out.stderr).contains("--symbol NAME"), "{}", text(&out.stderr));
+}
+
+#[test]
+fn a_file_is_read_and_a_mnemonic_is_not() {
+    if !has_as() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for (name, code) in [("nop", "inc eax; inc ecx"), ("my.s", "nop; nop; nop\n")] {
+        std::fs::write(folder.path().join(name), code).unwrap();
+    }
+    let instructions = |given: &str| {
+        let stepped = ["time", "--backend", "soft", "--repeat", "2", "--json", given];
+        let out = command(&stepped).current_dir(folder.path()).output().unwrap();
+        let first = text(&out.stdout).lines().next().map(str::to_owned).unwrap_or_default();
+        let whole: Value = serde_json::from_str(&first).unwrap_or_default();
+        let n = whole["instructions"].as_f64().unwrap_or(-1.0);
+        let said = text(&out.stderr).to_owned();
+        (n / whole["stepped_iterations"].as_f64().unwrap_or(1.0), out.status.code(), said)
+    };
+    for (given, expected) in [("nop", 1.0), ("./nop", 2.0), ("my.s", 3.0), ("./my.s", 3.0)] {
+        let (found, status, said) = instructions(given);
+        assert_eq!((found, status), (expected, Some(0)), "{given}: {said}");
+    }
+    for absent in ["other.s", "./other"] {
+        let (_, status, said) = instructions(absent);
+        assert_eq!(status, Some(2), "{said}");
+        assert!(said.contains("there is no such file"), "{said}");
+    }
 }
 
 #[test]
@@ -139,12 +235,30 @@ fn both_syntaxes_and_set_up_code() {
     if !has_as() {
         return;
     }
-    let intel = lines(&["mov rax, [r14]; 2: dec rax; jnz 2b", "--init", "mov qword ptr [r14], 6"]);
+    let intel = ["mov rax, [r14]; 2: dec rax; jnz 2b", "--init", "mov qword ptr [r14], 6"];
     let att = ["movq (%r14), %rax; 2: dec %rax; jnz 2b", "--att", "--init", "movq $6, (%r14)"];
-    for whole in [&intel[0], &lines(&att)[0]] {
-        assert_eq!(whole["instructions"], 13);
-        assert_eq!(whole["branches_taken"], 5);
+    for code in [&intel[..], &att] {
+        // In a loop each round is set up again.
+        for rounds in ["1", "20"] {
+            let whole = &lines(&[code, &["--loop", rounds]].concat())[0];
+            let n = rounds.parse::<u64>().unwrap();
+            assert_eq!(whole["instructions"], 13 * n);
+            assert_eq!(whole["branches_taken"], 5 * n);
+        }
     }
+}
+
+#[test]
+fn code_that_changes_the_counter_of_its_loop_is_an_error() {
+    // mov r15d, 3
+    for rounds in [&[][..], &["--loop", "100"], &["--loop", "100", "--stepped", "0"]] {
+        let out = time(&[&["--hex", "41 bf 03 00 00 00"], rounds].concat());
+        let said = text(&out.stderr);
+        assert_eq!(out.status.code(), Some(1), "{rounds:?}: {said}");
+        assert!(out.stdout.is_empty(), "no figure of it: {}", text(&out.stdout));
+        assert!(said.contains("R15") && said.contains("--init ''"), "{said}");
+    }
+    time(&["--hex", "41 bf 03 00 00 00", "--loop", "1"]).status.success().then_some(()).unwrap();
 }
 
 #[test]
@@ -169,7 +283,7 @@ fn what_is_wrong_is_said() {
     refused(&["--hex", "zz"], "not hexadecimal", 2);
     refused(&["--hex", "90", "-j", "stack,u"], "call-stack mode", 2);
     refused(&["--hex", "90", "-j", "any,k"], "ask for `u`", 2);
-    refused(&["--hex", "90", "--plot=x.txt"], ".svg or .png", 2);
+    refused(&["--hex", "90", "--plot=x.txt"], ".svg", 2);
     refused(&["--hex", "90", "-C", "4000"], "CPU 4000", 2);
     refused(&["--object", "/dev/null", "--symbol", "f"], "no regular file", 2);
     let text_file = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
@@ -221,14 +335,12 @@ fn csv_and_pictures() {
     let shown = text(&out.stdout);
     assert!(shown.contains("\ninstructions_per_iteration,,,7,,,,,,\n"), "{shown}");
     assert!(shown.contains("\ncycles_per_iteration,,,,,,,,,\n"), "absent is empty: {shown}");
-    assert!(shown.contains("\nblock_cycles,+0x5 .. end,2,,,,,,,\n"), "{shown}");
+    assert!(shown.contains("\nblock_cycles,\"'+0x5 .. end\",2,,,,,,,\n"), "{shown}");
     let columns = |line: &str| line.matches(',').count();
     assert!(shown.lines().all(|line| columns(line) == 9), "{shown}");
     let folder = tempfile::tempdir().unwrap();
-    for (ending, magic) in [("svg", &b"<svg"[..]), ("png", b"\x89PNG")] {
-        let file = folder.path().join(format!("plot.{ending}"));
-        let plot = format!("--plot={}", file.display());
-        assert_eq!(time(&["--hex", LOOP, &plot]).status.code(), Some(0));
-        assert!(std::fs::read(&file).unwrap().starts_with(magic), "{ending}");
-    }
+    let file = folder.path().join("plot.svg");
+    let plot = format!("--plot={}", file.display());
+    assert_eq!(time(&["--hex", LOOP, &plot]).status.code(), Some(0));
+    assert!(std::fs::read(&file).unwrap().starts_with(b"<svg"));
 }

@@ -1,4 +1,4 @@
-//! `lbr verify` as a user runs it, on software CPUs.
+//! `lbr verify` on software CPUs.
 
 use std::fs;
 
@@ -68,7 +68,7 @@ fn json_holds_every_check_and_no_addresses_unless_asked() {
     assert_eq!(check("registers.tos")["verdict"], "not_applicable");
     assert_eq!(check("registers.tos")["expected"], Value::Null);
     assert!(check("order").get("records").is_none());
-    // Where the software's code lies.
+    // The address of the software's code.
     assert!(!json.contains("0x4000"), "{json}");
 
     let output = lbr(&[&args[..], &["--addresses"]].concat());
@@ -137,7 +137,7 @@ fn without_write_only_what_is_read_is_judged() {
 #[test]
 fn an_unknown_cpu_without_assumption_is_no_lbr() {
     let dir = tempfile::tempdir().unwrap();
-    // An Intel CPU of a family that nobody has.
+    // An Intel CPU of an unknown family.
     let cpuid = "\
 CPU:
    0x00000000 0x00: eax=0x00000001 ebx=0x756e6547 ecx=0x6c65746e edx=0x49656e69
@@ -173,4 +173,54 @@ fn bad_usage_is_told() {
         let said = text(output.stderr);
         assert!(said.contains(word), "{args:?}: {said}");
     }
+}
+
+/// Penryn has no filter, no call-stack mode and no transactions. By hand from the SDM's
+/// chapter on Core 2: four records and the last-exception pair.
+#[test]
+fn lies_without_effect_are_refused() {
+    let of = |lie: &str| {
+        let out = lbr(&["verify", "--soft-cpu", "penryn", "--write", "--soft-lie", lie]);
+        (out.status.code(), text(out.stdout), text(out.stderr))
+    };
+    for lie in ["tsx-never", "ignores-ret", "pushes-zero-length-calls", "types-swapped"] {
+        let (code, shown, said) = of(lie);
+        assert_eq!(code, Some(2), "{lie}: {shown}");
+        assert!(said.contains("this fault has no effect on this CPU"), "{lie}: {said}");
+    }
+    let (code, _, said) = of("tos-off-by-one,tsx-never,types-swapped");
+    assert_eq!(code, Some(2));
+    assert!(said.contains("--soft-lie tsx-never,types-swapped: these faults have"), "{said}");
+    let (code, shown, _) = of("tos-off-by-one");
+    assert_eq!(code, Some(1), "{shown}");
+
+    for cpu in [&["--soft-cpu", "penryn"][..], &["--soft-cpu=06_17"]] {
+        let out = lbr(&[&["verify", "--soft-lie", "list"], cpu].concat());
+        assert_eq!(out.status.code(), Some(0), "{}", text(out.stderr));
+        let list = text(out.stdout);
+        let has =
+            |name: &str| list.lines().any(|line| line.split_whitespace().next() == Some(name));
+        assert!(has("tos-off-by-one") && has("order-reversed"), "{list}");
+        assert!(!has("tsx-never") && !has("ignores-ret") && !has("types-swapped"), "{list}");
+    }
+    let out = lbr(&["verify", "--soft-lie", "list", "--soft-cpu", "none-such"]);
+    assert_eq!(out.status.code(), Some(2), "{}", text(out.stdout));
+}
+
+#[test]
+fn reports_name_the_kernel_and_the_day() {
+    let out = lbr(&["verify", "--soft-cpu", "skylake", "--json"]);
+    let head: Value = lines(&text(out.stdout)).swap_remove(1);
+    // A made-up host may have no /proc.
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let kernel = &head["kernel"];
+    assert!(kernel.is_null() || kernel == release.trim(), "{kernel}");
+    let date = head["date"].as_str().unwrap();
+    assert!(date.len() == 10 && date.starts_with("20"), "{date}");
+    // The software LBR has no microcode.
+    assert!(head.as_object().unwrap().contains_key("microcode") && head["microcode"].is_null());
+    let out = lbr(&["verify", "--soft-cpu", "skylake", "--markdown", "-"]);
+    let page = text(out.stdout);
+    let origin = page.lines().find(|line| line.starts_with("Found with ")).unwrap();
+    assert!(origin.ends_with(&format!("{date}.")), "{origin}");
 }

@@ -1,4 +1,4 @@
-//! `scripts/verify-hardware`: one report of whatever machine this is.
+//! `scripts/verify-hardware`: one report about any machine.
 
 use std::path::Path;
 use std::process::Command;
@@ -21,7 +21,7 @@ fn it_writes_one_report_wherever_it_runs() {
     for part in ["## lbr probe", "## lbr doctor", "## lbr verify", "registers written: no"] {
         assert!(text.contains(part), "no {part} in {text}");
     }
-    // It ends as `lbr verify` does, and says why where there is nothing.
+    // It ends like `lbr verify`, and gives the reason if there is no LBR.
     let verify = lbr(&["verify"]);
     assert_eq!(run.status.code(), verify.status.code(), "{said}");
     if run.status.code() == Some(3) {
@@ -38,7 +38,7 @@ fn it_writes_one_report_wherever_it_runs() {
 
 fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    // A name such as `linux` or `localhost` is no secret, and a word.
+    // A name such as `linux` or `localhost` is not a secret, but a common word.
     Some(name.trim()).filter(|name| name.len() > 9).unwrap_or_default().to_owned()
 }
 

@@ -1,12 +1,10 @@
-//! Complete parts of recordings on the test machine: where no taken branch is
-//! missing, each block of a program has to be counted as often as in the
-//! software LBR's recording of all its branches.
+//! Complete parts of recordings on the test machine: if no taken branch is missing, each block of a
+//! program must be counted as often as in the software LBR's recording of all its branches.
 //!
-//! Which part it is, is not looked up in what was recorded. A recording through
-//! perf events interrupts the program each time when so many branches have
-//! retired, taken or not, so that the n-th interrupt says where the path is; of
-//! its stack what is newer than the interrupt before counts. A recording by the
-//! msr driver says which stacks join.
+//! The part is determined without the recorded branches. A recording through perf events interrupts
+//! the program after a fixed number of retired branches, taken or not, so the n-th interrupt gives
+//! the position on the path; of its stack, the entries newer than the previous interrupt count. A
+//! recording by the msr driver marks which stacks join.
 
 use std::collections::HashMap;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! A program that did not exist when anything was built: a random graph of
-//! branches, with its path worked out beside it by a walk over the graph.
+//! A program that is generated at test time: a random graph of branches, with its path computed by
+//! a walk over the graph.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -77,9 +77,9 @@ impl Graph {
         Graph { blocks, seed, rounds, slow, bytes: 60_000 }
     }
 
-    /// Another program each time, built as `name`; a failure names its seed, which
-    /// LBR_GRAPH_SEED repeats. `None` where there is no compiler, which is said.
-    /// The first rounds, `slow` of them, take long: each stores so many bytes.
+    /// Another program each time, built as `name`; a failure prints its seed, which LBR_GRAPH_SEED
+    /// repeats. `None`, with a message, if there is no compiler. The first `slow` rounds take long,
+    /// because each stores many bytes.
     pub fn seeded(
         rounds: u64,
         (slow, bytes): (u64, u32),
@@ -144,7 +144,7 @@ impl Graph {
         s
     }
 
-    /// Assembles and links it; `None` where there is no compiler.
+    /// Assembles and links it; `None` without a compiler.
     pub fn build(&self, folder: &Path, name: &str) -> Option<PathBuf> {
         let (source, program) = (folder.join(format!("{name}.S")), folder.join(name));
         std::fs::write(&source, self.source()).unwrap();
@@ -207,9 +207,9 @@ pub enum Edge {
     Block(usize, usize),
     /// The end of a block, to a leaf.
     Call(usize, usize),
-    /// A leaf's return, behind the call that ends a block.
+    /// A leaf's return, to the instruction after the call that ends a block.
     Return(usize, usize),
-    /// From behind the last block to the first.
+    /// From the end of the last block to the first.
     Last,
     /// The way out, from a block's start.
     Done(usize),

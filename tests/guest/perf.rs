@@ -1,8 +1,7 @@
-//! Perf events of the test machine, whose unmodified kernel reads the modelled
-//! LBR at its counter's interrupt: `lbr record --backend perf` as an ordinary
-//! user, and Debian's `perf record -b`. What they give is held against the
-//! program's own path, and against what the msr driver and the software LBR
-//! record of the same program.
+//! Perf events of the test machine, whose unmodified kernel reads the modelled LBR at its counter's
+//! interrupt: `lbr record --backend perf` as an ordinary user, and Debian's `perf record -b`. Their
+//! results are compared with the program's path, and with recordings of the same program by the msr
+//! driver and the software LBR.
 
 use std::collections::{HashMap, HashSet};
 
@@ -77,8 +76,8 @@ fn ends(entries: &[BranchEntry]) -> Vec<(u64, u64)> {
     entries.iter().map(|entry| (entry.from, entry.to)).collect()
 }
 
-/// Each edge is one of the path, and its share is that of the path, as far as
-/// so many stacks can tell: branches of one stack depend on each other.
+/// Each edge is on the path, and its share matches the path's, within the error for this number of
+/// stacks: branches of one stack depend on each other.
 fn check_shares(found: &Counts, truth: &Counts, stacks: usize, what: &str) {
     let (all, total) = (found.values().sum::<u64>() as f64, truth.values().sum::<u64>() as f64);
     for edge in found.keys() {
@@ -182,7 +181,7 @@ fn check(cpu: &str, depth: usize) {
     let is_call = |from: u64| matches!(program.type_name(from), Some("CALL" | "IND_CALL"));
     let entries: Vec<_> = calls.iter().flat_map(near).collect();
     for entry in &entries {
-        assert!(is_call(entry.from), "{cpu}: {entry:x?} is no call");
+        assert!(is_call(entry.from), "{cpu}: {entry:x?} is not a call");
     }
     // Not every graph has calls on its way.
     let has_calls = truth.iter().any(|((from, _), count)| is_call(*from) && *count > 1_000);
@@ -205,7 +204,7 @@ fn check(cpu: &str, depth: usize) {
     assert!(!said.contains("the kernel lost 0 records"), "{cpu}: {said}");
     // AMD's driver lets the last filter win.
     let said = text(out, "shared.err");
-    let kept_out = said.contains("it recorded for 0 % of the time, as others use the counters");
+    let kept_out = said.contains("it recorded for 0% of the time, as others use the counters");
     assert!(cpu == "19_11" || kept_out, "{cpu}: {said}");
 
     // The same program on the software LBR, here: all of its path.

@@ -1,8 +1,8 @@
 //! `lbr record` on the test machine: a real kernel's msr driver in front of a
 //! modelled LBR.
 //!
-//! Runs where LBR_TEST_MACHINE names the folder of the test machine
-//! (scripts/test-machine fetches and builds it); says so and passes elsewhere.
+//! Runs if LBR_TEST_MACHINE names the folder of the test machine (scripts/test-machine fetches and
+//! builds it); otherwise prints a message and passes.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -74,7 +74,7 @@ pub(crate) fn top() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// `None`, with a sentence, where the machine cannot be had.
+/// `None`, with a message, if the machine is not available.
 pub(crate) fn machine(cpu: &str, out: &Path, programs: &[&Path], script: &str) -> Option<Output> {
     machine_with(&[], cpu, out, programs, script)
 }
@@ -197,7 +197,7 @@ impl Program {
     pub(crate) fn check_code(&self, entries: &[BranchEntry], typed: bool, what: &str) {
         for entry in entries {
             let Insn::Branch(branch) = self.decode(entry.from) else {
-                panic!("{what}: {:#x} is no branch of the program", entry.from)
+                panic!("{what}: {:#x} is not a branch of the program", entry.from)
             };
             match branch.target {
                 Some(target) => assert_eq!(target, entry.to, "{what}: from {:#x}", entry.from),
@@ -211,7 +211,7 @@ impl Program {
             while at != pair[1].from {
                 assert!(
                     at < pair[1].from,
-                    "{what}: {:#x} is not behind {:#x}",
+                    "{what}: {:#x} is not after {:#x}",
                     pair[1].from,
                     pair[0].to
                 );
@@ -226,8 +226,8 @@ impl Program {
 }
 
 impl Program {
-    /// Each run is a part of the path, none before the end of the one before,
-    /// and the first one the path's start where `starts` says so.
+    /// Each run is a part of the path, none starts before the end of the previous one, and the
+    /// first one is the start of the path if `starts` is set.
     pub(crate) fn check_path(&self, runs: &[Vec<(u64, u64)>], starts: bool, what: &str) {
         let mut at = 0;
         // One without a near branch still ends the run before.
@@ -340,7 +340,7 @@ fn check(cpu: &str, depth: usize) {
         assert!(said.starts_with("lbr: recording on "), "{cpu} {name}: {said}");
         assert!(!said.contains("torn"), "{cpu} {name}: {said}");
         let stacks = stacks(&out.join(format!("{name}.data")));
-        // Each access from beside is an interrupt, which takes long in emulation.
+        // Each access from another CPU is an interrupt, which takes long in emulation.
         let least = if name == "beside" { 0 } else { 20 };
         assert!(stacks.len() > least, "{cpu} {name}: {} stacks; {said}", stacks.len());
         let what = format!("{cpu} {name}");
@@ -371,7 +371,7 @@ fn check(cpu: &str, depth: usize) {
                 continue; // where it was when we came is not known
             }
             let ends: Vec<(u64, u64)> = near.iter().map(|entry| (entry.from, entry.to)).collect();
-            // What joins goes on where the stack before ended.
+            // A joined stack continues at the end of the previous one.
             match runs.last_mut().filter(|_| stack.head == Head::Joined && !stack.cut) {
                 Some(run) => {
                     joined += 1;

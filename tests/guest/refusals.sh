@@ -34,10 +34,10 @@ for level in 3 4; do
     user lbr record --backend perf -o /tmp/user.data -- /work/loop
 done
 echo 2 >/proc/sys/kernel/perf_event_paranoid
-expect 4 'samples a second are more than this kernel takes' \
+expect 4 'samples per second exceed the limit of this kernel' \
   user lbr record --backend perf -F 1000000 -o /tmp/user.data -- /work/loop
 expect 4 'or a process of another user' user lbr record --backend perf -p 1 --for 100 -o /tmp/user.data
-expect 2 'there is no process 99999' user lbr record --backend perf -p 99999 -o /tmp/user.data
+expect 2 'no process 99999 is running' user lbr record --backend perf -p 99999 -o /tmp/user.data
 [ ! -e /tmp/user.data ] || fail "a refused recording left a file"
 
 # A register that does not exist: the CPUID of a Core 2, whose FROM registers

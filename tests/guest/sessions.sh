@@ -38,8 +38,8 @@ record() {
 # recording off, and the first loses nothing by it.
 record
 for n in 1 2 3 4 5; do
-  expect 3 'CPU 1 records branches already: another lbr' lbr dump -C 1 --arm any,u
-  expect 3 'CPU 1 records branches already: another lbr' lbr record -C 1 --backend msr -o /tmp/second -- true
+  expect 3 'CPU 1 is already recording branches: another lbr' lbr dump -C 1 --arm any,u
+  expect 3 'CPU 1 is already recording branches: another lbr' lbr record -C 1 --backend msr -o /tmp/second -- true
 done
 killall loop
 wait "$pid"
@@ -69,7 +69,7 @@ while [ "$kills" -lt "${KILLS:-10}" ]; do
   lbr record -C 1 -F 5000 -o /tmp/first -- /work/loop >/tmp/stdout 2>/tmp/said &
   pid=$!
   seed=$(((seed * 1103515245 + 12345) % 2147483648))
-  usleep $((seed / 65536 % 700 * 1000))
+  usleep $((seed / 65536% 700 * 1000))
   kill -KILL "$pid"
   wait "$pid"
   given_back "kill $kills"

@@ -20,7 +20,7 @@ recording_or_filter() {
 }
 
 # Blocks: entry, exit, executions; no bracket among them.
-lbr time -C 1 --backend msr --hex "$loop" --repeat 20 --json >/tmp/out 2>/tmp/stderr ||
+lbr time -C 1 --backend msr --hex "$loop" --loop 1 --repeat 20 --json >/tmp/out 2>/tmp/stderr ||
   fail "time: status $?: $(cat /tmp/stderr)"
 head -n1 /tmp/out | grep -q '"source":"msr"' || fail "not from registers: $(head -n1 /tmp/out)"
 head -n1 /tmp/out | grep -q '"instructions":7,"branches_taken":2,"branches_not_taken":1' ||
@@ -48,7 +48,7 @@ esac
 
 # The same by counters of the kernel's perf events: what the bracket counts of itself is taken off,
 # and the guest's counters are exact. JNZ is three branches, of which the model mispredicts the last.
-lbr time -C 1 --backend perf --hex "$loop" --repeat 50 --json >/tmp/out 2>/tmp/stderr ||
+lbr time -C 1 --backend perf --hex "$loop" --loop 1 --repeat 50 --json >/tmp/out 2>/tmp/stderr ||
   fail "perf: status $?: $(cat /tmp/stderr)"
 grep -q '"source":"perf","modelled":true' /tmp/out || fail "not from counters: $(head -n1 /tmp/out)"
 for count in cycles_per_iteration:7 counted_instructions_per_iteration:7 counted_branches_per_iteration:3; do
@@ -74,7 +74,7 @@ expect 4 'echo 1 > /sys/bus/event_source/devices/cpu/rdpmc' lbr time --backend p
 echo 1 >/sys/bus/event_source/devices/cpu/rdpmc
 
 # More branches than records: the last ones, and it says so.
-lbr time -C 1 --hex "b9 64 00 00 00 ff c9 75 fc" --repeat 5 >/tmp/out 2>/tmp/stderr || fail "overflow: $(cat /tmp/stderr)"
+lbr time -C 1 --hex "b9 64 00 00 00 ff c9 75 fc" --loop 1 --repeat 5 >/tmp/out 2>/tmp/stderr || fail "overflow: $(cat /tmp/stderr)"
 grep -q 'more branches than the' /tmp/out || fail "nothing about the depth: $(cat /tmp/out)"
 
 # Nothing is nothing.
@@ -83,7 +83,7 @@ lbr time -C 1 --hex "" --repeat 5 --json >/tmp/out 2>/tmp/stderr || fail "nothin
 
 # Far branches between the two jumps: a REP STOSB of 3.9 million rounds (lea rdi, [rsp - 4000000])
 # lasts longer than a tick of the kernel's clock.
-lbr time -C 1 --hex "48 8d bc 24 00 f7 c2 ff b9 60 82 3b 00 f3 aa" --repeat 3 --stepped 0 --warm-up 1 \
+lbr time -C 1 --hex "48 8d bc 24 00 f7 c2 ff b9 60 82 3b 00 f3 aa" --loop 1 --repeat 3 --stepped 0 --warm-up 1 \
   --json >/tmp/out 2>/tmp/stderr
 interrupted=$(sed -n '1s/.*"interrupted":\([0-9]*\).*/\1/p' /tmp/out)
 counted=$(sed -n '1s/.*"runs":\([0-9]*\).*/\1/p' /tmp/out)
@@ -101,7 +101,7 @@ if [ -n "$select" ]; then
   # The kernel's branch stacks may have left there what lbr writes.
   set_register 1 $select 0
   select_before=$(register 1 $select)
-  lbr time -C 1 --hex "$loop" --repeat 1000000 --stepped 0 --warm-up 1 --json >/tmp/out 2>/tmp/stderr &
+  lbr time -C 1 --hex "$loop" --loop 1 --repeat 1000000 --stepped 0 --warm-up 1 --json >/tmp/out 2>/tmp/stderr &
   pid=$!
   within 30 recording_or_filter 1 $select "$select_before" || fail "it never armed"
   set_register 1 $select 5
@@ -119,7 +119,7 @@ fi
 # Ended at any moment, the registers are as before.
 delay=20000
 for signal in INT TERM HUP KILL KILL KILL KILL; do
-  lbr time -C 1 --hex "$loop" --repeat 1000000 >/tmp/out 2>/tmp/stderr &
+  lbr time -C 1 --hex "$loop" --loop 1 --repeat 1000000 >/tmp/out 2>/tmp/stderr &
   pid=$!
   within 30 recording_or_filter 1 "$select" "$select_before" || fail "it never armed"
   usleep $delay
@@ -132,7 +132,7 @@ for signal in INT TERM HUP KILL KILL KILL KILL; do
   [ -z "$select" ] || [ "$(register 1 $select)" = "$select_before" ] || fail "$signal: the filter is $(register 1 $select)"
 done
 # A run that does not end while recording is on.
-lbr time -C 1 --hex "49 ff 06 49 81 3e 20 00 00 00 73 fe" --timeout 60 --stepped 0 --warm-up 1 >/tmp/out 2>/tmp/stderr &
+lbr time -C 1 --hex "49 ff 06 49 81 3e 20 00 00 00 73 fe" --loop 1 --timeout 60 --stepped 0 --warm-up 1 >/tmp/out 2>/tmp/stderr &
 pid=$!
 usleep 1500000
 kill -INT $pid

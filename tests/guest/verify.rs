@@ -1,9 +1,9 @@
-//! `lbr verify` on the test machine: real code on registers behind a real
-//! kernel's msr driver. A sound CPU passes, each lie is found as the one root,
-//! and every register is as before, whatever ends it.
+//! `lbr verify` on the test machine: real code, with registers accessed through a real kernel's msr
+//! driver. A correct CPU passes, each lie is found as the only cause, and every register is
+//! restored, however the run ends.
 //!
-//! Runs where LBR_TEST_MACHINE names the folder of the test machine; says so
-//! and passes elsewhere. LBR_TEST_EVERY_LIE=1 tries every lie on every CPU.
+//! Runs if LBR_TEST_MACHINE names the folder of the test machine; otherwise prints a message and
+//! passes. LBR_TEST_EVERY_LIE=1 tries every lie on every CPU.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,7 +16,7 @@ use crate::support::faults;
 
 use crate::support::skip::{skipped, tool};
 
-/// The check that a lie is found by on real code, and words of what it finds.
+/// The check that finds a lie on real code, and words of its message.
 fn root(lie: Fault) -> (&'static str, &'static str) {
     match lie {
         // The kernel's branches leave nothing else in the ring.
@@ -32,8 +32,7 @@ fn lies(cpu: &SoftCpu) -> Vec<Fault> {
         .collect()
 }
 
-/// Runs tests/guest/verify.sh. `false`, with a sentence, where the machine
-/// cannot be had.
+/// Runs tests/guest/verify.sh. `false`, with a message, if the machine is not available.
 fn run(cpu: &str, lies: &[Fault], kills: u32, out: &Path) -> bool {
     if std::env::var_os("LBR_TEST_MACHINE").is_none() {
         skipped(

@@ -1,5 +1,5 @@
-//! The course: what its programs do, what its rings hold, and that stepping
-//! back leads to where one came from. Answers are worked out by hand.
+//! The course: the behaviour of its programs, the contents of its rings, and stepping back to
+//! earlier states. Answers are worked out by hand.
 
 use std::sync::Arc;
 
@@ -13,19 +13,33 @@ fn session(name: &str) -> Session {
     Session::of(Lesson::named(name).unwrap()).unwrap()
 }
 
-/// The address of a name, so many bytes behind it.
+/// The address of a name plus a number of bytes.
 fn place(session: &Session, name: &str, behind: u64) -> u64 {
     session.trace().program.address_of(name).unwrap() + behind
 }
 
-/// Counted with a pencil, lesson by lesson.
+/// A label of a program's own may be a distance from a symbol already.
+#[test]
+fn addresses_after_a_label_that_is_a_distance() {
+    let mut program = session("taken").trace().program.clone();
+    program.lines.iter_mut().for_each(|line| line.label.clear());
+    let at = program.lines[0].address;
+    let labels = [("work", "work+0x2"), ("work+0x2f", "work+0x31"), ("a+b", "a+b+0x2")];
+    for (label, name) in labels {
+        program.lines[0].label = label.to_owned();
+        assert_eq!(program.name(at).as_deref(), Some(label));
+        assert_eq!(program.name(at + 2).as_deref(), Some(name));
+    }
+}
+
+/// Counted by hand, lesson by lesson.
 #[test]
 fn answers_are_what_one_counts_by_hand() {
     use Answer::{Address, Number};
     let wanted: &[(&str, &[Answer])] = &[
         ("taken", &[Number(1), Number(3)]),
         ("wrap", &[Number(16), Number(0), Address(place(&session("wrap"), "again", 0))]),
-        // The jump stands behind two calls of five bytes.
+        // The jump comes after two calls of five bytes.
         ("tos", &[Number(5), Address(0x40_100A)]),
         ("filters", &[8, 3, 10, 9, 10, 8, 10, 10, 9].map(Number)),
         ("callstack", &[Number(2), Number(0), Number(1)]),
@@ -54,7 +68,7 @@ fn answers_are_what_one_counts_by_hand() {
     }
 }
 
-/// What the questions toggle is there to be toggled, and lessons can be typed.
+/// The bits that questions toggle exist, and the names of lessons can be typed.
 #[test]
 fn lessons_are_sound() {
     for lesson in LESSONS {
@@ -71,7 +85,7 @@ fn lessons_are_sound() {
     }
 }
 
-/// All that can be seen of a state, and all that cannot.
+/// All of a state, visible and hidden.
 fn whole(session: &Session) -> (View, String) {
     (View::of(session), format!("{:?}", session.state()))
 }
@@ -83,7 +97,7 @@ fn back_leads_to_the_identical_state() {
         let mut states = vec![whole(&session)];
         let mut at = 0;
         loop {
-            // Everything that changes a state, in between steps.
+            // Everything that changes a state, between steps.
             let done = match at % 7 {
                 3 => {
                     let bits = View::of(&session).controls;
@@ -129,7 +143,7 @@ const ELEVEN: [(char, bool); 11] = [
     ('f', false),
 ];
 
-/// Facts 4.2, 5.2, 6.3: what each bit decides on. Upper case: as on Nehalem.
+/// Fact sheet 4.2, 5.2, 6.3: the branches that each bit controls. Upper case: as on Nehalem.
 const SUPPRESS: [(&str, &str, &str); 9] = [
     ("CPL_EQ_0", "0", "0"),
     ("CPL_NEQ_0", "3", "3"),
@@ -153,8 +167,8 @@ const CAPTURE: [(&str, &str); 9] = [
     ("OTHER_BRANCH", "f"),
 ];
 
-/// Each filter bit, toggled after each number of steps: the records from then on
-/// are those that the facts leave, and the ones before stay.
+/// Each filter bit, toggled after each number of steps: later records follow the fact sheet, and
+/// earlier ones remain.
 #[test]
 fn each_filter_bit_changes_what_comes_next() {
     let lesson = Lesson::named("filters").unwrap();
@@ -190,7 +204,7 @@ fn each_filter_bit_changes_what_comes_next() {
                         let ring = if *kernel { '0' } else { '3' };
                         *at < before || !taken_out.contains([*class, ring])
                     })
-                    // On Architectural LBR a FROM in a ring that is not recorded is hidden.
+                    // On Architectural LBR, a FROM in a ring that is not recorded is hidden.
                     .map(|((at, from, to), _)| {
                         let kernel = from >> 63 != 0;
                         let hides = (name == "OS" && kernel) || (name == "USR" && !kernel);
@@ -209,7 +223,7 @@ fn each_filter_bit_changes_what_comes_next() {
     }
 }
 
-/// One record a step is marked, or none.
+/// At most one record per step is marked.
 #[test]
 fn what_changed_is_marked() {
     for cpu in ["skylake", "zen4", "golden-cove"] {
@@ -233,8 +247,8 @@ fn what_changed_is_marked() {
     }
 }
 
-/// The lessons' machine code does on a CPU what it does on paper: what is left
-/// to the marks is what the instructions compute.
+/// The lessons' machine code behaves on a CPU as described; between the marks, only the results of
+/// instructions matter.
 #[test]
 fn programs_run_as_on_paper() {
     let folder = tempfile::tempdir().unwrap();
@@ -269,12 +283,12 @@ fn programs_run_as_on_paper() {
         assert!(!own.cut);
         let steps = paper.trace().steps.len();
         assert!(own.trace.steps.len() >= steps, "{name}");
-        // The cycles and predictions of the model too.
+        // Also the cycles and predictions of the model.
         assert_eq!(own.trace.steps[..steps], paper.trace().steps, "{name}");
     }
 }
 
-/// A program that never ends is ended.
+/// An endless program is ended.
 #[test]
 fn a_program_is_cut_after_so_many_steps() {
     let command = Command {

@@ -2,10 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 #![allow(unreachable_pub, reason = "modules of a test are reachable by nobody else")]
 
-// The name that the rest of the workspace has for it.
+// The name of the crate in the rest of the workspace.
 extern crate lbr_lab as lab;
 
-/// What tests share; each target names the parts that it needs.
+/// Shared test code; each target includes the parts that it needs.
 #[path = "../support"]
 #[allow(dead_code, unreachable_pub, reason = "not every target needs all of a part")]
 mod support {

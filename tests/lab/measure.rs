@@ -283,9 +283,107 @@ fn registers_and_flags_come_and_go() {
     };
     let end = measure(&body).end;
     assert_eq!(end.get(Gpr::Rcx), 7);
-    assert_eq!(end.get(Gpr::R9), 15, "three copies, five rounds");
+    assert_eq!(end.get(Gpr::R9), 3, "three copies; each of five rounds starts anew");
     assert_eq!(end.get(Gpr::R15), 0);
     assert_eq!(end.get(Gpr::Rdx) & 0x602, 0x202, "flags were loaded");
+    let code = body.code.clone();
+    let end = measure(&Body { code, unroll: 3, rounds: Some(5), ..Body::default() }).end;
+    assert_eq!(end.get(Gpr::R9), 15, "without a set-up the registers run on");
+}
+
+#[test]
+fn each_round_starts_from_the_set_up() {
+    // RCX counts 5 down to 0: MOV to R10, then 5 times DEC and JNZ (4 taken). A second execution
+    // with the RCX that the first left would go round 2^64 times.
+    let Some(init) = assemble("mov ecx, 5; mov qword ptr [r14], 7") else { return };
+    let source = "mov r10, [r14]; 2: dec rcx; jnz 2b; mov r15d, 9; xor r14d, r14d; \
+                  movq xmm3, r10; add rsp, 4096";
+    let Some(code) = assemble(source) else { return };
+    for rounds in [1, 2, 100] {
+        let (init, code) = (init.clone(), code.clone());
+        let body = Body { init, code, rounds: Some(rounds), ..Body::default() };
+        let measured = measure(&body);
+        let (counts, n) = (measured.counts.expect("counted"), u64::from(rounds));
+        assert_eq!(counts.instructions, n * 15, "the set-up is not counted");
+        assert_eq!((counts.branches, counts.not_taken, counts.rounds), (n * 4, n, n));
+        assert_eq!(measured.end.get(Gpr::R10), 7);
+        // Two stepped runs: DEC and JNZ from the start, then around, then to the end.
+        let start = measured.layout.code.start;
+        let blocks: Vec<(u64, u64)> =
+            measured.blocks.iter().map(|block| (block.entry - start, block.n)).collect();
+        let after = blocks.iter().filter(|(entry, _)| *entry == 3).map(|(_, n)| n).sum::<u64>();
+        assert_eq!((blocks.first(), after), (Some(&(0, 2 * n)), 2 * 4 * n), "{blocks:?}");
+        assert!(measured.overhead.iter().all(|run| run.ticks > 0));
+    }
+}
+
+#[test]
+fn each_call_starts_from_the_set_up() {
+    // The loop overwrites its argument.
+    let source = "long down(long n) { long s = 0; do { s += n; __asm__(\"\"); } while (--n); \
+                  __asm__ volatile(\"xor %%edi, %%edi\" ::: \"rdi\"); return s; }";
+    let Some((_folder, path)) = compile(source, &["-c", "-O1"]) else { return };
+    let Some(init) = assemble("mov edi, 4") else { return };
+    let image = LoadedFile::load(&path, "down").expect("a function");
+    let call = Some(image.function());
+    let once = measure(&Body { init: init.clone(), call, ..Body::default() });
+    assert_eq!(once.end.get(Gpr::Rax), 4 + 3 + 2 + 1);
+    let of_one = once.counts.expect("counted").instructions;
+    for (rounds, unroll) in [(Some(100), 1), (None, 3), (Some(2), 2)] {
+        let body = Body { init: init.clone(), call, rounds, unroll, ..Body::default() };
+        let measured = measure(&body);
+        assert_eq!(measured.end.get(Gpr::Rax), 10, "{rounds:?}, {unroll}");
+        let counted = measured.counts.expect("counted").instructions;
+        assert_eq!(counted, of_one * measured.iterations, "{rounds:?}, {unroll}");
+    }
+}
+
+#[test]
+fn code_that_changes_the_counter_of_its_loop_is_refused() {
+    let sources = ["mov r15d, 1", "xor r15d, r15d", "inc r15", "mov r15b, 3", "pop r15; push r15"];
+    for source in sources {
+        let Some(code) = assemble(source) else { return };
+        for stepped in [0, 2] {
+            let mut session = session();
+            session.options().stepped = stepped;
+            let body = Body { code: code.clone(), rounds: Some(100), ..Body::default() };
+            let refused = session.measure_code(&body);
+            assert!(matches!(refused, Err(MeasureError::Counter)), "{source}: {refused:?}");
+            // Without a loop, and where registers are set up for each round, R15 is the code's.
+            for body in [Body { rounds: None, ..body.clone() }, Body { fresh: true, ..body }] {
+                session.measure_code(&body).unwrap_or_else(|error| panic!("{source}: {error}"));
+            }
+        }
+    }
+    // It changes it in the third round only, which no run without a loop shows; and one that gives
+    // it back changes nothing.
+    let Some(late) = assemble("inc eax; cmp eax, 3; jne 2f; mov r15d, 1; 2:") else { return };
+    let body = Body { code: late, rounds: Some(100), ..Body::default() };
+    assert!(matches!(session().measure_code(&body), Err(MeasureError::Counter)));
+    let Some(kept) = assemble("push r15; xor r15d, r15d; pop r15") else { return };
+    let measured = measure(&Body { code: kept, rounds: Some(100), ..Body::default() });
+    assert_eq!(measured.counts.expect("counted").rounds, 100);
+}
+
+#[test]
+fn a_loop_is_chosen_and_short_code_copied() {
+    // DEC ECX, JNZ: 300,000 rounds take long enough alone.
+    let long = vec![0xB9, 0xE0, 0x93, 0x04, 0x00, 0xFF, 0xC9, 0x75, 0xFC];
+    let alone = session().calibrate(&Body { code: long, ..Body::default() }, 20_000);
+    let alone = alone.expect("it runs");
+    assert_eq!((alone.unroll.max(1), alone.rounds), (1, Some(1)));
+    let nop = Body { code: vec![0x90], ..Body::default() };
+    let looped = session().calibrate(&nop, 20_000).expect("it runs");
+    assert!(looped.unroll > 1 && looped.rounds > Some(1), "{looped:?}");
+    // What is set up again is not copied.
+    let fresh = Body { fresh: true, ..nop };
+    let looped = session().calibrate(&fresh, 20_000).expect("it runs");
+    assert!(looped.unroll < 2 && looped.rounds > Some(1), "{looped:?}");
+    // MOV RDI, [RDI] reads from address 0 the second time.
+    let code = vec![0x48, 0x8B, 0x3F];
+    let failed = session().calibrate(&Body { code: code.clone(), ..Body::default() }, 20_000);
+    assert!(matches!(failed, Err(MeasureError::Fault { again: true, .. })), "{failed:?}");
+    session().calibrate(&Body { code, fresh: true, ..Body::default() }, 20_000).expect("anew");
 }
 
 /// Between the two system calls stand the two jumps and no other branch.

@@ -1,4 +1,4 @@
-//! Measuring closures: what is counted is the closure's alone.
+//! Measuring closures: only the closure's instructions are counted.
 
 #![allow(unsafe_code, reason = "a loop whose instructions are known")]
 

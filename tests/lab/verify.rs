@@ -1,5 +1,4 @@
-//! Verifying software CPUs: a sound one passes, each lie and each erratum is
-//! found and named as what it is.
+//! Verifies software CPUs: a correct one passes; each lie and each erratum is found and identified.
 
 use lab::verify::{
     Config, Kernel, Known, Knows, Ran, Ready, Report, RunError, SoftSubject, Subject, SubjectKind,
@@ -71,7 +70,7 @@ fn each_fault_is_found_as_the_one_root_on_every_cpu_that_it_applies_to() {
             assert_eq!(found.len(), 1, "{at}: {found:?} {:?}", reasons(&report));
             assert!(found[0].starts_with(&format!("{id}: ")), "{at}: {found:?}");
             assert!(found[0].contains(words), "{at}: {found:?}");
-            // What rests on it is not judged.
+            // Checks that depend on it are not judged.
             for check in report.checks.iter().filter(|check| check.needs.contains(&id)) {
                 let judged = matches!(check.verdict, Verdict::AsDocumented | Verdict::Differs);
                 assert!(!judged, "{at}: {} rests on {id}", check.id);
@@ -107,7 +106,7 @@ fn nothing_is_written_without_being_asked_for() {
         assert_eq!(differing(&report), Vec::<String>::new());
         let recording = report.checks.iter().find(|check| check.id == "recording").unwrap();
         assert_eq!(recording.verdict, Verdict::CannotTell("needs --write".into()));
-        // What is read is checked all the same.
+        // Readable values are still checked.
         let from = report.checks.iter().find(|check| check.id == "registers.from").unwrap();
         assert_eq!(from.verdict, Verdict::AsDocumented);
     }
@@ -132,7 +131,7 @@ fn every_need_names_a_check_that_comes_before() {
 #[test]
 fn an_unknown_model_is_checked_against_what_is_assumed() {
     let mut cpu = SoftCpu::preset("06_5E").unwrap();
-    // The same CPU with a model number that nobody knows.
+    // The same CPU with an unknown model number.
     cpu.cpuid.insert(1, 0, 0x000F_06F0, 0, 1 << 15, 0);
     let check = |assume: &str| {
         let config =
@@ -143,7 +142,7 @@ fn an_unknown_model_is_checked_against_what_is_assumed() {
     let by_hand = "depth=32,from=680,to=6C0,info=DC0,tos=1C9,select=1C8";
     let report = check(by_hand);
     assert!(report.caps.assumed);
-    // Call-stack mode is not part of what can be told by hand.
+    // The manual description of a CPU does not include call-stack mode.
     assert_eq!(differing(&report), ["bits.select: reserved bits 0x200 can be set"]);
     // Assumed too shallow, too deep, and of another format.
     let found = differing(&check("depth=16,from=680,to=6C0,info=DC0,tos=1C9,select=1C8"));
@@ -154,8 +153,8 @@ fn an_unknown_model_is_checked_against_what_is_assumed() {
     assert!(Ready::new(SoftSubject::new(&cpu, Faults::NONE), &config).is_err());
 }
 
-/// A CPU whose interrupts come in the midst of a system call, as on the test
-/// machine: a filter of ring 0 leaves out the way there.
+/// A CPU with interrupts during a system call, as on the test machine: a filter of ring 0 omits the
+/// way there.
 struct InSystemCall(SoftSubject);
 
 impl MsrRead for InSystemCall {
@@ -216,7 +215,7 @@ impl Subject for InSystemCall {
         };
         let mut branches: Vec<Known> =
             [jump(0), jump(1), jump(2), call, back, jump(3)].into_iter().map(known).collect();
-        // Where ring 0 is entered and left, a program cannot know.
+        // A program cannot know the addresses where ring 0 is entered and left.
         branches[3].to = None;
         branches[4].from = None;
         Ok(Ran { branches, unlisted: true, before_event: Some(4) })

@@ -1,5 +1,5 @@
-//! Kernels without an LBR: a file stands for the registers, and the decoder
-//! says whether the code can take the branches it is said to take.
+//! Kernels without an LBR: a file simulates the registers, and the decoder checks that the code can
+//! take the listed branches.
 
 use std::os::unix::fs::FileExt;
 
@@ -39,7 +39,7 @@ fn subject() -> (RealSubject<SoftLbr>, std::fs::File) {
 
 const SWITCH: Switch = Switch { msr: Msr(0x1D9), on: 0x4801, off: 0x4800 };
 
-/// The CPUs that this thread may run on.
+/// The CPUs on which this thread may run.
 fn allowed() -> Vec<u32> {
     sampler::target::Affinity::current().expect("a mask").cpus().collect()
 }
@@ -77,9 +77,8 @@ fn what_a_program_cannot_bring_about_is_said() {
     assert!(subject.read_sibling(Msr(0x1C8)).is_err());
 }
 
-/// The branches that are listed are those of a way through the code: each is a
-/// branch of its class that can go where it is said to, and from there nothing
-/// but straight code and branches that are not taken leads to the next.
+/// The listed branches form a path through the code: each is of its class and can go to its target,
+/// and from there only branches that are not taken come before the next one.
 #[test]
 fn the_listed_branches_are_a_way_through_the_code() {
     const BASE: u64 = 0x5555_0000_0000;
@@ -87,13 +86,13 @@ fn the_listed_branches_are_a_way_through_the_code() {
         let program = KernelCode::of(kernel);
         let (code, start) = (program.code.finish(), BASE + CODE);
         let at = |ip: u64| insn::decode(code.get((ip - start) as usize..).unwrap_or_default(), ip);
-        // None of those that are chosen for each run, then every second one.
+        // No branch that is decided in each run, then every second one.
         let all = program.code.taken(BASE);
         let choices = program.choices;
         for branches in
             [KernelCode::choose(&all, &choices), KernelCode::choose(&all, &vec![0; choices.len()])]
         {
-            // Behind the system call that switches recording on.
+            // After the system call that switches recording on.
             let mut ip = BASE + program.switched;
             for branch in &branches {
                 if let Some(from) = branch.from {
@@ -116,7 +115,7 @@ fn is_syscall(insn: Insn) -> bool {
     matches!(insn, Insn::Branch(branch) if branch.is_far())
 }
 
-/// Where execution goes on if nothing is taken at `ip`.
+/// The next address if no branch is taken at `ip`.
 fn straight(insn: Insn, ip: u64, kernel: Kernel) -> u64 {
     match insn {
         Insn::Straight { len } => ip + u64::from(len),
@@ -137,7 +136,7 @@ fn check(insn: Insn, known: &Known, kernel: Kernel) {
             if let (Some(to), false) = (known.to, branch.is_far()) {
                 assert!(branch.can_reach(to), "{kernel}: {known:x?}");
             }
-            // One to the next instruction could not be told from none.
+            // A branch to the next instruction would be indistinguishable from none.
             assert!(!branch.is_conditional() || known.to != Some(branch.next()));
         }
         // A load that faults.

@@ -1,5 +1,4 @@
-//! Whatever ends verifying, every register is as it was before, TOS and
-//! records included.
+//! However verification ends, every register is restored, including TOS and the records.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -25,20 +24,19 @@ use crate::support::recorder::{Filed, again, filed, recorded};
 
 const DEBUGCTL: Msr = Msr(0x1D9);
 
-/// What happens at an access.
+/// An event at a register access.
 #[derive(Clone)]
 enum End {
     Never,
     /// The access fails, and those after it do not.
     Fails(u32),
     Panics(u32),
-    /// As Ctrl-C does.
+    /// An interruption, as by Ctrl-C.
     Stops(u32, Arc<AtomicBool>),
 }
 
-/// A software CPU that counts accesses, one of which ends it all. From there
-/// on every access comes with a branch of the driver's, an interrupt and one of
-/// a performance monitor.
+/// A software CPU that counts accesses, one of which has an event. From then on every access adds a
+/// branch of the driver, an interrupt and a performance monitor interrupt.
 struct Ending {
     soft: SoftSubject,
     accesses: u32,
@@ -105,7 +103,7 @@ impl Subject for Ending {
         self.soft.cpuid()
     }
     fn execute(&mut self, kernel: Kernel, switch: Switch) -> Result<Ran, RunError> {
-        // Recording is on when it ends in here.
+        // Recording is on if the run ends here.
         self.soft.write(switch.msr, switch.on)?;
         self.count(switch.msr, Access::Write)?;
         self.soft.execute(kernel, switch)
@@ -118,8 +116,7 @@ impl Subject for Ending {
     }
 }
 
-/// Leaves records, a filter, a depth and an odd bit behind, as somebody else
-/// might have.
+/// Sets records, a filter, a depth and an unusual bit, as another user might have.
 fn use_before(cpu: &SoftCpu, soft: &mut SoftSubject) {
     let registers = &cpu.caps.registers;
     if let Some(depth) = registers.depth {
@@ -150,7 +147,7 @@ fn use_before(cpu: &SoftCpu, soft: &mut SoftSubject) {
     if let Some(select) = own_select {
         soft.write(select, 0x1C4).unwrap();
     }
-    // BTF is a debugger's.
+    // BTF belongs to a debugger.
     let debugctl = soft.read(DEBUGCTL).unwrap();
     soft.write(DEBUGCTL, debugctl | 2).unwrap();
 }
@@ -194,8 +191,8 @@ fn after_verifying_everything_is_as_before_on_every_cpu() {
 fn a_cpu_that_lies_is_left_as_it_was_too() {
     for key in CPUS {
         let cpu = SoftCpu::preset(key).unwrap();
-        // What LER_TO reports there cannot be written back (BDM131), nor FROM
-        // with its flags (HSM182), nor what is not canonical.
+        // LER_TO's value there cannot be written back (BDM131), nor can FROM with its flags
+        // (HSM182), nor addresses that are not canonical.
         let unwritable =
             [Fault::LerToUnsigned, Fault::FromWriteChecksFlags, Fault::NoSignExtension];
         for fault in Fault::all().filter(|fault| !unwritable.contains(fault)) {
@@ -208,7 +205,7 @@ fn a_cpu_that_lies_is_left_as_it_was_too() {
     }
 }
 
-/// Accesses that verifying this CPU makes.
+/// Register accesses for verifying this CPU.
 fn accesses(cpu: &SoftCpu) -> u32 {
     let mut ready = Ready::new(Ending::new(cpu, Faults::NONE, End::Never), &config(None)).unwrap();
     ready.verify().unwrap();
@@ -233,7 +230,7 @@ fn interrupted_at_any_access_everything_is_as_before() {
                     Ok(ready) => ready,
                     Err(error) => panic!("reading is not stopped: {error}"),
                 };
-            // The counter is not to see these.
+            // The counter must not see these.
             let before = registers(&cpu, &mut ready.subject().soft);
             match ready.verify() {
                 Err(VerifyError::Interrupted) => stopped += 1,
@@ -258,10 +255,10 @@ fn failing_at_any_access_everything_is_as_before() {
             let before = registers(&cpu, &mut ready.subject().soft);
             match ready.verify() {
                 Err(VerifyError::Register(_)) => failed += 1,
-                // While putting back: the one register that failed is owed, and
-                // it is said.
+                // During restoration: the failed register remains to be restored, and the error
+                // reports it.
                 Err(VerifyError::NotRestored(_)) => continue,
-                // Some failures are an answer: a status that cannot be read.
+                // Some failures are valid answers: a status that cannot be read.
                 Ok(_) => {}
                 Err(error) => panic!("{key} at {at}: {error}"),
             }
@@ -281,7 +278,7 @@ fn a_panic_at_any_access_leaves_everything_as_before() {
             let shared = std::cell::RefCell::new(ending);
             let before = registers(&cpu, &mut shared.borrow_mut().soft);
             let panicked = catch_unwind(AssertUnwindSafe(|| {
-                // Dropped while unwinding.
+                // Dropped during unwinding.
                 Ready::new(Borrowed(&shared), &config(None)).map(|mut ready| ready.verify())
             }));
             assert!(panicked.is_err(), "{key} at {at}");
@@ -291,7 +288,7 @@ fn a_panic_at_any_access_leaves_everything_as_before() {
     }
 }
 
-/// A subject that outlives whoever asks it.
+/// A subject that outlives its user.
 struct Borrowed<'a>(&'a std::cell::RefCell<Ending>);
 
 impl MsrRead for Borrowed<'_> {

@@ -1,5 +1,4 @@
-//! The performance monitor without a virtual CPU: its registers, and what it
-//! counts.
+//! The performance monitor without a virtual CPU: its registers and counts.
 
 use lbr_msr::Msr;
 
@@ -20,7 +19,7 @@ const GLOBAL_INUSE: Msr = Msr(0x392);
 /// Instructions in both rings, with an interrupt.
 const INSTRUCTIONS: u64 = 0x53_00C0;
 
-/// Leaf 0AH as recorded of CPUs with these versions.
+/// Leaf 0AH as recorded for CPUs with these versions.
 fn version(version: u32) -> Pmu {
     let (eax, edx) = match version {
         1 => (0x0728_0201, 0),
@@ -56,7 +55,7 @@ fn instructions(instructions: u64) -> Happened {
 #[test]
 fn there_is_none_where_leaf_0ah_says_so() {
     assert!(Pmu::intel(Leaf::default(), false).is_none());
-    // A version that is newer than what is modelled here.
+    // A version newer than the modelled ones.
     let newer = Leaf { eax: 0x0D30_0806, ebx: 0x280, edx: 0x8603, ..Leaf::default() };
     let pmu = Pmu::intel(newer, true).expect("a monitor");
     assert_eq!(pmu.leaf_a(newer), Leaf { eax: 0x0D30_0805, ebx: 0x1F9C, ..newer });
@@ -66,18 +65,18 @@ fn there_is_none_where_leaf_0ah_says_so() {
 fn each_version_has_its_registers_and_no_others() {
     use Answer::{Fault, NotOurs};
 
-    // Two counters and nothing global.
+    // Two counters and no global registers.
     let early = version(1);
     assert_eq!(read(&early, Msr(0x187)), 0);
     for absent in [0xC3, 0x188, 0x309, 0x38D, 0x38E, 0x38F, 0x390, 0x391, 0x392, 0x4C1] {
         assert_eq!(early.read(Msr(absent)), Fault, "{absent:#x}");
     }
-    // Version 2: three fixed counters and the global registers; all general
-    // counters are enabled after a reset.
+    // Version 2: three fixed counters and the global registers; after a reset all general counters
+    // are enabled.
     let core2 = version(2);
     assert_eq!((read(&core2, Msr(0x30B)), read(&core2, GLOBAL_CTRL)), (0, 3));
     assert_eq!([core2.read(Msr(0x30C)), core2.read(GLOBAL_STATUS_SET)], [Fault; 2]);
-    // EN_PERF_METRICS beside four fixed counters.
+    // EN_PERF_METRICS and four fixed counters.
     write(&mut version(5), &[(GLOBAL_CTRL, 1 << 48 | 0xFF)]);
     // Version 4: GLOBAL_STATUS_SET, GLOBAL_INUSE.
     assert_eq!(version(3).read(GLOBAL_INUSE), Fault);
@@ -116,7 +115,7 @@ fn reserved_bits_fault() {
     // LBR_FRZ and CTR_FRZ came with version 4.
     assert_eq!(pmu.write(GLOBAL_STATUS_RESET, 0b11 << 58), Answer::Done(()));
     assert_eq!(version(3).write(GLOBAL_STATUS_RESET, 1 << 58), Answer::Fault);
-    // AnyThread: not yet, there, and no more.
+    // AnyThread: not yet, supported, no longer.
     for (number, expected) in [(2, Answer::Fault), (3, Answer::Done(())), (5, Answer::Fault)] {
         assert_eq!(version(number).write(PERFEVTSEL0, 1 << 21), expected, "{number}");
         assert_eq!(version(number).write(FIXED_CTR_CTRL, 1 << 2), expected, "{number}");
@@ -181,7 +180,7 @@ fn nothing_counts_that_is_off_in_another_ring_disabled_or_frozen() {
     quiet(&[(PERFEVTSEL0, INSTRUCTIONS & !(1 << 22))]);
     quiet(&[(PERFEVTSEL0, INSTRUCTIONS & !(1 << 16))]);
     quiet(&[(PERFEVTSEL0, INSTRUCTIONS), (GLOBAL_CTRL, 0xE)]);
-    // An event that nothing models: LLC misses; a counter mask.
+    // An unmodelled event: LLC misses; a counter mask.
     quiet(&[(PERFEVTSEL0, 0x53_412E)]);
     quiet(&[(PERFEVTSEL0, INSTRUCTIONS | 1 << 24)]);
     let mut pmu = version(4);

@@ -1,4 +1,4 @@
-//! A virtual CPU without an emulator: what it is told, and its registers.
+//! A virtual CPU without an emulator: its inputs and registers.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ fn skylake() -> Model {
     Model::new("06_5E", true).expect("a preset")
 }
 
-/// A Skylake that records with this filter, at privilege level 3 after a
-/// return from the kernel, which is its first record unless filtered out.
+/// A Skylake that records with this filter, at privilege level 3 after a return from the kernel,
+/// which is its first record unless filtered.
 fn recording(select: u64) -> Vcpu {
     let model = skylake();
     let mut vcpu = Vcpu::new(&model, 0, None);
@@ -45,7 +45,7 @@ fn same_level() -> u8 {
     panic!("a near branch keeps the privilege level")
 }
 
-/// FROM and TO of the ring, newest first, down to the first empty record.
+/// FROM and TO of the records, newest first, up to the first empty one.
 fn records(vcpu: &mut Vcpu) -> Vec<(u64, u64)> {
     let mut read = |msr| match vcpu.read(Msr(msr)) {
         Answer::Done(value) => value,
@@ -115,7 +115,7 @@ fn a_software_interrupt_is_one_record() {
 
 #[test]
 fn the_filter_sees_the_ring_a_branch_lands_in() {
-    // CPL_EQ_0: what ends in ring 0 is left out.
+    // CPL_EQ_0: branches that end in ring 0 are filtered.
     let mut vcpu = recording(1);
     vcpu.branch(branch(&SYSCALL, USER + 8));
     vcpu.block(KERNEL + 64, 3, || 0);
@@ -149,13 +149,12 @@ fn a_debug_exception_stops_recording_without_a_record() {
 fn cycles_are_those_of_the_blocks_and_unknown_at_first() {
     let mut vcpu = recording(0x101);
     let jnz = branch(&JNZ_BACK_2, USER);
-    // The block above took one; then two of three and five.
+    // The first block took one cycle; then two branches of three and five.
     for cycles in [3, 5, 7] {
         vcpu.branch(jnz);
         vcpu.block(USER, cycles, same_level);
     }
-    // Newest first: INFO[15:0]; bit 63 of the first, which no counter has
-    // seen before.
+    // Newest first: INFO[15:0]; bit 63 of the first, mispredicted because it is new.
     let infos: Vec<Answer<u64>> = [3, 2, 1].map(|i| vcpu.read(Msr(0xDC0 + i))).into();
     assert_eq!(infos, [Answer::Done(5), Answer::Done(3), Answer::Done(1 << 63)]);
 }
@@ -275,7 +274,7 @@ fn absent_registers_and_reserved_bits_fault_and_others_are_not_ours() {
     assert_eq!(vcpu.counts.faults, 3);
 }
 
-/// What generated code has counted.
+/// Counts from generated code.
 fn executed(instructions: u64) -> Happened {
     Happened { instructions, cycles: instructions, ..Happened::default() }
 }
@@ -330,7 +329,7 @@ fn counting_alone_waits_for_as_long_as_nothing_can_overflow() {
     assert_eq!(vcpu.cycles_to_wait(), 600, "the rest of the block does not count");
     vcpu.delivered(USER, HANDLER, 0, false);
     assert_eq!(vcpu.cycles_to_wait(), u64::MAX);
-    // Taken branches are known only one by one.
+    // Taken branches are only counted one by one.
     assert_eq!(vcpu.write(Msr(0x187), 0x41_20C4, &model), Answer::Done(()));
     assert!(vcpu.recording());
 }

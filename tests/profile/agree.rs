@@ -1,5 +1,5 @@
-//! Every view of a recording says the same of what it counts: samples,
-//! branches, distinct ones, and what was left out.
+//! Every view of a recording has the same totals: samples, branches, distinct branches, and omitted
+//! data.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Cursor;
@@ -22,11 +22,10 @@ use crate::recorded::{entry, exact, meta, sample, stream};
 use crate::support::corpus::corpus;
 use crate::support::mapping::mapping;
 
-/// What a view says: everything about the samples, branches, distinct ones.
+/// The totals of a view.
 type Says = (Quality, u64, u64);
 
-/// Counts in one thread and in several: what comes out is the same, in the same
-/// order.
+/// Counts with one thread and with several: the results have the same values in the same order.
 fn same_in_threads(open: impl Fn() -> Recording) {
     let count = |threads: usize| {
         let ahead = || {
@@ -56,8 +55,8 @@ fn same_in_threads(open: impl Fn() -> Recording) {
     }
 }
 
-/// Asks every view of a recording, which has to be opened anew for each. How
-/// many distinct branches all of them see.
+/// Runs every view on a recording, which is opened again for each. Returns the number of distinct
+/// branches that all of them count.
 pub(crate) fn agree(open: impl Fn() -> Recording) -> u64 {
     same_in_threads(&open);
     let hot = HotTable::count(&mut open(), |_, _| {}).unwrap();
@@ -115,7 +114,7 @@ fn on_every_recording_of_the_corpus() {
     let Some(corpus) = corpus() else { return };
     let mut agreed = 0;
     for file in recordings(&corpus) {
-        // Some have no branches, some are no recordings.
+        // Some have no branches, some are not recordings.
         let Ok(mut recording) = Recording::open(&file) else { continue };
         if HotTable::count(&mut recording, |_, _| {}).is_ok_and(|table| table.total > 0) {
             eprintln!("{}", file.display());
@@ -126,8 +125,7 @@ fn on_every_recording_of_the_corpus() {
     assert!(agreed >= 20, "{agreed}");
 }
 
-/// An independent count: mappings replayed here, and a set of (file, offset)
-/// pairs.
+/// An independent count: mappings are replayed here, with a set of (file, offset) pairs.
 #[test]
 fn as_a_set_of_places_counts_them() {
     let Some(corpus) = corpus() else { return };
@@ -138,19 +136,18 @@ fn as_a_set_of_places_counts_them() {
     }
 }
 
-/// Where something lies: its file and the offset there; a process of its own
-/// where it has none.
+/// A location: file and offset, or a process and an address if there is no file.
 type Place = (String, u64, Option<u32>);
 
 fn by_set(file: &Path) -> u64 {
     let mut mapped: BTreeMap<u32, Vec<(u64, u64, u64, String)>> = BTreeMap::new();
     let mut found: BTreeSet<(Place, Place)> = BTreeSet::new();
     let mut recording = Recording::open(file).unwrap();
-    // All mappings first: buffers of other CPUs come late.
+    // All mappings first: buffers of other CPUs arrive late.
     let mut stacks: Vec<(u32, Vec<(u64, u64)>)> = Vec::new();
     while let Some(item) = recording.next_item().unwrap() {
         match item {
-            // The kernel's own is the same for all, whatever offset is recorded.
+            // The kernel's own mapping is the same for all processes, whatever its recorded offset.
             Item::Event(Event::Mmap(map)) => {
                 let pgoff = if map.path == "[vdso]" { 0 } else { map.pgoff };
                 let maps = mapped.entry(map.pid).or_default();
@@ -171,7 +168,7 @@ fn by_set(file: &Path) -> u64 {
     for (pid, branches) in stacks {
         let maps = mapped.get(&pid);
         let place = |addr: u64| -> Place {
-            // The latest is what lies there.
+            // The latest mapping at an address applies.
             let over = |(start, len, ..): &&(u64, u64, u64, String)| {
                 addr.checked_sub(*start).is_some_and(|within| within < *len)
             };
@@ -188,12 +185,12 @@ fn by_set(file: &Path) -> u64 {
     found.len() as u64
 }
 
-/// Whether the bytes of a mapping of this name are the same for every process.
+/// Whether a mapping with this name has the same bytes in every process.
 fn is_file(path: &str) -> bool {
     path.starts_with('/') && !path.starts_with("//") || path == "[vdso]"
 }
 
-/// Entries of every odd kind, and ordinary ones.
+/// Unusual entries of every kind, and ordinary ones.
 fn odd() -> impl Strategy<Value = BranchEntry> {
     let place = || prop_oneof![4 => 0..12u64, 1 => 0x2000..0x2004u64, 1 => (0u64..2).prop_map(|n| (1 << 63) + n)];
     (place(), place(), 0..12u8).prop_map(|(from, to, kind)| {
@@ -226,7 +223,7 @@ proptest! {
         }
         let mut branches = 0;
         for (time, mut entries) in stacks.into_iter().enumerate() {
-            // Newest twice.
+            // The newest entry twice.
             if time % 3 == 0 && let Some(newest) = entries.first().cloned() {
                 entries.insert(0, newest);
             }
@@ -239,8 +236,8 @@ proptest! {
     }
 }
 
-/// Records of one branch that differ in what they say of it, in an order of their
-/// own in each process: nothing depends on which thread comes to it first.
+/// Records of one branch with different data, in a different order in each process: the result must
+/// not depend on which thread comes first.
 #[test]
 fn whichever_thread_comes_first() {
     use lbr_msr::record::BranchType;
@@ -248,7 +245,7 @@ fn whichever_thread_comes_first() {
     let mut events = Vec::new();
     for round in 0..400u64 {
         let pid = 100 + (round / 16 % 5) as u32;
-        // What lies at the address changes now and then.
+        // The mapping at the address changes now and then.
         if round % 64 == 0 {
             let path = if round % 128 == 0 { "/nowhere/a" } else { "/nowhere/b" };
             events.push(mapping(pid, 0x40_0000, 0x1_0000, 0, path));

@@ -1,4 +1,4 @@
-//! Recordings laid on the code of a function, counted by hand.
+//! Annotated functions, with counts computed by hand.
 
 use lbr_msr::record::BranchType;
 use profile::Flow;
@@ -20,8 +20,8 @@ fn counts(annotated: &Annotated) -> Vec<(u64, Option<u64>)> {
     annotated.instructions.iter().map(|insn| (insn.address - AT, insn.count)).collect()
 }
 
-/// The code of `views.rs`: both branches taken; both passed; the first passed
-/// and the second taken.
+/// The code of `views.rs`: both branches taken; neither taken; the first not taken and the second
+/// taken.
 #[test]
 fn each_instruction_has_its_count() {
     let (_dir, path) = elf(CODE);
@@ -30,7 +30,7 @@ fn each_instruction_has_its_count() {
     let mut flow = count(&[mapped, ran(1, &branches)]);
     let annotated = all(&mut flow, CODE.len());
     assert!(annotated.exact);
-    // The jump at 8 was taken four times, the first time before any block.
+    // The jump at 8 was taken four times, first before any block.
     let wanted =
         [(0, 3), (2, 2), (3, 2), (4, 3), (6, 1), (7, 1), (8, 4), (10, 0), (12, 0), (14, 0)];
     assert_eq!(counts(&annotated), wanted.map(|(offset, n)| (offset, Some(n))));
@@ -39,7 +39,7 @@ fn each_instruction_has_its_count() {
     let (jne, je, jmp) = (branch(0), branch(3), branch(6));
     assert_eq!((jne.taken, jne.not_taken, jne.taken_share), (1, 2, Some(1.0 / 3.0)));
     assert_eq!((je.taken, je.not_taken, je.taken_share), (2, 1, Some(2.0 / 3.0)));
-    // What cannot fall through has no share.
+    // An unconditional branch has no taken share.
     assert_eq!((jmp.branch_type, jmp.taken, jmp.taken_share), (BranchType::UNCOND, 4, None));
     let inside = |at: usize| branch(at).target.as_ref().unwrap().inside;
     assert_eq!([inside(0), inside(3), inside(6), inside(9)], [Some(3), Some(6), Some(0), Some(0)]);
@@ -50,8 +50,8 @@ fn each_instruction_has_its_count() {
     assert_eq!(blocks, wanted.map(|(first, end, n)| (first, end, Some(n))));
 }
 
-/// Zen 4 records the compare of a fused pair: the jump behind it ran too. What
-/// the code contradicts counts nowhere, and nothing is exact any more.
+/// Zen 4 records the compare of a fused pair: the jump after it ran too. Contradicted blocks are
+/// not counted, and the counts are no longer exact.
 #[test]
 fn fused_pairs_and_contradictions() {
     let (_dir, path) = elf(CODE);
@@ -69,8 +69,8 @@ fn fused_pairs_and_contradictions() {
     assert_eq!((pair.instructions, pair.count, pair.last), (Some(2), 2, 9));
 }
 
-/// A byte of data that would swallow the instruction behind it: what ran
-/// decides where instructions begin.
+/// A data byte that looks like the start of the next instruction: executed code determines where
+/// instructions start.
 #[test]
 fn data_among_code() {
     // 0: jmp 3    2: the first byte of a call    3: nop    4: jmp 0
@@ -82,13 +82,12 @@ fn data_among_code() {
     assert_eq!(counts(&annotated), [(0, Some(2)), (2, Some(0)), (3, Some(1)), (4, Some(2))]);
     let data = &annotated.instructions[1];
     assert_eq!((data.bytes.as_slice(), &data.text), (&[0xE8][..], &None));
-    // Nothing ran here: the bytes are taken as they come, as one call.
+    // Nothing ran here: the bytes decode as one call.
     let annotated = all(&mut count(&[mapped, ran(1, &[(7, 0)])]), 6);
     assert_eq!(counts(&annotated).len(), 2);
 }
 
-/// A recording of calls alone has no blocks: nothing is known of what lies in
-/// between.
+/// A recording of calls alone has no blocks: nothing is known of the code between them.
 #[test]
 fn filtered_recordings_count_no_instructions() {
     let (_dir, path) = elf(CODE);
@@ -113,7 +112,7 @@ fn what_cannot_be_shown() {
     assert_eq!(find(&mut flow, "0x10"), Err(FindError::Unmapped { addr: 0x10 }));
     assert!(matches!(find(&mut flow, "main"), Err(FindError::Unknown { .. })));
     assert!(matches!(hottest_one(&mut flow), Err(FindError::Nothing { why }) if why.len() == 1));
-    // Behind the last byte of the file.
+    // After the last byte of the file.
     let range = format!("{:#x}..{:#x}", at(0x800), at(0x900));
     let error = find(&mut flow, &range).and_then(|s| annotate(&mut flow, &s, Syntax::Intel));
     assert!(error.is_err(), "{error:?}");
@@ -122,8 +121,8 @@ fn what_cannot_be_shown() {
     }
 }
 
-/// Bytes and branches that mean nothing: every byte is shown once, and no
-/// count is larger than all blocks together.
+/// Random bytes and branches: every byte is printed once, and no count exceeds the sum of all
+/// blocks.
 #[test]
 fn nonsense_is_shown_too() {
     let mut random = Random(6);
@@ -132,7 +131,7 @@ fn nonsense_is_shown_too() {
         let (_dir, path) = elf(&code);
         let mut events = vec![map(&path, AT, 0x1000, 0x1000)];
         for time in 1..20 {
-            // To two places only: more would show that it is another file.
+            // Only two targets: more would look like a different file.
             let mut branch = || (random.below(70) as u64, 35 * random.below(2) as u64);
             let branches: Vec<(u64, u64)> = (0..7).map(|_| branch()).collect();
             events.push(ran(time, &branches));

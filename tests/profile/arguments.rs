@@ -1,4 +1,4 @@
-//! The registers of samples, and what functions were called with.
+//! The registers of samples, and the arguments of functions.
 
 use std::fmt::Write as _;
 use std::io::Cursor;
@@ -40,7 +40,7 @@ fn registers(file: &Crafted) -> Vec<Option<[Option<u64>; 6]>> {
     all
 }
 
-/// Words lie in the order of their numbers: si, di, r8.
+/// Words are in the order of the register numbers: si, di, r8.
 #[test]
 fn registers_are_found_in_either_byte_order() {
     for big in [false, true] {
@@ -55,26 +55,26 @@ fn registers_are_found_in_either_byte_order() {
     }
 }
 
-/// Behind the registers of user mode, a part of the stack and the weight stand
-/// those of the sample, which are nearer to it.
+/// The sample's registers follow the user-mode registers, a part of the stack and the weight; they
+/// are closer to the sample and take precedence.
 #[test]
 fn registers_at_the_sample_come_first() {
     let mut file = Crafted::new(false);
     let fields = IP | BRANCH_STACK | REGS_USER | STACK_USER | WEIGHT | REGS_INTR;
     file.attr(128, fields, 0, ANY, &[]);
     file.registers(1 << 5, 1 << 5);
-    // 16 bytes of stack, and how many of them count.
+    // 16 bytes of stack, and how many of them are valid.
     file.sample(&[0x20, 0, ABI_64, 1, 16, 0, 0, 16, 99, ABI_64, 2]);
     file.sample(&[0x20, 0, ABI_64, 1, 0, 99, ABI_64, 2]);
     file.sample(&[0x20, 0, ABI_64, 1, 0, 99, 0]);
-    // Cut short.
+    // Truncated.
     file.sample(&[0x20, 0, ABI_64, 1, 16, 0]);
     let of = |value| Some([Some(value), None, None, None, None, None]);
     assert_eq!(registers(&file), [of(2), of(2), of(1), None]);
 }
 
-/// A callee with two callers: only samples that stand where the newest branch
-/// went count, and only at its first byte.
+/// A callee with two callers: only samples at the target of their newest branch count, and only at
+/// the function's first byte.
 #[test]
 fn values_are_counted_by_caller() {
     let names = tempfile::tempdir().unwrap();
@@ -90,10 +90,10 @@ fn values_are_counted_by_caller() {
     for value in [3, 3, 3, 4] {
         sample(0x1000, 0x1110, 0x1000, value);
     }
-    // From elsewhere in the same caller.
+    // From another address in the same caller.
     sample(0x1000, 0x1120, 0x1000, 4);
     sample(0x1000, 0x1210, 0x1000, 5);
-    // It ran on; and a loop inside.
+    // Later in the function; and a loop inside it.
     sample(0x1004, 0x1110, 0x1000, 77);
     sample(0x1008, 0x1010, 0x1008, 77);
     let mut counter = Counter::<ArgumentCounts>::new();
@@ -107,7 +107,7 @@ fn values_are_counted_by_caller() {
     assert_eq!(made.hot.total, 8);
 }
 
-/// More distinct values than are kept: the rest is counted together.
+/// More distinct values than are kept: the others are counted together.
 #[test]
 fn values_are_bounded() {
     let mut file = Crafted::new(false);

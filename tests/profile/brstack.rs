@@ -1,6 +1,6 @@
-//! The text of an entry and of a line.
+//! Parsing of entries and lines as text.
 
-use lbr_msr::record::{BranchSpec, BranchType, Task};
+use lbr_msr::record::{BranchSpec, BranchType, Comm, Task};
 use profile::brstack::{EntryError, Line, LineError, Printed, parse_entry, parse_line};
 use profile::maps::Location;
 use profile::names::Names;
@@ -98,7 +98,8 @@ fn lines() {
     assert_eq!(line("\n"), Ok(Line::Other));
     assert_eq!(line("// comment"), Ok(Line::Other));
     let comm = "prog 12/12 [000] 1.5: PERF_RECORD_COMM exec: a:b/c:12/13";
-    assert_eq!(line(comm), Ok(Line::Thread { pid: 12, tid: 13 }));
+    let named = Comm { time: 0, pid: 12, tid: 13, comm: "a:b/c".to_owned(), exec: true };
+    assert_eq!(line(comm), Ok(Line::Comm(named)));
     assert_eq!(line("..... 11: 0033 -> 0041 no cycles  P   0"), Err(LineError::Unknown));
     assert_eq!(line("what is this"), Err(LineError::Unknown));
     assert_eq!(
@@ -116,15 +117,15 @@ fn lines() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever can be printed reads back the same.
+    /// Everything that can be printed parses back to the same value.
     #[test]
     fn printed_entries_read_back(
         from: u64,
         to: u64,
         word in any::<u64>(),
     ) {
-        // Privilege and what lies beyond the word's fields is not printed; of
-        // both prediction bits M is; a new type needs the code that says so.
+        // Privilege and bits beyond the word's fields are not printed; with both prediction bits
+        // set, M is printed; a new type needs the code for it.
         let mut word = word & 0x2_03FF_FFFF;
         if word & 3 == 3 {
             word &= !2;
@@ -142,7 +143,7 @@ proptest! {
         let _ = parse_line(&line, &mut Vec::new(), &mut Names::default());
     }
 
-    /// Lines near to right ones.
+    /// Lines similar to valid ones.
     #[test]
     fn damaged_lines_are_answered(at in 0usize..79, byte: u8) {
         let mut line = *b"PERF_RECORD_MMAP2 1/1: [0x1(0x2) @ 0 00:1d 2 9]: r-xp /x 0x1/0x2(a)/P/-/-/0/C/-";
@@ -155,7 +156,7 @@ proptest! {
 /// The process of a sample, and its branches.
 type Sample = (Option<u32>, Vec<RawBranch>);
 
-/// Everything that a text holds; how many lines were refused, and the first.
+/// The items of a text; the number of rejected lines, and the first one.
 fn read(text: &str) -> (Vec<Sample>, Option<(u64, u64)>) {
     let stream = Box::new(std::io::Cursor::new(text.as_bytes().to_vec()));
     let mut recording = profile::Recording::from_stream(stream).unwrap();
@@ -196,18 +197,18 @@ fn dumped_samples_are_read() {
     let sample = (Some(7952), expected);
     assert_eq!(read(DUMP), (vec![sample.clone()], None));
     assert_eq!(read(&DUMP.repeat(2)), (vec![sample.clone(), sample.clone()], None));
-    // What perf script prints of the sample behind its dump is the same sample.
+    // The sample that perf script prints after its dump is the same sample.
     let without =
         "work  7952/7953 [001] 8380.958377:      48973 cycles:u:            4f851a work\n";
     assert_eq!(read(&format!("{DUMP}{without}{DUMP}")).0.len(), 2);
     let with = " 0x4b52fd/0x4f82c0/P/-/-/0  0xffffffff8220137c/0x4b52f0/M/-/-/17  0x41d1c4/0x4b52f0/-/X/A/0 \n";
     assert_eq!(read(&format!("{DUMP}{with}")), (vec![sample.clone()], None));
-    // Other branches are another sample, which comes behind it.
+    // Different branches are another sample, which follows it.
     let (found, refused) = read(&format!("{DUMP} 0x10/0x20/P/-/-/0 \n{with}"));
     assert_eq!((found.len(), refused), (3, None));
     assert_eq!(found[0], sample);
     assert_eq!((found[1].1[0].from, found[2].1.len()), (0x10, 3));
-    // A branch that cannot be read is refused by its line.
+    // An invalid branch is reported with its line.
     let (found, refused) = read(&DUMP.replace("41d1c4 ->", "41d1cg ->"));
     assert_eq!((found[0].1.len(), refused), (2, Some((1, 9))));
 }
@@ -233,8 +234,8 @@ fn paths_in_parentheses_may_hold_anything() {
     assert_eq!((found, refused), (vec![(None, vec![expected])], None));
 }
 
-/// Text that only looks like samples without branches: what perf2bolt and
-/// other converters write, and prose that ends in numbers.
+/// Text that only looks like samples without branches: output of perf2bolt and other converters,
+/// and prose that ends in numbers.
 #[test]
 fn other_texts_are_refused() {
     let texts = [
@@ -253,7 +254,7 @@ fn other_texts_are_refused() {
             }
         };
         assert!(matches!(error, profile::perf_data::ReadError::NoBranches), "{text}: {error}");
-        // Beside branches such lines are named.
+        // Next to branches, such lines are reported.
         let (found, refused) = read(&format!(" 0x10/0x20/P/-/-/0 \n{text}"));
         assert_eq!((found.len(), refused.map(|(_, first)| first)), (1, Some(2)), "{text}");
     }
@@ -270,8 +271,7 @@ work  7952/7953 [001] 8380.958377:           4f851a
     assert_eq!(found[1], (None, vec![]));
 }
 
-/// Samples as other choices of `perf script -F` print them, with a symbol that
-/// is not known, and without a branch.
+/// Samples with other fields of `perf script -F`, with an unknown symbol, and without a branch.
 #[test]
 fn samples_without_branches_say_who_ran() {
     let head = |line: &str| {
@@ -295,7 +295,7 @@ fn samples_without_branches_say_who_ran() {
     assert_eq!(head("914937.301029: "), (None, None, time, None, None, 0));
 }
 
-/// Every line that was refused has its number said.
+/// Every rejected line is reported with its number.
 #[test]
 fn refused_lines_are_numbered() {
     let good = " 0x10/0x20/P/-/-/0 \n";
@@ -309,7 +309,7 @@ fn refused_lines_are_numbered() {
     assert_eq!(refused.runs().collect::<Vec<_>>(), [(2, 4), (6, 6), (9, 10)]);
 }
 
-/// Text that comes a few bytes at a time.
+/// Text that arrives a few bytes at a time.
 struct Pieces {
     text: Vec<u8>,
     at: usize,
@@ -325,14 +325,14 @@ impl std::io::Read for Pieces {
     }
 }
 
-/// All that a text says: its samples, and the lines that were refused.
+/// The content of a text: its samples, and the rejected lines.
 type Said = (Vec<(profile::SampleHead, Vec<RawBranch>)>, Option<profile::recording::Refused>);
 
 fn said(text: &[u8], most: usize) -> Said {
     let pieces = Pieces { text: text.to_vec(), at: 0, most };
     let mut recording = Recording::from_stream(Box::new(pieces)).unwrap();
     let mut samples = Vec::new();
-    // No branches at all is an error, at the end.
+    // A text without branches is an error, reported at the end.
     while let Ok(Some(item)) = recording.next_item() {
         if let Item::Stack(stack) = item {
             samples.push((stack.head, stack.entries.iter().collect()));
@@ -341,8 +341,8 @@ fn said(text: &[u8], most: usize) -> Said {
     (samples, recording.refused().copied())
 }
 
-/// The same text with an empty path behind the first address of each entry,
-/// which only the general grammar reads.
+/// The same text with an empty path after the first address of each entry, which only the general
+/// grammar accepts.
 fn with_paths(text: &[u8]) -> Vec<u8> {
     let mut all = Vec::new();
     for (index, line) in text.split(|&byte| byte == b'\n').enumerate() {
@@ -362,7 +362,7 @@ fn with_paths(text: &[u8]) -> Vec<u8> {
     all
 }
 
-/// Lines that stand in such texts, and some that do not.
+/// Lines that occur in such texts, and some that do not.
 fn any_line() -> impl Strategy<Value = String> {
     let address = "0x([0-9a-f]{1,16}|7f[0-9a-f]{10}|ffffffff[0-9a-f]{8}|[0-9A-F]{0,18})";
     let flags = "/([MP-]|MN|-N|Q)/[-X]/[-A]/([0-9]{1,2}|[0-9]{1,9}|x)\
@@ -403,8 +403,8 @@ fn any_line() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// However a text comes, and whichever way its entries are read: the same
-    /// samples, the same lines refused for the same reasons.
+    /// However a text arrives, and with either parser: the same samples, and the same lines
+    /// rejected for the same reasons.
     #[test]
     fn both_ways_say_the_same(
         lines in proptest::collection::vec(any_line(), 1..12),
@@ -416,7 +416,7 @@ proptest! {
         if ended {
             text.push(b'\n');
         }
-        // Compressed files begin otherwise.
+        // Compressed files start with other bytes.
         if let Some((at, byte)) = damage.filter(|_| text.len() > 8) {
             let at = 8 + at.index(text.len() - 8);
             text[at] = byte;
@@ -427,7 +427,7 @@ proptest! {
     }
 }
 
-/// A text of many buffers, with a bad line here and there.
+/// A text longer than several buffers, with an invalid line here and there.
 #[test]
 fn long_texts_are_read_the_same() {
     let entry = |n: u64| {
@@ -458,7 +458,7 @@ fn long_texts_are_read_the_same() {
     assert_eq!(said(&with_paths(text.as_bytes()), usize::MAX), whole);
 }
 
-/// A line may be much longer than what is read at a time.
+/// A line may be much longer than one read.
 #[test]
 fn a_long_line_is_one_sample() {
     let entry = |n: u64| format!("0x{n:x}/0x{:x}/M/-/-/{}/RET/-  ", n + 1, n % 100);
@@ -471,7 +471,7 @@ fn a_long_line_is_one_sample() {
     assert_eq!(samples[0].1.len(), 20_000);
 }
 
-/// A line that is longer than any is one line, and refused as a whole.
+/// A line above the maximum length is one line, and is rejected.
 #[test]
 fn lines_longer_than_any() {
     let good = " 0x10/0x20/P/-/-/0 \n";
@@ -484,7 +484,7 @@ fn lines_longer_than_any() {
     }
 }
 
-/// Where no line can be read, the first that was meant to be is named.
+/// If no line is valid, the first one that resembles a sample is reported.
 #[test]
 fn the_line_that_went_wrong_is_named() {
     let said = |text: &str| {
@@ -494,7 +494,7 @@ fn the_line_that_went_wrong_is_named() {
     };
     assert_eq!(
         said("# a comment\nwhat is this\n 0x10/0x20/Q/-/-/0\n0x1/0x2/P\n"),
-        "holds no branches: line 3: branch 1: the prediction is none of M, P, -, MN, PN"
+        "holds no branches: line 3: branch 1: the prediction is not one of M, P, -, MN, PN"
     );
     assert!(
         said("\nmain+0x10/foo/P/-/-/0\n")
@@ -516,8 +516,8 @@ fn text_in_utf16_is_named() {
     }
 }
 
-/// What a process has when it begins is its parent's, where the text says whose
-/// child it is; and its number may be another's when it has ended.
+/// A process starts with its parent's mappings, if the text names the parent; after its end, its
+/// number may be used again.
 #[test]
 fn lines_of_tasks() {
     let task = |pid, ppid| Task { time: 0, pid, tid: pid, ppid, ptid: ppid };
@@ -547,4 +547,37 @@ m 8/8 1.3: PERF_RECORD_EXIT(8:8):(7:7)
     let Location::File { file, offset } = table.branches[0].from_location else { panic!() };
     assert_eq!((table.maps.path(file), offset), (Some("/nowhere/parent"), 0x100));
     assert_eq!(recording.refused(), None);
+}
+
+/// `perf script -F brstack | tr ' ' '\n'`: where a stack starts is lost. With and without
+/// its blank lines, with a line before each stack, and the oldest entry first.
+#[test]
+fn stacks_that_were_split_into_lines_are_refused() {
+    let newest_first = ["0x40101e/0x401000/P/-/-/7/COND/-", "0x401008/0x401010/P/-/-/3/COND/-"];
+    let oldest_first = [newest_first[1], newest_first[0]];
+    let stack = newest_first.join("\n");
+    for text in [
+        stack.clone() + "\n",
+        format!("\n{}\n\n\n{}\n", newest_first.join("\n\n"), newest_first.join("\n\n")),
+        format!(
+            "prog 100 1.000000: 1 cycles: 401020\n{stack}\nprog 100 2.000000: 1 cycles: 401020\n{stack}\n"
+        ),
+        format!("401020\n{stack}\n"),
+        oldest_first.join("\r\n"),
+    ] {
+        let error = Recording::from_stream(Box::new(std::io::Cursor::new(text.clone())))
+            .and_then(|mut recording| profile::HotTable::count(&mut recording, |_, _| {}))
+            .expect_err(&text);
+        assert!(error.to_string().contains("perf script -F ip,brstack"), "{error}: {text}");
+    }
+    // Stacks of one entry that a sample's line begins, or that no code joins.
+    for text in [
+        "prog 100 1.000000: 401000 0x401020/0x401000/P/-/-/7\n".repeat(3),
+        "0x401020/0x801000/P/-/-/7\n0x401008/0xc01010/P/-/-/3\n".to_owned(),
+        newest_first.join("  ") + "\n" + newest_first[0] + "\n",
+    ] {
+        let stream = Box::new(std::io::Cursor::new(text.clone()));
+        let mut recording = Recording::from_stream(stream).unwrap();
+        assert!(profile::HotTable::count(&mut recording, |_, _| {}).unwrap().total >= 2, "{text}");
+    }
 }

@@ -1,4 +1,4 @@
-//! Call stacks that another recorder took.
+//! Call stacks recorded by perf.
 
 use std::io::Cursor;
 
@@ -11,14 +11,14 @@ use profile::perf_data::Meta;
 
 use crate::recorded::{entry, meta, sample, stream};
 
-/// As `perf record --call-graph lbr` asks for them.
+/// The events as `perf record --call-graph lbr` opens them.
 fn call_stacks(events: &[Event]) -> Vec<u8> {
     let filter: BranchFilter = "stack,u".parse().unwrap();
     stream(Meta { filter, source: Source::Unsaid, ..meta() }, events)
 }
 
-/// The open calls from number `inner` to number `outer`: call n goes from
-/// function n to function n + 1.
+/// The open calls from number `inner` to number `outer`: call n goes from function n to function n
+/// + 1.
 fn open(time: u64, inner: u64, outer: u64) -> Event {
     let calls = (outer..=inner).rev().map(|n| entry(0x1000 * n + 8, 0x1000 * (n + 1)));
     sample(time, calls.collect(), Integrity::UNKNOWN)
@@ -29,14 +29,14 @@ fn count(bytes: &[u8], stitch: bool) -> CallGraph {
     profile::callgraph::counter(stitch).count(&mut recording, |_, _| {}).unwrap()
 }
 
-/// Each path with what was counted in it.
+/// Each path with its count.
 fn paths(graph: &CallGraph) -> Vec<(Vec<String>, u64)> {
     let nodes = graph.nodes.iter().enumerate().filter(|(_, node)| node.own > 0);
     let label = |function: usize| graph.functions[function].label();
     nodes.map(|(at, node)| (graph.path(at).into_iter().map(label).collect(), node.own)).collect()
 }
 
-/// What the stack looks like: the places that call, then where it stands.
+/// A stack: the calling addresses, and the sampled address.
 fn wanted(inner: u64, outer: u64, whole: bool) -> Vec<String> {
     let missing = (!whole).then(|| MISSING.to_owned());
     let calls = (outer..=inner).map(|n| format!("{:#x}", 0x1000 * n + 8));
@@ -52,7 +52,7 @@ fn full_stacks_have_callers_missing_until_they_are_stitched() {
     let bytes = call_stacks(&events);
     let graph = count(&bytes, false);
     assert_eq!((graph.unit, graph.total(), graph.complete), (Unit::Stacks, 5, false));
-    // A ring of 32 that is full may have lost calls or not.
+    // A full ring of 32 may or may not have lost calls.
     assert_eq!((graph.passage.truncated, graph.passage.completed), (4, 0));
     let mut plain: Vec<_> =
         stacks.map(|(inner, outer)| (wanted(inner, outer, inner < 32), 1)).into();
@@ -72,27 +72,27 @@ fn full_stacks_have_callers_missing_until_they_are_stitched() {
         .into();
     whole.sort();
     assert_eq!(sorted(&stitched), whole);
-    // One of five is right without, four of five with.
+    // One of five is right without stitching, four of five with it.
     let truth = [(31, 1), (32, 1), (33, 1), (40, 1), (140, 1)];
     let events: Vec<Event> = truth.iter().zip(1..).map(|(s, time)| open(time, s.0, s.1)).collect();
-    // A deeper ring, which no hardware has.
+    // A deeper ring than any hardware has.
     let mut truth = count(&call_stacks(&events), true);
     assert_eq!(truth.passage.truncated, 1);
-    // The second stack fills a ring of 32 and hangs below the missing ones.
+    // The second stack fills a ring of 32 and is placed below the missing callers.
     assert!((score(&stitched, &truth).unwrap() - 0.8).abs() < 1e-9);
     assert!((score(&graph, &truth).unwrap() - 0.2).abs() < 1e-9);
     truth.nodes.truncate(1);
     assert_eq!(score(&graph, &truth), None);
 }
 
-/// The kernel ran for the program: its frame lies on the program's.
+/// The kernel ran for the program: its frame is above the program's.
 #[test]
 fn where_it_stood_is_the_innermost_frame() {
     let mut kernel = open(1, 2, 1);
     let mut tail = open(2, 2, 1);
     if let (Event::Sample(kernel), Event::Sample(tail)) = (&mut kernel, &mut tail) {
         kernel.ip = 0xFFFF_FFFF_8100_0000;
-        // A tail call went on somewhere else.
+        // A tail call continued elsewhere.
         tail.ip = 0x9000;
     }
     let graph = count(&call_stacks(&[kernel, tail]), false);
@@ -106,7 +106,20 @@ fn where_it_stood_is_the_innermost_frame() {
     assert_eq!(found, wanted);
 }
 
-/// The tree upside down: who called the innermost function.
+/// A stack without a call counts for the outermost function, also before that is known, unless the
+/// recorder says which function was executing.
+#[test]
+fn empty_stacks_are_the_outermost_function() {
+    let empty = |time: u64| sample(time, Vec::new(), Integrity::UNKNOWN);
+    let events = [empty(1), open(2, 2, 1), empty(3), empty(4)];
+    let graph = count(&call_stacks(&events), false);
+    assert_eq!(graph.total(), 4);
+    let mut found = paths(&graph);
+    found.sort_by_key(|(path, _)| path.len());
+    assert_eq!(found, [(vec!["0x1008".to_owned()], 3), (wanted(2, 1, true), 1)]);
+}
+
+/// The inverted tree: the callers of the innermost function.
 #[test]
 fn inverted() {
     let graph = count(&call_stacks(&[open(1, 2, 1), open(2, 2, 2), open(3, 1, 1)]), false);

@@ -1,4 +1,4 @@
-//! Two builds side by side: what was planted is found, and nothing else.
+//! Comparison of two builds: it finds the planted changes and no others.
 
 use std::io::Cursor;
 use std::path::Path;
@@ -14,12 +14,12 @@ use crate::interval::Random;
 use crate::recorded::{BASE, entry, exact, map, meta, sample, stream};
 
 const FUNCTIONS: usize = 1000;
-/// Which one changes.
+/// The function that changes.
 const PLANTED: usize = 20;
 const STACKS: u64 = 3000;
 const DEPTH: usize = 32;
 
-/// What changes in it.
+/// The kind of change.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Planted {
     Nothing,
@@ -28,7 +28,7 @@ enum Planted {
     Cycles,
 }
 
-/// A build: its functions lie apart by so many bytes.
+/// A build: its functions are separated by this many bytes.
 struct Build {
     stride: u64,
     names: tempfile::TempDir,
@@ -44,8 +44,8 @@ impl Build {
         Build { stride, names }
     }
 
-    /// A sample of a run. Branches of a function come several at a time, and are
-    /// mispredicted in some stacks more than in others.
+    /// A sample of a run. Branches of a function come several at a time, and are mispredicted in
+    /// some stacks more than in others.
     fn run(&self, seed: u64, planted: Planted) -> Vec<u8> {
         let mut random = Random(seed);
         let is = |what, at| planted == what && at == PLANTED;
@@ -115,7 +115,7 @@ fn compared(sides: [(&Sources, &[u8]); 2], by: Option<By>) -> Comparison {
     comparison
 }
 
-/// What is significant: the function, and the measure.
+/// The significant results: function and measure.
 fn found(comparison: &Comparison) -> Vec<(String, Measure)> {
     let of = |row: &Row| {
         let function = row.side().and_then(|side| side.function.clone()).unwrap_or_default();
@@ -125,7 +125,7 @@ fn found(comparison: &Comparison) -> Vec<(String, Measure)> {
     comparison.rows.iter().flat_map(of).collect()
 }
 
-/// How many samples of a planted change find it, and how many find anything else.
+/// In how many samples a planted change is found, and in how many anything else is.
 fn try_samples(planted: Planted, seeds: std::ops::Range<u64>) -> (usize, usize) {
     let (old, new) = (Build::new(0x100), Build::new(0x140));
     let measure = match planted {
@@ -153,8 +153,8 @@ fn one_change_among_a_thousand_functions_is_found_and_nothing_else() {
     assert_eq!(try_samples(Planted::Mispredict, 0..1), (1, 0));
 }
 
-/// The family of all tests is wrong in 1 % of the samples at most: more than 6 of
-/// 200 has a chance below 0.5 %.
+/// All tests together are wrong in at most 1 % of the samples: more than 6 of 200 has a probability
+/// below 0.5 %.
 #[test]
 #[ignore = "takes minutes"]
 fn two_hundred_samples() {
@@ -170,8 +170,7 @@ fn two_hundred_samples() {
     }
 }
 
-/// Matched by function though all addresses moved; a recording beside itself has
-/// no difference.
+/// Functions match although all addresses moved; a recording has no difference from itself.
 #[test]
 fn nothing_differs_from_itself() {
     let old = Build::new(0x100);
@@ -188,8 +187,8 @@ fn nothing_differs_from_itself() {
     }
 }
 
-/// By hand: two stacks of a build whose function `gone` became `new`; the third
-/// moved and is the same. What only one side has is not tested, and no zero.
+/// By hand: two stacks of a build whose function `gone` became `new`; the third function moved but
+/// is the same. Functions on only one side are tested, and have no value on the other.
 #[test]
 fn what_one_side_lacks_is_listed() {
     let build = |names: &str, at: u64| {
@@ -222,8 +221,8 @@ fn what_one_side_lacks_is_listed() {
     assert_eq!(
         rows,
         [
-            ("comes".to_owned(), None, Some(0.5), false),
-            ("goes".to_owned(), Some(0.5), None, false),
+            ("comes".to_owned(), None, Some(0.5), true),
+            ("goes".to_owned(), Some(0.5), None, true),
             ("stays".to_owned(), Some(0.5), Some(0.5), true),
         ]
     );

@@ -1,4 +1,4 @@
-//! C programs that tests compile, and what binutils says of them.
+//! Compiled C programs, compared with the output of binutils.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +10,7 @@ use lbr_msr::record::{Event, Mmap};
 
 use crate::support::skip::skipped;
 
-/// Runs a tool; `None`, after saying so, where it is missing.
+/// Runs a tool; `None`, with a message, if it is missing.
 pub(crate) fn run(program: &str, args: &[&str]) -> Option<String> {
     let Ok(out) = Command::new(program).args(args).output() else {
         skipped(format_args!("no {program}"));
@@ -21,7 +21,7 @@ pub(crate) fn run(program: &str, args: &[&str]) -> Option<String> {
     Some(String::from_utf8(out.stdout).unwrap())
 }
 
-/// The source of a program among `tests/programs`.
+/// The source of a program in `tests/programs`.
 pub(crate) fn source(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/programs").join(name);
     path.canonicalize().unwrap()
@@ -35,7 +35,7 @@ pub(crate) fn compile(name: &str, out: &Path, flags: &[&str]) -> Option<()> {
     run("cc", &args).map(drop)
 }
 
-/// Address of a symbol as the symbol table counts.
+/// Address of a symbol in the symbol table.
 #[track_caller]
 pub(crate) fn symbol(path: &Path, name: &str) -> u64 {
     let bytes = std::fs::read(path).unwrap();
@@ -65,13 +65,13 @@ pub(crate) fn code(path: &Path) -> (u64, u64, u64) {
     (segment.address(), offset, size)
 }
 
-/// Maps the code of a program as the kernel would at some base, and gives what
-/// to add to addresses of the symbol table.
+/// Maps the code of a program at a base address as the kernel would; returns the difference to
+/// addresses in the symbol table.
 pub(crate) fn map(maps: &mut Maps, pid: u32, path: &Path, bias: u64) {
     map_with(maps, pid, path, bias, profile::symbols::build_id(path));
 }
 
-/// As [`map`], with the build id that was recorded.
+/// As [`map`], with the recorded build ID.
 pub(crate) fn map_with(
     maps: &mut Maps,
     pid: u32,
@@ -98,7 +98,7 @@ pub(crate) fn map_with(
     })));
 }
 
-/// Where an address of a process lies.
+/// The location of an address in a process.
 pub(crate) fn locate(maps: &mut Maps, pid: u32, addr: u64) -> Location {
     let space = maps.space(Some(pid));
     maps.locate(space, addr)

@@ -14,8 +14,8 @@ fn open(file: &Crafted) -> Recording {
     Recording::from_stream(Box::new(Cursor::new(file.bytes.clone()))).unwrap()
 }
 
-/// Two events are counted. The word of a branch has two bits for each, the
-/// lowest for the first; the third counter has no event.
+/// Two events are counted. The word of a branch has two bits for each, the lowest for the first;
+/// the third counter has no event.
 #[test]
 fn counts_are_handed_on_and_summed() {
     for big in [false, true] {
@@ -39,8 +39,8 @@ fn counts_are_handed_on_and_summed() {
     }
 }
 
-/// The leader of a group has counts although its attribute does not say so,
-/// and an event that says so may have none: what is there decides.
+/// The leader of a group can have counts although its attribute does not announce them, and an
+/// announced count can be missing: the actual data decides.
 #[test]
 fn what_is_there_decides() {
     let mut file = Crafted::new(false);

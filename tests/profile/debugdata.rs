@@ -1,4 +1,4 @@
-//! Symbols that a stripped program carries packed (`.gnu_debugdata`).
+//! Compressed symbols in a stripped program (`.gnu_debugdata`).
 
 use std::path::{Path, PathBuf};
 
@@ -8,9 +8,8 @@ use profile::symbols::{DebugDirs, Module};
 use crate::compiled::{compile, extent, run, symbol};
 use crate::support::skip::{skipped, tool};
 
-/// Makes a program as distributions do: its functions in a small file, that
-/// packed, and the program stripped with it inside. `None` where tools are
-/// missing.
+/// Builds a program as distributions do: its function symbols in a small file, compressed, and
+/// embedded in the stripped program. `None` if tools are missing.
 fn made(dir: &Path, xz: &[&str]) -> Option<(PathBuf, PathBuf)> {
     let path = |name: &str| dir.join(name);
     let (full, small, program) = (path("full"), path("small"), path("program"));
@@ -45,12 +44,12 @@ fn names_out_of_packed_symbols() {
         assert_eq!(module.function_at(start), Some(("step", start..start + size)));
         assert_eq!(module.find("main").unwrap(), symbol(&full, "main"));
         assert!(!module.is_stripped());
-        // Left out of the small file.
+        // Not in the small file.
         assert!(module.find("in_inner").is_err());
     }
 }
 
-/// Damaged anywhere: no names, or wrong ones, and nothing else.
+/// Damage anywhere: missing or wrong names, but no other failure.
 #[test]
 fn damaged_packed_symbols() {
     let dir = tempfile::tempdir().unwrap();
@@ -72,7 +71,7 @@ fn damaged_packed_symbols() {
     assert!(silent > 0, "{len} bytes, and every change passed");
 }
 
-/// A small section that unpacks to more than any list of symbols.
+/// A small section that decompresses to more than any symbol list.
 #[test]
 fn packed_symbols_without_end() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Profiles of a program that is written here byte by byte.
+//! Profiles of a program that is created here byte by byte.
 
 use std::fmt::Write as _;
 use std::io::Cursor;
@@ -11,11 +11,11 @@ use profile::{Counter, Recording};
 use crate::recorded::{entry, exact, meta, sample, stream};
 use crate::support::mapping::mapping;
 
-/// Where its code lies, in memory and in the file.
+/// The address of its code in memory and in the file.
 const CODE: u64 = 0x40_1000;
 const OFFSET: u64 = 0x1000;
 
-/// Code at [`CODE`], with a function at its begin and one 16 bytes on.
+/// Code at [`CODE`], with a function at its start and one 16 bytes later.
 const BYTES: [u8; 17] = [
     0x90, // 0: nop
     0x75, 0x05, // 1: jne 8
@@ -75,7 +75,7 @@ fn made<const JOIN: bool>(bytes: Vec<u8>, kind: ProfileKind) -> (String, profile
     (made.text, made.losses)
 }
 
-/// perf's text of stacks, each oldest first, with the program mapped.
+/// Stacks as perf's text, each oldest first, with the program mapped.
 fn text(stacks: &[&[(u64, u64, char)]]) -> Vec<u8> {
     let mut text = String::from(
         "PERF_RECORD_MMAP2 7/7: [0x401000(0x1000) @ 0x1000 08:01 1 0]: r-xp /built/handmade\n",
@@ -89,11 +89,11 @@ fn text(stacks: &[&[(u64, u64, char)]]) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// An address elsewhere.
+/// An address outside.
 const OUT: u64 = 0x7f00_0000_1000;
 
-/// From outside, through the conditional jump, round the loop, past the
-/// conditional jump into the call, and back.
+/// From outside, through the conditional jump, around the loop, past the conditional jump into the
+/// call, and back.
 const RUN: [(u64, u64, char); 5] = [
     (OUT, CODE, 'P'),
     (CODE + 1, CODE + 8, 'P'),
@@ -112,7 +112,7 @@ fn ranges_and_branches_count_from_the_first_page_of_code() {
     assert_eq!((losses.ranges, losses.branches, losses.recorded), ((4, 4), (5, 5), 5));
 }
 
-/// Text that says nothing of mappings, of a program that lies where it was linked.
+/// Text without mappings, of a program at its linked address.
 #[test]
 fn addresses_of_no_mapping_are_those_of_the_program() {
     let mapped = text(&[&RUN]);
@@ -143,9 +143,8 @@ fn traces_say_the_branch_with_the_code_behind_it() {
     assert_eq!(made, expected);
 }
 
-/// LLVM leaves out what would have run past a call or a jump that it can read,
-/// backwards, or from the middle of an instruction; a jump through a register
-/// it lets pass. BOLT looks for itself.
+/// LLVM omits ranges that run past a call or a jump that it can decode, backwards, or from inside
+/// an instruction; it accepts a jump through a register. BOLT checks by itself.
 #[test]
 fn straight_code_that_cannot_have_run() {
     let past = |to: u64, from: u64| [(OUT, CODE + to, 'P'), (CODE + from, OUT, 'P')];
@@ -159,8 +158,8 @@ fn straight_code_that_cannot_have_run() {
     assert_eq!(bolt.lines().filter(|line| line.starts_with('f')).count(), 6);
 }
 
-/// An interrupt between two user branches: BOLT does not see it, llvm-profgen
-/// sees its two ends; entries with no end in the program it does not see.
+/// An interrupt between two user branches: BOLT ignores it, llvm-profgen uses its two ends; both
+/// ignore entries without an end in the program.
 #[test]
 fn what_lies_between_neighbours() {
     const KERNEL: u64 = 0xffff_ffff_8100_0000;
@@ -183,7 +182,7 @@ fn what_lies_between_neighbours() {
     assert_eq!(ranges(bolt, &['F', 'f']), ["F 401000 401003 1"]);
 }
 
-/// The newest branch twice over 0x58 bytes: AutoFDO drops one, LLVM none.
+/// The newest branch twice over 0x58 bytes: AutoFDO drops one of them, LLVM neither.
 #[test]
 fn autofdo_drops_the_newest_of_two() {
     let around = (CODE + 0x60, CODE + 8, 'P');
@@ -193,7 +192,7 @@ fn autofdo_drops_the_newest_of_two() {
     assert_eq!(losses.recorded, 2);
 }
 
-/// The code between two stacks of a thread counts once they join.
+/// The code between two stacks of a thread counts if they join.
 #[test]
 fn stacks_join() {
     let of = |time, branches: &[(u64, u64)]| {

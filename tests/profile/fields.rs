@@ -1,5 +1,5 @@
-//! Text of any field set of `perf script`: what perf prints of a recording gives
-//! the tables of that recording, or is refused with the reason.
+//! Text with any fields of `perf script`: it gives the same tables as the recording that perf
+//! printed, or is rejected with a reason.
 
 use std::collections::BTreeMap;
 use std::io::Cursor;
@@ -9,6 +9,7 @@ use profile::brstack::{LineError, Printed};
 use profile::flow::{Flow, FlowCounter};
 use profile::hot::{self, HotTable};
 use profile::maps::{Location, Maps};
+use profile::note::Moves;
 use profile::paths::Growth;
 use profile::perf_data::ReadError;
 use profile::{Entries, Item, RawBranch, Recording, SampleHead, Stack};
@@ -16,7 +17,7 @@ use profile::{Entries, Item, RawBranch, Recording, SampleHead, Stack};
 use crate::support::corpus::corpus;
 use crate::support::skip::{skipped, tool};
 
-/// What `-F` is asked for, and whether it has addresses of branches.
+/// The value of `-F`, and whether it includes branch addresses.
 const BY_ADDRESS: [&str; 40] = [
     "brstack",
     "ip,brstack",
@@ -60,16 +61,15 @@ const BY_ADDRESS: [&str; 40] = [
     "+brstack,+misc",
 ];
 
-/// Sets without them: instructions alone.
+/// Fields without addresses: only instructions.
 const REFUSED: [&str; 2] = ["ip,brstackinsn", "+brstackinsn"];
 
-/// Sets with offsets in files in place of addresses, which nothing says beside
-/// them, and those where the files stand there.
+/// Fields with file offsets instead of addresses: without any mark, and with the file names.
 const OFFSETS: [&str; 4] =
     ["brstackoff", "ip,brstackoff", "comm,tid,time,ip,brstackoff", "pid,tid,brstackoff"];
 const OFFSETS_IN_FILES: [&str; 3] = ["brstackoff,dso", "ip,brstackoff,dso", "+brstackoff"];
 
-/// A sample: its period, process and thread, if they are said, and its branches.
+/// A sample: its period, process and thread, if printed, and its branches.
 type Sample = (Option<u64>, (Option<u32>, Option<u32>), Vec<RawBranch>);
 
 fn samples(mut recording: Recording) -> Result<Vec<Sample>, ReadError> {
@@ -95,7 +95,7 @@ fn of_text(bytes: &[u8]) -> Result<Vec<Sample>, ReadError> {
     samples(text(bytes))
 }
 
-/// The rows of tables, by view.
+/// The rows of the tables, by view.
 type Rows = BTreeMap<&'static str, Vec<String>>;
 
 fn rows<T: std::fmt::Debug>(list: &[T]) -> Vec<String> {
@@ -104,13 +104,18 @@ fn rows<T: std::fmt::Debug>(list: &[T]) -> Vec<String> {
     rows
 }
 
-/// Branches, outcomes and blocks of samples that say no mappings.
+/// Branches, outcomes and blocks of samples without mappings.
 fn counted(samples: &[Sample]) -> Rows {
     let (mut hot, mut flow) = (hot::Counter::new(), FlowCounter::new());
     for (_, (pid, tid), branches) in samples {
         let head = SampleHead { pid: *pid, tid: *tid, ..SampleHead::default() };
-        let stack =
-            Stack { head, entries: Entries::Parsed(branches), counters: None, registers: None };
+        let stack = Stack {
+            head,
+            entries: Entries::Parsed(branches),
+            counters: None,
+            registers: None,
+            moves: Moves::default(),
+        };
         hot.stack(&stack);
         flow.stack(&stack);
     }
@@ -123,7 +128,7 @@ fn of_tables(hot: &HotTable, flow: &Flow) -> Rows {
         .into()
 }
 
-/// The same of a text, and what follows branches through it.
+/// The same for a text, and what follows branches through it.
 fn read(bytes: &[u8], follow: bool) -> Rows {
     let open = || text(bytes);
     let hot = HotTable::count(&mut open(), |_, _| {}).unwrap();
@@ -143,7 +148,7 @@ fn read(bytes: &[u8], follow: bool) -> Rows {
     tables
 }
 
-/// A text of our own with the samples of another, and in its order.
+/// A text with the samples of another one, in its order.
 fn plain(samples: &[Sample]) -> Vec<u8> {
     let line = |(_, (pid, tid), branches): &Sample| {
         let task = match (pid, tid) {
@@ -156,7 +161,7 @@ fn plain(samples: &[Sample]) -> Vec<u8> {
     samples.iter().map(line).collect::<String>().into_bytes()
 }
 
-/// What a row is about: file and offset where both are known.
+/// The subject of a row: file and offset if both are known.
 fn place(maps: &Maps, location: Location, addr: u64) -> String {
     match (location, maps.file_offset(location)) {
         (Location::File { file, .. }, Some(offset)) => {
@@ -198,7 +203,7 @@ fn assert_same(found: &Rows, wanted: &Rows, of: &str) {
     }
 }
 
-/// perf, and another that `LBR_PERF` names.
+/// perf, and the one that `LBR_PERF` names.
 fn perfs() -> Vec<String> {
     let others = std::env::var("LBR_PERF").ok();
     std::iter::once("perf".to_owned()).chain(others).collect()
@@ -224,13 +229,13 @@ fn any_field_set_gives_the_branches_of_the_recording() {
             let mut count = 0;
             let mut expected = BTreeMap::new();
             for (number, fields) in BY_ADDRESS.into_iter().enumerate() {
-                // Of what was not recorded it prints nothing.
+                // It omits fields that were not recorded.
                 let Some(bytes) = printed(&perf, &file, fields) else { continue };
                 let of = format!("{perf} {name} {fields}");
                 let found = of_text(&bytes).unwrap_or_else(|e| panic!("{of}: {e}"));
                 let asked = fields.contains("period") || fields.starts_with('+');
                 let says_tid = fields.contains("tid") || fields.starts_with('+');
-                // One number alone is read as the thread's.
+                // A single number is parsed as the thread's.
                 let task = |(pid, tid)| match (fields.contains("pid"), says_tid) {
                     (true, true) => (pid, tid),
                     (true, false) => (None, pid),
@@ -244,12 +249,12 @@ fn any_field_set_gives_the_branches_of_the_recording() {
                 assert!(as_a_set(&found) == as_a_set(&wanted), "{of}: other samples");
                 let follow = name.contains("4.14");
                 count += 1;
-                // Every set with the small file; the same samples make the same tables.
+                // Every set with the small file; the same samples give the same tables.
                 if !follow && number % 8 != 0 {
                     continue;
                 }
                 let tables = read(&bytes, follow);
-                // Those of all sets that say as much of who ran.
+                // Those of all sets that contain the same process and thread fields.
                 let same =
                     expected.entry((fields.contains("pid"), says_tid)).or_insert_with(|| {
                         let plain = read(&plain(&found), follow);
@@ -285,8 +290,8 @@ fn as_a_set(samples: &[Sample]) -> Vec<String> {
     all
 }
 
-/// With the mappings in it, a text gives the tables of the recording, file by
-/// file; and so does one with offsets in the place of addresses.
+/// With mappings, a text gives the same tables as the recording, file by file; so does one with
+/// offsets instead of addresses.
 #[test]
 fn with_its_mappings_a_text_gives_the_same_rows() {
     let Some(corpus) = corpus() else { return };
@@ -323,7 +328,7 @@ fn with_its_mappings_a_text_gives_the_same_rows() {
             let Some(bytes) = printed(&perf, &file, fields) else { continue };
             assert_same(&by_file(|| text(&bytes)), &wanted, &format!("{perf} {fields}"));
         }
-        // Of a program as large as that one nobody can tell.
+        // For a program this large it is ambiguous.
         let file = folder.join("perf.data.callgraph_and_branch-3.4");
         for fields in OFFSETS_IN_FILES {
             let Some(bytes) = printed(&perf, &file, fields) else { continue };
@@ -338,8 +343,7 @@ fn branches(text: &str) -> Vec<Vec<String>> {
     samples.iter().map(|(_, _, branches)| printed_branches(branches)).collect()
 }
 
-/// perf gives a period ten columns, a task five or seven; what nobody can tell
-/// is refused.
+/// perf pads a period to ten columns, a task to five or seven; ambiguous numbers are rejected.
 #[test]
 fn a_number_alone_is_what_its_columns_say() {
     let head = |line: &str| {
@@ -359,14 +363,14 @@ fn a_number_alone_is_what_its_columns_say() {
     assert!(error.starts_with("line 1: ") && error.contains("perf script -F"), "{error}");
 }
 
-/// Counts in the letters of BOLT, and addresses behind build ids.
+/// BOLT's format of counts, and addresses after build IDs.
 #[test]
 fn texts_of_other_tools() {
     let counts = "B 4010c0 4010d0 5 2\nT 401000 401010 401020 3\nF 401010 401020 7\n\
                   R 401070 401010 401020 4\nf 401010 401030 2\nr 401010 401020 1\nE cycles\nS 401010 9\n";
     let open = || text(counts.as_bytes());
     let mut table = HotTable::count(&mut open(), |_, _| {}).unwrap();
-    // One for each time a branch was counted, and samples without one.
+    // One for each execution of a branch, and samples without one.
     assert_eq!((table.quality.samples, table.quality.empty_stacks), (5 + 3 + 4 + 9, 9));
     let flow = Flow::count(&mut open(), |_, _| {}).unwrap();
     let blocks: Vec<_> = flow.blocks.iter().map(|b| (b.entry, b.exit, b.count)).collect();
@@ -386,8 +390,7 @@ fn texts_of_other_tools() {
     );
 }
 
-/// The line before the frames of a call chain, and its branches behind them, are
-/// one sample.
+/// The line before the frames of a call chain, and its branches after them, are one sample.
 #[test]
 fn a_call_chain_stands_inside_its_sample() {
     let text = "\
@@ -405,7 +408,7 @@ perf  6521 [000]  2488.437658:          7 cycles:
     assert_eq!(said, [(1_495_736, 2), (7, 0)]);
 }
 
-/// perf prints what was counted at a branch beside the instructions that ran.
+/// perf prints counter values of branches next to the executed instructions.
 #[test]
 fn counts_beside_instructions_are_of_their_branches() {
     let sample = "     tchain_edit  332203 3366329.405674:      53030 branch-instructions:ppp:            401781 f3+0x2c (/t) 0x401781/0x401766/P/-/-/1  0x401774/0x40177a/P/-/-/5 \n";
@@ -433,12 +436,12 @@ fn counts_beside_instructions_are_of_their_branches() {
         }
     }
     let said = Some([[Some(1), Some(0), None, None], [Some(3), Some(1), None, None]]);
-    // Of the second nobody could read the code.
+    // perf could not read the code of the second one.
     assert_eq!(counts, [said, None, said]);
 }
 
-/// Numbers that lie where execution stood, or where something was mapped, are
-/// addresses however low they are; without that nobody can tell.
+/// Numbers at the sampled address or in a mapping are addresses, however low; without such evidence
+/// they are ambiguous.
 #[test]
 fn low_numbers_are_addresses_where_code_is_known() {
     let branches = |base: u64| {
@@ -455,9 +458,9 @@ fn low_numbers_are_addresses_where_code_is_known() {
     assert_eq!(read(branches(0x40_1100) + "\n").unwrap(), 1);
     let map = "x 1/1 1.0: PERF_RECORD_MMAP2 1/1: [0x1000(0x1000) @ 0 0:0 0 0]: r-xp /a\n";
     assert_eq!(read(format!("{map}{}\n", branches(0x1100))).unwrap(), 1);
-    // What is mapped is far from all of them.
+    // All of them are far from the mappings.
     assert!(read(format!("{map}{}\n", branches(0x40_1100))).is_err());
-    // It stood in a library, and every branch lies low: offsets in that.
+    // The sample was in a library, and every branch is low: offsets in it.
     let far = format!("     7f06d6a21e00 {}\n", branches(0x2_1E00));
     assert!(read(far.repeat(4)).is_err());
 }

@@ -1,4 +1,4 @@
-//! Recordings of others, entry for entry as three independent readers saw them.
+//! Recordings by other tools, compared entry by entry with three independent readers.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use profile::{Item, Recording};
 use crate::support::corpus::corpus;
 use crate::support::skip::{skipped, tool};
 
-/// Decompresses a file with the command `xz`; `None`, after saying so, without.
+/// Decompresses a file with the command `xz`; `None`, with a message, if it is missing.
 fn unxz(path: &Path) -> Option<String> {
     match tool("xz").arg("-dc").arg(path).output() {
         Ok(out) => {
@@ -23,8 +23,7 @@ fn unxz(path: &Path) -> Option<String> {
     }
 }
 
-/// The columns of the golden files, computed from the bits here and not by
-/// the library's accessors.
+/// The columns of the golden files, computed here from the bits without the library's accessors.
 fn row(sample: usize, ip: u64, index: usize, from: u64, to: u64, word: u64) -> String {
     let bits = |at: u32, width: u32| word >> at & ((1 << width) - 1);
     format!(
@@ -74,7 +73,7 @@ fn every_entry_of_every_file() {
     assert_eq!(files, 5);
 }
 
-/// The totals that the index and other tools give.
+/// The totals of the index and other tools.
 #[test]
 fn totals() {
     let Some(corpus) = corpus() else { return };
@@ -88,7 +87,7 @@ fn totals() {
     assert!(table.branches.iter().all(|branch| branch.cycles.is_none()));
     let table = count("autofdo/perfdata/propeller_sample_1.perfdata1");
     assert_eq!((table.quality.samples, table.quality.empty_stacks), (3740, 8));
-    // 733 of its stacks have a branch forwards twice on top: dropped, and said.
+    // 733 of its stacks have a forward branch twice at the top: dropped and reported.
     assert_eq!((table.quality.entries, table.quality.duplicated_newest), (119_424, 733));
     assert_eq!((table.total, table.mispredicted), (119_424 - 733, Some(5)));
     let table = count("perf-data-converter/perfdata/perf.data.branch-4.14");
@@ -121,7 +120,7 @@ fn lines_as_perf_prints_them() {
     }
 }
 
-/// Its header has the string, with nothing in it.
+/// Its header has an empty string.
 #[test]
 fn an_empty_string_says_nothing() {
     let Some(corpus) = corpus() else { return };
@@ -185,7 +184,7 @@ fn texts_of_llvm_profgen() {
     assert_eq!(read, 17);
 }
 
-/// Addresses, symbols in place of them, and a dump.
+/// Addresses, symbols instead of them, and a dump.
 #[test]
 fn texts_of_other_cpus() {
     let Some(corpus) = corpus() else { return };

@@ -95,7 +95,7 @@ fn aggregated_text_counts_as_often_as_it_says() {
     assert_eq!(table.quality.not_taken, 1);
 }
 
-/// What a slow and plain program counts for a branch: entries, predictions
+/// Reference counts of a branch, computed slowly: entries, predictions
 /// known and missed, cycles and how many had them, the first type.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Plain {
@@ -197,12 +197,12 @@ fn processes_are_told_apart_by_file() {
     let table = count(&[a(1, 0x10000), b, run(1, 0x10010), run(2, 0x10010)]);
     assert_eq!(table.branches.len(), 2);
 
-    // No mapping: nobody knows whether it is the same.
+    // No mapping: whether it is the same is unknown.
     let table = count(&[run(1, 0x10010), run(2, 0x10010)]);
     assert_eq!(table.branches.len(), 2);
 }
 
-/// What ran before a file was replaced keeps its file, also in a child.
+/// Code that ran before a file was replaced keeps its file, also in a child.
 #[test]
 fn replaced_mappings_keep_their_past() {
     let run = |pid| in_process(sample(1, vec![entry(0x10010, 0x10020)], exact()), pid);
@@ -312,7 +312,7 @@ fn recordings_are_counted_together_and_kept_apart() {
 }
 
 /// Two conditional branches, one of them mispredicted once in three times; a call
-/// of which nobody says whether it was predicted; and one of no type.
+/// with an unknown prediction; and one without a type.
 #[test]
 fn branches_by_type() {
     let line = "0x30/0x40/P/-/-/0/COND 0x10/0x20/M/-/-/0/COND 0x10/0x20/P/-/-/0/COND \

@@ -31,8 +31,8 @@ fn of(stacks: &[(u64, u64)]) -> Clusters {
     sums
 }
 
-/// By hand: x 2, 4, 6 and y 1, 1, 4 give the ratio 1/2, residuals 0, -1, 1,
-/// so the variance 3/2 · 2 / 144.
+/// By hand: x 2, 4, 6 and y 1, 1, 4 give the ratio 1/2 and residuals 0, -1, 1, so the variance is
+/// 3/2 · 2 / 144.
 #[test]
 fn variance_by_hand() {
     let sums = of(&[(2, 1), (4, 1), (6, 4)]);
@@ -46,7 +46,7 @@ fn variance_by_hand() {
     let mut twice = Clusters::default();
     twice.add(2, 4, 1);
     assert_eq!(twice, of(&[(4, 1), (4, 1)]));
-    // A stack without the branch says nothing about it.
+    // A stack without the branch gives no information about it.
     assert_eq!(of(&[(0, 0), (2, 1)]), of(&[(2, 1)]));
     assert_eq!(Clusters::default().ratio(), None);
     assert_eq!(of(&[(2, 1)]).variance(), None);
@@ -59,8 +59,8 @@ fn too_few_stacks_have_no_interval() {
     assert_eq!(of(&stacks[1..]).interval(), None);
 }
 
-/// 100 stacks that never saw it: Wilson's upper end for 0 of 100 draws with
-/// Student's quantile of 99 degrees, 1.984: k / (100 + k) with k = 1.984².
+/// 100 stacks without an occurrence: Wilson's upper end for 0 of 100 draws with Student's quantile
+/// of 99 degrees, 1.984: k / (100 + k) with k = 1.984².
 #[test]
 fn never_seen_has_an_upper_end() {
     let never = of(&[(32, 0); 100]).interval().unwrap();
@@ -72,7 +72,7 @@ fn never_seen_has_an_upper_end() {
     assert_eq!(always.high, 1.0);
 }
 
-/// Sums that a hostile file makes do not overflow.
+/// Sums from a hostile file do not overflow.
 #[test]
 fn huge_sums() {
     let mut sums = Clusters::default();
@@ -83,8 +83,8 @@ fn huge_sums() {
     assert!((0.0..=1.0).contains(&interval.low) && (0.0..=1.0).contains(&interval.high));
 }
 
-/// How often of 1,000 subsamples the interval covers the ratio of all stacks;
-/// and how often one that takes entries for draws would.
+/// How often, of 1,000 subsamples, the interval covers the ratio of all stacks; and how often it
+/// would if entries counted as draws.
 fn coverage(all: &[(u64, u64)], size: usize, seed: u64) -> (u32, u32) {
     let truth = of(all).ratio().unwrap();
     let mut random = Random(seed);
@@ -101,8 +101,7 @@ fn coverage(all: &[(u64, u64)], size: usize, seed: u64) -> (u32, u32) {
     (covered, naive)
 }
 
-/// Stacks out of phases of a program: in each the branch has another rate, and
-/// occurs more or less often.
+/// Stacks from phases of a program: each has another rate of the branch, and another frequency.
 fn phases(rates: &[f64], seed: u64) -> Vec<(u64, u64)> {
     let mut random = Random(seed);
     let stack = |_| {
@@ -124,13 +123,13 @@ fn intervals_cover_the_truth_as_often_as_they_say() {
         let (covered, _) = coverage(&phases(rates, 7), size, 11);
         assert!((930..=970).contains(&covered), "{rates:?}: {covered} of 1000");
     }
-    // Entries of one stack are no draws of their own.
+    // Entries of one stack are not independent draws.
     let (_, naive) = coverage(&phases(&[0.1, 0.9], 7), 150, 11);
     assert!(naive < 700, "{naive} of 1000");
 }
 
-/// A loop that is left every eighth time: stacks are more alike than draws
-/// would be, and the interval knows it.
+/// A loop that exits every eighth time: stacks are more alike than random draws, and the interval
+/// accounts for it.
 #[test]
 fn regular_patterns() {
     let mut random = Random(3);

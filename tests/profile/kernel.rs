@@ -26,14 +26,14 @@ ffffffffc0002000 t foo_init\t[foo]
 ffffffffc0002080 t foo_work\t[foo]
 ffffffffc0009000 t bar_work\t[bar]
 ";
-/// The same without the right to see addresses.
+/// The same without permission to see addresses.
 const ZEROS: &str = "0000000000000000 T _stext\n0000000000000000 T alpha\n";
 const MODULES: &str = "\
 foo 16384 0 - Live 0xffffffffc0002000
 bar 8192 1 foo, Live 0xffffffffc0009000 (OE)
 ";
 const RELEASE: &str = "6.1.0-lbr";
-/// Where the recorded kernel was: not where the present one is.
+/// The address of the recorded kernel: different from the running one.
 const THEN: u64 = 0xffff_ffff_a200_0000;
 
 struct Machine {
@@ -88,7 +88,7 @@ fn the_kernel_that_runs_here() {
     let machine = Machine::new(KALLSYMS);
     let mut maps = Maps::with_sources(machine.sources(None));
     map_kernel(&mut maps, THEN, None);
-    // Where it was then, and the name that perf gives modules.
+    // Its address at recording time, and perf's names of modules.
     let foo = "/lib/modules/6.1.0-lbr/kernel/drivers/foo.ko.xz";
     maps.event(&mapping(u32::MAX, 0xffff_ffff_c0f0_0000, 0x4000, 0, foo));
     maps.event(&mapping(u32::MAX, 0xffff_ffff_c0f1_0000, 0x2000, 0, "[bar]"));
@@ -115,8 +115,8 @@ fn the_kernel_that_runs_here() {
     assert_eq!(maps.failures().count(), 0);
 }
 
-/// Views that look at code ask for it while they read, and the call graph asks
-/// for names: which kernel ran stands at the end of a file, or at its beginning.
+/// Views that decode code need it while they read, and the call graph needs names: the kernel's
+/// identity may be at the end of a file, or at its start.
 #[test]
 fn asked_before_the_end() {
     let machine = Machine::new(KALLSYMS);
@@ -143,7 +143,7 @@ fn asked_before_the_end() {
     }
 }
 
-/// What decides is the build id where both have one, else the release.
+/// The build ID decides if both have one, otherwise the release.
 #[test]
 fn only_names_of_the_recorded_kernel() {
     let machine = Machine::new(KALLSYMS);
@@ -173,7 +173,7 @@ fn only_names_of_the_recorded_kernel() {
             (false, _) => assert!(matches!(errors[..], [SymbolError::OtherKernel { .. }])),
         }
     }
-    // The id may stand in the mapping too.
+    // The ID may be in the mapping too.
     let mut maps = Maps::with_sources(machine.sources(other));
     map_kernel(&mut maps, THEN, this);
     let at = locate(&mut maps, 7, THEN + 0x100);
@@ -192,14 +192,14 @@ fn a_kernel_that_shows_no_addresses() {
     for at in at {
         assert_eq!(maps.name(at), None);
     }
-    // Said once, not for every module.
+    // Reported once, not for every module.
     let said: Vec<String> = maps.failures().map(ToString::to_string).collect();
     assert_eq!(said.len(), 1, "{said:?}");
     assert!(said[0].contains("kptr_restrict"), "{said:?}");
 }
 
-/// A list that somebody gives is right whatever runs here, and also where no
-/// mapping says where the kernel was.
+/// A list given by the user applies whatever kernel runs here, and also if no mapping has the
+/// kernel's address.
 #[test]
 fn a_list_that_was_given() {
     let machine = Machine::new(ZEROS);
@@ -212,7 +212,7 @@ fn a_list_that_was_given() {
     let mut maps = Maps::with_sources(given.clone());
     let at = locate(&mut maps, 7, 0xffff_ffff_8100_0111);
     assert_eq!(maps.name(at), named("alpha", 0x11));
-    // What is no list says so.
+    // A file that is not a list is reported.
     std::fs::write(machine.path("given"), "hello\n\0\0\n12 34 56\n").unwrap();
     let mut maps = Maps::with_sources(given);
     map_kernel(&mut maps, THEN, None);
@@ -221,7 +221,7 @@ fn a_list_that_was_given() {
     assert!(maps.failures().any(|e| matches!(e, SymbolError::NotKallsyms { .. })));
 }
 
-/// perf keeps the lists of the kernels that it recorded, by build id.
+/// perf keeps the symbol lists of recorded kernels, by build ID.
 #[test]
 fn a_list_that_perf_kept() {
     let machine = Machine::new(KALLSYMS);
@@ -244,8 +244,7 @@ fn a_list_that_perf_kept() {
     assert_eq!(maps.failures().count(), 0);
 }
 
-/// The same kernel in two recordings is one, wherever it was loaded; another
-/// is another.
+/// The same kernel in two recordings is one, wherever it was loaded; a different kernel is not.
 #[test]
 fn kernels_of_several_recordings() {
     let machine = Machine::new(KALLSYMS);
@@ -268,7 +267,7 @@ fn kernels_of_several_recordings() {
     assert_eq!(maps.name(other), None);
 }
 
-/// A guest's kernel is another, and `[vsyscall]` is no part of the kernel.
+/// A guest's kernel is a different one, and `[vsyscall]` does not belong to the kernel.
 #[test]
 fn what_is_not_this_kernel() {
     let machine = Machine::new(KALLSYMS);
@@ -282,7 +281,7 @@ fn what_is_not_this_kernel() {
     assert_eq!(maps.name(at), None);
 }
 
-/// This machine's kernel, where it may be seen.
+/// The running kernel, if its symbols are readable.
 #[test]
 fn this_machines_own_list() {
     let Ok(kallsyms) = std::fs::read_to_string("/proc/kallsyms") else {
@@ -307,8 +306,7 @@ fn this_machines_own_list() {
     assert_eq!(maps.name(at), named("schedule", 2));
 }
 
-/// A recording of ours with branches of the kernel: we name them again, and
-/// perf names them too.
+/// A recording of ours with kernel branches: we resolve their names again, and perf does too.
 #[test]
 fn a_recording_of_this_kernel() {
     let mappings = match RunningKernel::default().mappings(1) {
@@ -339,7 +337,11 @@ fn a_recording_of_this_kernel() {
             cpu: 0,
             ip: schedule,
             period: 1,
-            stack: BranchStack { entries: vec![entry], integrity: Integrity::UNKNOWN },
+            stack: BranchStack {
+                entries: vec![entry],
+                integrity: Integrity::UNKNOWN,
+                moves: Vec::new(),
+            },
         }))
         .unwrap();
     writer.finish_file().unwrap();
@@ -383,7 +385,7 @@ fn generated_code() {
     maps.event(&mapping(78, 0x7f00_0000_0000, 0x10000, 0, "//anon"));
     let fib = locate(&mut maps, 77, 0x7f00_0000_103f);
     assert_eq!(maps.name(fib), named("LazyCompile:*fib /srv/app.js:3", 0x3f));
-    // Code that took the place of other code.
+    // Code that replaced other code.
     let newer = locate(&mut maps, 77, 0x7f00_0000_1065);
     assert_eq!(maps.name(newer), named("newer", 0x25));
     let behind = locate(&mut maps, 77, 0x7f00_0000_1070);
@@ -391,7 +393,7 @@ fn generated_code() {
     let Location::File { file, .. } = fib else { panic!("{fib:?}") };
     assert_eq!(maps.path(file), Some("[JIT] tid 77"));
     assert_eq!(maps.function(fib).unwrap().offsets, 0x7f00_0000_1000..0x7f00_0000_1040);
-    // A file's addresses are the file's, and another process has no such list.
+    // Addresses in a file belong to the file, and another process has no such list.
     let in_file = locate(&mut maps, 77, 0x40_0010);
     assert!(matches!(in_file, Location::File { offset: 0x10, .. }), "{in_file:?}");
     let others = locate(&mut maps, 78, 0x7f00_0000_103f);
@@ -399,7 +401,7 @@ fn generated_code() {
     assert_eq!(maps.name(others), None);
 }
 
-/// What anybody may put into /tmp.
+/// Files that any user can create in /tmp.
 #[test]
 fn lists_that_are_not_to_be_trusted() {
     let machine = Machine::new(KALLSYMS);

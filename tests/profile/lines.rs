@@ -1,5 +1,4 @@
-//! Source lines and inlined functions, against what stands in the source and
-//! what binutils says.
+//! Source lines and inlined functions, compared with the source and the output of binutils.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +20,7 @@ fn frames(maps: &mut Maps, location: Location) -> Vec<String> {
     maps.frames(location).into_iter().map(shown).collect()
 }
 
-/// What stands in `inlined.c`.
+/// The content of `inlined.c`.
 const EXPECTED: [(&str, &[&str], u32); 4] = [
     ("in_inner", &["inner@9", "middle@16", "step@22"], 9),
     ("in_middle", &["middle@15", "step@22"], 15),
@@ -29,12 +28,12 @@ const EXPECTED: [(&str, &[&str], u32); 4] = [
     ("in_main", &["main@31"], 31),
 ];
 
-/// Only here: nothing of this machine's debug files.
+/// Only here: no debug files of this machine.
 fn nowhere() -> Sources {
     Sources { debug: DebugDirs::none(), ..Sources::default() }
 }
 
-/// Looks every mark up in `program`, whose symbols are those of `symbols`.
+/// Looks up every mark in `program`, with the symbols of `symbols`.
 fn check_marks(sources: Sources, program: &Path, symbols: &Path) {
     let mut maps = Maps::with_sources(sources);
     let bias = if symbol(symbols, "main") < 0x40_0000 { 0x5555_5555_4000 } else { 0 };
@@ -45,7 +44,7 @@ fn check_marks(sources: Sources, program: &Path, symbols: &Path) {
         assert_eq!(frames(&mut maps, at), expected, "{mark}");
         let source = maps.source(at).unwrap();
         assert_eq!((source.file_name(), source.line), ("inlined.c", line), "{mark}");
-        // Looked up on purpose, they are the same.
+        // An explicit look-up gives the same.
         let alone = (maps.frames(at), source);
         maps.look_up_lines([at]);
         assert_eq!((maps.frames(at), maps.source(at).unwrap()), alone, "{mark}");
@@ -77,7 +76,7 @@ fn lines_and_inlined_functions() {
     }
 }
 
-/// A library whose code is at another address than its bytes in the file.
+/// A library with code at an address that differs from its offset in the file.
 #[test]
 fn segments_that_are_loaded_elsewhere() {
     let (_dir, dir) = folder();
@@ -90,7 +89,7 @@ fn segments_that_are_loaded_elsewhere() {
     check_marks(nowhere(), &library, &library);
 }
 
-/// `addr2line` reads the same lines at every byte of the functions.
+/// `addr2line` finds the same lines at every byte of the functions.
 #[test]
 fn addr2line_says_the_same() {
     let (_dir, dir) = folder();
@@ -120,8 +119,7 @@ fn addr2line_says_the_same() {
     }
 }
 
-/// A stripped program and its debug file beside it, under `.debug`, and below
-/// a folder for all of them.
+/// A stripped program with its debug file next to it, in `.debug`, and in a common debug folder.
 #[test]
 fn debug_links() {
     let (_dir, dir) = folder();
@@ -138,7 +136,7 @@ fn debug_links() {
         let debug_dirs = DebugDirs { roots: vec![root.clone()], ..DebugDirs::none() };
         let sources = Sources { debug: debug_dirs, ..Sources::default() };
         check_marks(sources.clone(), &program, &full);
-        // Its symbols are there too.
+        // Its symbols are in it too.
         let module = Module::open_with(&program, &sources.debug).unwrap();
         assert_eq!(module.find("step").unwrap(), symbol(&full, "step"));
         // One byte of the debug file changed: it is another file.
@@ -153,7 +151,7 @@ fn debug_links() {
     }
 }
 
-/// Takes the debug information out of a program into a file, and links it.
+/// Moves the debug information of a program to a separate file, and links it.
 fn strip(full: &Path, program: &Path, debug: &Path) -> Option<()> {
     let (full, program, debug) =
         (full.to_str().unwrap(), program.to_str().unwrap(), debug.to_str().unwrap());
@@ -162,7 +160,7 @@ fn strip(full: &Path, program: &Path, debug: &Path) -> Option<()> {
     run("objcopy", &["--strip-all", &link, full, program]).map(drop)
 }
 
-/// Debug files by build id: the system's layout, perf's and debuginfod's.
+/// Debug files by build ID, in the system's layout, perf's and debuginfod's.
 #[test]
 fn debug_files_by_build_id() {
     let (_dir, dir) = folder();
@@ -196,7 +194,7 @@ fn debug_files_by_build_id() {
         std::fs::remove_dir_all(dir.join("here")).unwrap();
     }
 
-    // The program itself was replaced, but perf kept the one that was recorded.
+    // The program was replaced, but perf kept the recorded one.
     let recorded = profile::symbols::build_id(&full);
     let another = dir.join("program");
     std::fs::remove_file(&debug).unwrap();
@@ -206,7 +204,7 @@ fn debug_files_by_build_id() {
     let look = |dirs: DebugDirs| {
         let mut maps = Maps::with_sources(Sources { debug: dirs, ..Sources::default() });
         map_with(&mut maps, 7, &full, 0, recorded.clone());
-        // The recording knows the path, and now there is something else.
+        // The recording has the path, which now holds another file.
         std::fs::copy(&full, dir.join("kept")).unwrap();
         std::fs::copy(&another, &full).unwrap();
         let at = locate(&mut maps, 7, mark);
@@ -222,7 +220,7 @@ fn debug_files_by_build_id() {
     assert_eq!(look(perf), ((Some(9), true), false));
 }
 
-/// A file that had a build id when it was recorded and has none now is another.
+/// A file that had a build ID when recorded and has none now is a different file.
 #[test]
 fn a_build_id_that_is_gone() {
     let (_dir, dir) = folder();
@@ -235,7 +233,7 @@ fn a_build_id_that_is_gone() {
     assert!(maps.failures().any(|error| matches!(error, SymbolError::BuildId { .. })));
 }
 
-/// `-gsplit-dwarf`: units in files of their own, and packed.
+/// `-gsplit-dwarf`: units in separate files, and packed.
 #[test]
 fn split_dwarf() {
     let (_dir, dir) = folder();
@@ -259,7 +257,7 @@ fn split_dwarf() {
         } else {
             skipped(format_args!("no dwp that packs {version}"));
         }
-        // Gone: lines stay, since they are in the program.
+        // Removed: lines remain, because they are in the program.
         let module = Module::open_with(&program, &DebugDirs::none()).unwrap();
         assert_eq!(module.source(symbol(&program, "in_inner")).unwrap().line, 9);
     }
@@ -280,14 +278,14 @@ fn shared_debug_information() {
         return;
     }
     check_marks(nowhere(), &one, &one);
-    // Without it names are missing, and nothing else happens.
+    // Without it, only names are missing.
     std::fs::remove_file(&shared).unwrap();
     let module = Module::open_with(&one, &DebugDirs::none()).unwrap();
     assert_eq!(module.find("step").unwrap(), symbol(&one, "step"));
     let _ = module.frames(symbol(&one, "in_inner"));
 }
 
-/// A program without debug information has names and no lines.
+/// A program without debug information has names but no lines.
 #[test]
 fn no_debug_information() {
     let (_dir, dir) = folder();
@@ -301,8 +299,7 @@ fn no_debug_information() {
     assert_eq!(maps.failures().count(), 0);
 }
 
-/// A label in the middle of a function takes no code from it, and is found by
-/// its name all the same.
+/// A label inside a function takes no code from it, and can be found by its name.
 #[test]
 fn labels_inside_functions() {
     let (_dir, dir) = folder();
@@ -317,8 +314,8 @@ fn labels_inside_functions() {
     assert_eq!(module.find("in_step").unwrap(), label);
 }
 
-/// Stubs of the procedure linkage table, as objdump names them; and `_init`,
-/// which has no size, ends with its section.
+/// Stubs of the procedure linkage table, with objdump's names; and `_init`, which has no size, ends
+/// with its section.
 #[test]
 fn stubs_of_shared_libraries() {
     let (_dir, dir) = folder();
@@ -345,7 +342,7 @@ fn stubs_of_shared_libraries() {
             stubs += 1;
         }
         assert!(stubs > 0, "{flags:?}: no stubs in\n{text}");
-        // The table's head belongs to nobody.
+        // The table's head belongs to no function.
         let init = symbol(&program, "_init");
         assert_eq!(module.symbol_at(init), Some(("_init", 0)));
         if let Some(head) = text.lines().find_map(|line| line.strip_suffix(" <.plt>:")) {
@@ -355,8 +352,35 @@ fn stubs_of_shared_libraries() {
     }
 }
 
-/// Debug information cut off or damaged anywhere: wrong or no answers, never a
-/// panic, never a hang.
+/// A function that another one chooses when the program starts: objdump names its
+/// stub by the address of that other one, which is also the symbol's.
+#[test]
+fn stubs_of_chosen_functions() {
+    let (_dir, dir) = folder();
+    let source = dir.join("chosen.c");
+    let text = "static int one(int n) { return n + 1; }\n\
+                static int (*choose(void))(int) { return one; }\n\
+                int pick(int) __attribute__((ifunc(\"choose\")));\n\
+                int main(int count, char **args) { return pick(count); }\n";
+    std::fs::write(&source, text).unwrap();
+    for flags in [&["-pie", "-fPIE"][..], &["-no-pie"], &["-fcf-protection=full", "-Wl,-z,ibtplt"]]
+    {
+        let program = dir.join("chosen");
+        let (path, source) = (program.to_str().unwrap(), source.to_str().unwrap());
+        let Some(_) = run("cc", &[flags, &["-O1", "-o", path, source]].concat()) else { return };
+        let Some(text) = run("objdump", &["-d", path]) else { return };
+        let stub = format!(" <*ABS*+{:#x}@plt>:", symbol(&program, "pick"));
+        let stubs = text.lines().filter_map(|line| line.strip_suffix(&stub));
+        let stubs: Vec<u64> = stubs.map(|addr| u64::from_str_radix(addr, 16).unwrap()).collect();
+        assert!(!stubs.is_empty(), "{flags:?}: no{stub} in\n{text}");
+        let module = Module::open_with(&program, &DebugDirs::none()).unwrap();
+        for addr in stubs {
+            assert_eq!(module.symbol_at(addr), Some(("pick@plt", 0)), "{flags:?}");
+        }
+    }
+}
+
+/// Debug information truncated or damaged anywhere: wrong or no answers, but no panic and no hang.
 #[test]
 fn damaged_debug_information() {
     let (_dir, dir) = folder();
@@ -382,7 +406,7 @@ fn damaged_debug_information() {
         for len in (0..bytes.len()).step_by(97) {
             look(&bytes[..len]);
         }
-        // The sections themselves, byte for byte another way each time.
+        // The sections, damaged differently in each byte.
         let file = object::File::parse(&*bytes).unwrap();
         let mut state = 1u32;
         for name in [
@@ -412,7 +436,7 @@ fn damaged_debug_information() {
     }
 }
 
-/// Parsing goes down the stack with them.
+/// Parsing recurses with this depth.
 #[test]
 fn calls_inlined_into_each_other_without_end() {
     let (_dir, dir) = folder();
@@ -435,7 +459,7 @@ fn calls_inlined_into_each_other_without_end() {
     }
 }
 
-/// A section that says it is enormous when unpacked.
+/// A section that claims a huge decompressed size.
 #[test]
 fn enormous_compressed_sections() {
     let (_dir, dir) = folder();

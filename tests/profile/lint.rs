@@ -32,9 +32,9 @@ fn part(finding: &Finding, name: &str) -> u64 {
     finding.parts.iter().find(|(what, _)| what == name).unwrap().1
 }
 
-/// AutoFDO's own test counts duplicates of the program in this file with a
-/// stride limit of 0x50; nine more lie in its C library, and with AutoFDO's
-/// usual limit, beyond which the reports drop, there is none.
+/// AutoFDO's own test counts duplicates of the program in this file with a stride limit of 0x50;
+/// nine more are in its C library, and with AutoFDO's usual limit, beyond which the reports drop,
+/// there is none.
 #[test]
 fn test_lbr_has_55_duplicates() {
     let Some(corpus) = corpus() else { return };
@@ -48,8 +48,7 @@ fn test_lbr_has_55_duplicates() {
     assert_eq!(lint.flow.taken, 147_712);
 }
 
-/// Pairs counted in its golden entries: 966 repeated newest ones, of which
-/// 733 are branches forwards.
+/// Pairs counted in its golden entries: 966 repeated newest ones, 733 of them forward branches.
 #[test]
 fn skylake_has_many_duplicates() {
     let Some(corpus) = corpus() else { return };
@@ -60,7 +59,7 @@ fn skylake_has_many_duplicates() {
     assert_eq!(part(finding, "dropped by report"), 733);
     assert_eq!(find(&lint, "empty_stacks").unwrap().count, 8);
     assert_eq!(lint.flow.taken, 119_424 - 733);
-    // Blocks between duplicates would have run backwards: none is left.
+    // Blocks between duplicates would have run backwards: none remains.
     assert_eq!(find(&lint, "impossible_fall_through"), None);
 }
 
@@ -75,7 +74,7 @@ fn a_sound_recording() {
     assert_eq!((lint.verdict(), &*lint.findings), (Verdict::Sound, &[][..]));
 }
 
-/// Nothing to find fault with is no sound recording.
+/// A recording without data is not sound.
 #[test]
 fn no_branches_at_all() {
     for nothing in [&[][..], &[sample(1, vec![], exact())]] {
@@ -120,7 +119,7 @@ fn what_is_missing() {
     assert_eq!((part(finding, "torn"), finding.severity), (3, Severity::Error));
     assert_eq!(find(&lint, "empty_stacks").unwrap().share(), Some(0.5));
     assert_eq!(lint.verdict(), Verdict::Poor);
-    // The worst comes first.
+    // The most severe comes first.
     assert!(lint.findings.is_sorted_by(|a, b| a.severity >= b.severity));
 }
 
@@ -144,7 +143,7 @@ fn fields_that_nobody_filled() {
     let lint = text(&stacks);
     let count = |id| find(&lint, id).map(|finding| (finding.count, finding.of));
     assert_eq!(count("mispredict_never_set"), Some((1800, 1800)));
-    // The oldest of each stack counts since who knows when.
+    // Cycles of a stack's oldest entry have an unknown start.
     assert_eq!(count("cycles_constant"), Some((1200, 1200)));
     assert_eq!(lint.verdict(), Verdict::Doubtful);
     let lint = text(&stacks.replacen("P/-/-/7", "M/-/-/65535", 1));
@@ -165,7 +164,7 @@ fn kernel_entries() {
     assert_eq!(find(&text(" 0x20/0x10 0xffffffff80000000/0x10\n"), "kernel_entries"), None);
 }
 
-/// One branch is newest in every stack and elsewhere never.
+/// One branch is newest in every stack and occurs nowhere else.
 #[test]
 fn bias() {
     let lint = text(&" 0x90/0x10 0x20/0x10 0x20/0x10 0x20/0x10\n".repeat(100));
@@ -175,13 +174,13 @@ fn bias() {
     assert_eq!(find(&text(&even), "top_of_stack_bias"), None);
 }
 
-/// Ten stacks of a loop of thread 101, ten nanoseconds each, that join.
+/// Ten stacks of a loop in thread 101, ten nanoseconds each, that join.
 fn run(at: u64, begin: u64) -> Vec<Event> {
     let stack = |nth: u64| sample(begin + nth * 10, vec![entry(at + 0x20, at); 3], exact());
     (0..10).map(stack).collect()
 }
 
-/// The streams of two recorders in one file, whose threads have the same number.
+/// The streams of two recorders in one file, with equal thread numbers.
 #[test]
 fn stacks_of_two_runs() {
     const ODD: [&str; 3] = ["time_runs_back", "stacks_do_not_join", "several_runs"];
@@ -194,14 +193,15 @@ fn stacks_of_two_runs() {
     let mixed: Vec<Event> =
         one.iter().zip(&other).flat_map(|(a, b)| [a.clone(), b.clone()]).collect();
     let lint = events(&mixed);
-    // Each of the other comes behind a later one: 10 before 5, 20 before 15.
+    // Each stack of the other recorder follows a later one: 10 before 5, 20 before
+    // 15.
     let finding = find(&lint, "time_runs_back").unwrap();
     assert_eq!((finding.count, finding.of, finding.severity), (10, 19, Severity::Error));
     let finding = find(&lint, "stacks_do_not_join").unwrap();
     assert_eq!((finding.count, finding.of, finding.severity), (19, 19, Severity::Error));
     assert_eq!(lint.verdict(), Verdict::Poor);
 
-    // In the order of their times they still do not join.
+    // Sorted by time, they still do not join.
     let sorted: Vec<Event> =
         one.iter().zip(&other).flat_map(|(a, b)| [b.clone(), a.clone()]).collect();
     let lint = events(&sorted);
@@ -209,7 +209,7 @@ fn stacks_of_two_runs() {
     assert_eq!(find(&lint, "stacks_do_not_join").unwrap().count, 19);
     assert_eq!(lint.verdict(), Verdict::Poor);
 
-    // A thread in two places at once.
+    // A thread at two addresses at the same time.
     let twice: Vec<Event> = one.into_iter().chain(run(0x900_0000, 100)).collect();
     let finding = find(&events(&twice), "time_runs_back").unwrap().clone();
     assert_eq!((finding.count, part(&finding, "two places at once")), (1, 1));

@@ -1,4 +1,4 @@
-//! Loops and call graphs of programs that were interpreted here.
+//! Loops and call graphs of programs that are interpreted here.
 
 use std::collections::BTreeMap;
 use std::io::Cursor;
@@ -37,12 +37,12 @@ fn loops(bytes: &[u8]) -> Loops {
     finder.counter().count(&mut open(bytes), |_, _| {}).unwrap()
 }
 
-/// What every branch of a run says, `depth` of them a stack.
+/// Every branch of a run, `depth` of them per stack.
 fn complete(trace: &[Branch], depth: usize) -> Vec<u8> {
     stream(meta(), &events(trace.chunks(depth).map(<[Branch]>::to_vec), exact()))
 }
 
-/// Stacks of `depth` branches out of a run, each from anywhere.
+/// Stacks of `depth` branches from random positions of a run.
 fn sampled(trace: &[Branch], depth: usize, stacks: usize, random: &mut Random) -> Vec<u8> {
     let stacks = (0..stacks).map(|_| {
         let start = random.below(trace.len() - depth);
@@ -68,7 +68,7 @@ fn random_programs_complete() {
         for (head, wanted) in &program.trips {
             let one = found.loops.iter().find(|one| one.head == *head);
             let Some(one) = one else {
-                // Nothing led back, and there are no code bytes to look at.
+                // No back edge was taken, and there are no code bytes.
                 assert!(wanted.keys().all(|trips| *trips <= 1), "{seed} {head:#x} {wanted:?}");
                 continue;
             };
@@ -77,7 +77,7 @@ fn random_programs_complete() {
             assert!(one.mean.is_none() && !one.irreducible, "{seed} {head:#x}");
             compared += 1;
         }
-        // The loop around everything, and nothing else.
+        // The outermost loop, and no other.
         let others = found.loops.iter().filter(|one| !program.trips.contains_key(&one.head));
         let others: Vec<u64> = others.map(|one| one.head).collect();
         assert!(
@@ -88,8 +88,7 @@ fn random_programs_complete() {
     assert!(compared > 200, "{compared}");
 }
 
-/// 1,000 subsamples of one run: the intervals hold its mean as often as they
-/// say.
+/// 1,000 subsamples of one run: the intervals contain its mean as often as they claim.
 #[test]
 fn means_of_subsamples_cover_the_truth() {
     let kinds = [(0, 12, false), (1, 6, false), (2, 9, true), (0, 20, true), (1, 40, false)];
@@ -121,7 +120,7 @@ fn means_of_subsamples_cover_the_truth() {
     assert!(covered.values().all(|n| (930..=970).contains(n)), "{covered:?} of 1000");
 }
 
-/// Longer than any stack: the mean all the same, quantiles as bounds.
+/// A loop longer than any stack: still a mean, and bounds for quantiles.
 #[test]
 fn loops_longer_than_the_ring() {
     let mut program = Structured::of_loops(3, 200_000, &[(0, 400, false)]);
@@ -139,8 +138,7 @@ fn loops_longer_than_the_ring() {
     assert!(longest < 32 && !whole);
 }
 
-/// Windows cut long entries off: without the open ones the short ones would
-/// look like all there is.
+/// Windows cut long entries: without the open ones, only the short ones would count.
 #[test]
 fn quantiles_know_of_what_was_cut_off() {
     let mut program = Structured::of_loops(4, 200_000, &[(1, 12, false)]);
@@ -164,7 +162,7 @@ fn quantiles_know_of_what_was_cut_off() {
     }
 }
 
-/// Folded stacks of the replay, by the functions' addresses.
+/// Folded stacks of the replay, by function address.
 fn stacks(graph: &CallGraph) -> BTreeMap<Vec<u64>, u64> {
     let nodes = graph.nodes.iter().enumerate().filter(|(_, node)| node.own > 0);
     nodes
@@ -189,7 +187,7 @@ fn random_calls_replayed_are_the_true_stacks() {
     }
 }
 
-/// Every branch is in one chain, and chains ran as often as counted by hand.
+/// Every branch is in one chain, and chain counts match those by hand.
 #[test]
 fn chains_are_what_ran() {
     for seed in 0..30 {
@@ -209,7 +207,7 @@ fn chains_are_what_ran() {
                 window.iter().zip(&chain).all(|(branch, link)| (branch.0, branch.1) == *link)
             };
             assert_eq!(path.whole, windows.filter(same).count() as u64, "{seed} {chain:x?}");
-            // In the middle of a chain what follows follows most of the time.
+            // Inside a chain, the next branch is the dominant follower.
             for pair in path.links.windows(2) {
                 let ends = |link: &profile::paths::Link| (link.from, link.to);
                 let (first, second) = (ends(&pair[0]), ends(&pair[1]));
@@ -225,8 +223,8 @@ fn chains_are_what_ran() {
     }
 }
 
-/// No recording is too odd: addresses at every boundary, any type, weights,
-/// joined or not. Branches add up all the same.
+/// Arbitrary recordings: addresses at every boundary, any type, weights, joined or not. Branch
+/// counts must be consistent.
 #[test]
 fn odd_recordings() {
     let edges = [0, 1, 2, 5, 15, 16, 0x1000, 1 << 20, (1 << 20) + 6, (1 << 63) - 1, 1 << 63];

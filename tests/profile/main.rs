@@ -1,10 +1,10 @@
 //! Table of contents of this test target; a file for each subject.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-// The name that the rest of the workspace has for it.
+// The name of the crate in the rest of the workspace.
 extern crate lbr_profile as profile;
 
-/// What tests share; each target names the parts that it needs.
+/// Shared test code; each target includes the parts that it needs.
 #[path = "../support"]
 #[allow(dead_code, unreachable_pub, reason = "not every target needs all of a part")]
 mod support {

@@ -1,4 +1,4 @@
-//! Modes of distributions that are made with known ones.
+//! Modes of distributions with known modes.
 
 use std::f64::consts::TAU;
 
@@ -6,14 +6,14 @@ use profile::cycles::Cycles;
 
 use crate::interval::Random;
 
-/// A hump to draw from.
+/// A component of a distribution.
 #[derive(Clone, Copy, Debug)]
 enum Hump {
     /// Mean and deviation.
     Normal(f64, f64),
-    /// From one to the other.
+    /// Lower and upper end.
     Uniform(f64, f64),
-    /// Least value and mean above it.
+    /// Minimum, and mean above it.
     Exponential(f64, f64),
     /// Mean and deviation of the logarithm.
     LogNormal(f64, f64),
@@ -33,7 +33,7 @@ impl Hump {
     }
 }
 
-/// `n` samples of humps with their shares.
+/// `n` samples of components with their shares.
 fn drawn(humps: &[(Hump, f64)], n: u64, seed: u64) -> Cycles {
     let (mut random, mut cycles) = (Random(seed), Cycles::default());
     for _ in 0..n {
@@ -50,8 +50,7 @@ fn drawn(humps: &[(Hump, f64)], n: u64, seed: u64) -> Cycles {
 
 const SEEDS: u64 = 40;
 
-/// How many of [`SEEDS`] draws have other than these modes, each within its
-/// distance.
+/// In how many of [`SEEDS`] samples the modes differ from these, allowing a distance for each.
 fn wrong(humps: &[(Hump, f64)], n: u64, expected: &[(f64, f64)]) -> u64 {
     let right = |seed: u64| {
         let mut modes = drawn(humps, n, seed * 7919 + n).modes();
@@ -81,7 +80,7 @@ fn one_hump_is_one_mode_whatever_the_noise() {
     for hump in humps {
         for n in [40, 300, 3_000, 50_000] {
             let wrong = wrong(&[(hump, 1.0)], n, &[(0.0, ANY)]);
-            // Flat over three decades there is no peak to be sure of.
+            // A flat distribution over three decades has no certain peak.
             let flat = matches!(hump, Hump::Uniform(first, last) if last > 100.0 * first);
             if wrong > if flat { SEEDS / 10 } else { 1 } {
                 failed.push((hump, n, wrong));
@@ -127,11 +126,11 @@ fn two_humps_are_two_modes() {
     assert!(failed.is_empty(), "of {SEEDS}: {failed:?}");
 }
 
-/// Humps with their shares.
+/// Components with their shares.
 type Humps = Vec<(Hump, f64)>;
 
-/// Some humps with 5 to 12 deviations from one to the next and at least a tenth
-/// of the samples each, which anybody sees.
+/// Components with 5 to 12 deviations between neighbours and at least a tenth of the samples each:
+/// clearly visible.
 fn mixture(random: &mut Random) -> (Humps, Vec<(f64, f64)>) {
     let mut within = |from: f64, to: f64| from + (to - from) * random.share();
     let widths = [(0.003, 0.03), (0.03, 0.1), (0.003, 0.1)][within(0.0, 3.0) as usize];
@@ -155,7 +154,7 @@ fn mixture(random: &mut Random) -> (Humps, Vec<(f64, f64)>) {
     (drawn.collect(), modes.collect())
 }
 
-/// Every mode that a person would mark, and no other: 95 of 100 mixtures.
+/// Every mode that a person would mark, and no other, in 95 of 100 mixtures.
 #[test]
 fn mixtures_of_known_modes() {
     for n in [500, 2_000, 20_000] {
@@ -187,15 +186,15 @@ fn of(counts: &[(u32, u64)]) -> Vec<u32> {
 fn spikes() {
     assert_eq!(of(&[(7, 1)]), [7]);
     assert_eq!(of(&[(5, 500), (10, 300), (200, 200)]), [5, 10, 200]);
-    // Neighbours are one, the more frequent.
+    // Neighbours are merged into the more frequent one.
     assert_eq!(of(&[(10, 500), (12, 400)]), [10]);
     assert_eq!(of(&[(40, 90), (39, 1), (41, 2)]), [40]);
-    // Under a twentieth.
+    // Below a twentieth.
     assert_eq!(of(&[(10, 960), (40, 40)]), [10]);
     // Fifteen of thirty are two modes; three of six may be chance.
     assert_eq!(of(&[(10, 15), (40, 15)]), [10, 40]);
     assert_eq!(of(&[(10, 3), (40, 3)]).len(), 1);
-    // As many as there are; 2 and 4 are one.
+    // All of them, but 2 and 4 are merged.
     let comb: Vec<(u32, u64)> = (1..=9).map(|k| (1 << k, 1000)).collect();
     assert_eq!(of(&comb), [2, 8, 16, 32, 64, 128, 256, 512]);
 }
@@ -206,7 +205,7 @@ fn saturated_samples_are_no_mode() {
     assert!(of(&[(65_535, 60)]).is_empty());
 }
 
-/// So many values that they are rounded.
+/// More values than are kept exactly.
 #[test]
 fn rounded_counts() {
     let humps = [(Hump::Normal(2_000.0, 200.0), 0.7), (Hump::Normal(9_000.0, 800.0), 0.3)];

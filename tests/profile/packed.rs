@@ -1,4 +1,4 @@
-//! Compressed records, and files that were compressed as a whole.
+//! Compressed records, and compressed files.
 
 use std::io::{Cursor, Write};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use crate::recorded::{entry, events, exact, meta, sample, stream};
 
-/// Every event of a recording, stacks as samples, and what was odd.
+/// Every event of a recording, stacks as samples, and the anomalies.
 fn read(bytes: &[u8]) -> (Vec<Event>, Notes) {
     let mut recording = Recording::from_stream(Box::new(Cursor::new(bytes.to_vec()))).unwrap();
     let mut found = Vec::new();
@@ -26,8 +26,7 @@ fn read(bytes: &[u8]) -> (Vec<Event>, Notes) {
     (found, recording.notes())
 }
 
-/// Where the first record that is neither attribute (64), feature (80) nor an
-/// empty round (68) begins.
+/// The offset of the first record other than attribute (64), feature (80) and empty round (68).
 fn first_event(bytes: &[u8]) -> usize {
     let mut at = 16;
     loop {
@@ -39,9 +38,9 @@ fn first_event(bytes: &[u8]) -> usize {
     }
 }
 
-/// The records of a pipe file as `perf record -z` writes them: one zstd stream
-/// that is flushed at each cut and goes on in the next record. `steps` are the
-/// plain bytes of each, again and again; `padded` is the form of Linux 6.16.
+/// The records of a pipe file as `perf record -z` writes them: one zstd stream that is flushed at
+/// each cut and continues in the next record. `steps` are the uncompressed sizes, repeated;
+/// `padded` is the form of Linux 6.16.
 fn packed(plain: &[u8], steps: &[usize], padded: bool) -> Vec<u8> {
     let (head, mut records) = plain.split_at(first_event(plain));
     let mut out = head.to_vec();
@@ -84,8 +83,7 @@ fn compressed_records_hold_what_the_plain_ones_do() {
     let expected = read(&plain);
     assert_eq!(expected.1, Notes::default());
     assert!(expected.0.len() > 900);
-    // A record at a time and less, a whole buffer, and more than the unpacked
-    // buffer holds at once.
+    // Up to one record at a time, a whole buffer, and more than the decompression buffer holds.
     for steps in [&[1usize, 7, 100][..], &[4096], &[50_000], &[600_000]] {
         for padded in [false, true] {
             let packed = packed(&plain, steps, padded);
@@ -104,7 +102,7 @@ fn what_comes_before_a_damaged_part_is_read() {
     let (found, notes) = read(&bytes);
     assert!(notes.cut_at.is_some());
     assert!(!found.is_empty() && found.len() < expected.len());
-    // Cut between two compressed records, in the middle of one that they hold.
+    // Cut between two compressed records, inside a record that they contain.
     let bytes = packed(&plain, &[first_event(&plain) + 5], false);
     let size = |at: usize| usize::from(u16::from_le_bytes([bytes[at + 6], bytes[at + 7]]));
     let first = first_event(&plain);
@@ -113,7 +111,7 @@ fn what_comes_before_a_damaged_part_is_read() {
     assert_eq!(found[..], expected[..found.len()]);
 }
 
-/// A record of few bytes may hold gigabytes, and Ctrl-C ends those too.
+/// A record of a few bytes may decompress to gigabytes, and Ctrl-C must end that too.
 #[test]
 fn stopped_within_a_compressed_record() {
     let packed = packed(&stream(meta(), &many()), &[600_000], false);
@@ -146,7 +144,7 @@ fn whole_files_are_unpacked() {
     for (bytes, expected) in [(&plain, &expected), (&text, &expected_text)] {
         assert_eq!(&read(&gzip(bytes)), expected);
         assert_eq!(&read(&zstd::encode_all(&bytes[..], 3).unwrap()), expected);
-        // Two members one after the other are one file.
+        // Two members in sequence are one file.
         let (a, b) = bytes.split_at(bytes.len() / 3);
         assert_eq!(&read(&[gzip(a), gzip(b)].concat()), expected);
         let dir = tempfile::tempdir().unwrap();
@@ -172,15 +170,14 @@ fn a_cut_archive_is_read_to_the_cut() {
                 let (found, notes) = read(&packed[..packed.len() * tenths / 10]);
                 assert!(notes.cut_at.is_some());
                 assert!(!found.is_empty() && found.len() < whole.len(), "{}", found.len());
-                // Nothing is made of half a line.
+                // An incomplete line yields nothing.
                 assert!(whole.starts_with(&found), "{tenths} tenths");
             }
         }
     }
 }
 
-/// A text of which a part is to be read may end within a line, which could look
-/// like a whole one.
+/// A partial read of a text may end inside a line, which could look like a complete one.
 #[test]
 fn half_a_line_at_the_end_of_a_part_is_none() {
     let text = b" 0x10/0x20/P/-/-/5\n 0x30/0x40/P/-/-/0 0x55/0x5";

@@ -1,4 +1,4 @@
-//! Places as people write them.
+//! Locations as users type them.
 
 use profile::maps::{Location, Maps};
 use profile::place::{LocationSpec, PlaceError, Span};
@@ -23,7 +23,7 @@ fn texts() {
         ("401136", LocationSpec::Address(0x40_1136)),
         ("55d0deadbeef", LocationSpec::Address(0x55d0_dead_beef)),
         ("ffffffff81000000", LocationSpec::Address(0xffff_ffff_8100_0000)),
-        // Letters alone are a name.
+        // Only letters: a name.
         ("facade", named(None, "facade", None)),
         ("main", named(None, "main", None)),
         ("main+1a", named(None, "main", Some(0x1a))),
@@ -64,7 +64,7 @@ fn texts() {
     }
 }
 
-/// Everything of `inlined.c`: what it stands for in the file.
+/// Everything in `inlined.c`: its meaning in the file.
 #[test]
 fn functions_addresses_and_lines() {
     let dir = tempfile::tempdir().unwrap();
@@ -88,7 +88,7 @@ fn functions_addresses_and_lines() {
     assert_eq!((function.name.as_str(), function.address), ("step", step));
     assert_eq!(function.offsets.end - function.offsets.start, size);
 
-    // Line 9 is the mark inside what was inlined, line 16 the call of it.
+    // Line 9 is the mark inside the inlined code, line 16 its call.
     let mark = at(&mut maps, symbol(&program, "in_inner"));
     let spans = maps.resolve(&place("inlined.c:9"), &|_| 0.0).unwrap();
     assert!(spans.iter().any(|span| span.contains(mark)), "{spans:?}");
@@ -97,7 +97,7 @@ fn functions_addresses_and_lines() {
     let by_folder = maps.resolve(&place("programs/inlined.c:9"), &|_| 0.0);
     assert_eq!(by_folder.as_ref(), Ok(&spans));
 
-    // Where there is nothing.
+    // Locations without code.
     assert!(matches!(maps.resolve(&place("nobody"), &|_| 0.0), Err(PlaceError::NoSymbol { .. })));
     assert!(matches!(
         maps.resolve(&place("libx.so:step"), &|_| 0.0),
@@ -126,7 +126,7 @@ fn functions_addresses_and_lines() {
     let span = Span { start: Location::Address(0x1234_5678), len: 1 };
     assert_eq!(maps.resolve(&nowhere, &|_| 0.0), Ok(vec![span]));
 
-    // Two programs with the same function: say which.
+    // Two programs with the same function: the file must be given.
     let second = dir.join("second");
     compile("inlined.c", &second, &["-O2", "-g", "-no-pie"]).unwrap();
     map(&mut maps, 8, &second, 0);
@@ -138,7 +138,7 @@ fn functions_addresses_and_lines() {
     assert_eq!(maps.resolve(&place("program:step"), &|_| 0.0), Ok(vec![Span { start, len: size }]));
 }
 
-/// One address may be another thing in another process.
+/// An address can have another meaning in another process.
 #[test]
 fn an_address_of_several_processes() {
     let mut maps = Maps::default();
@@ -153,7 +153,7 @@ fn an_address_of_several_processes() {
 }
 
 /// Mappings that are replaced over and over between samples: what was sampled
-/// keeps its meaning, and the copies that takes are bounded.
+/// keeps its meaning, and what was not replaced is known to the last.
 #[test]
 fn mappings_replaced_without_end() {
     let mut maps = Maps::default();
@@ -174,6 +174,9 @@ fn mappings_replaced_without_end() {
     }
     let known = |space, addr| matches!(maps.locate(space, addr), Location::File { .. });
     assert!(known(first, 0x10_0000) && known(first, 0x10_1000));
-    // The latest is known, what was copied with it is not any more.
-    assert!(known(last, 0x10_0000) && !known(last, 0x10_1000));
+    assert!(known(last, 0x10_0000) && known(last, 0x10_1000));
+    assert_eq!(maps.unkept(), Default::default());
+    let path = |space| maps.path_of(maps.locate(space, 0x10_0000)).map(str::to_owned);
+    assert_eq!(path(first).as_deref(), Some("/nowhere/a"));
+    assert_eq!(path(last).as_deref(), Some("/nowhere/1"));
 }

@@ -1,5 +1,4 @@
-//! Recordings of many processes: the same code is counted once, and nothing is
-//! taken for the same that is not.
+//! Recordings of many processes: equal code is counted once, and different code separately.
 
 use std::collections::BTreeMap;
 use std::io::Cursor;
@@ -24,7 +23,7 @@ fn open(bytes: &[u8]) -> Recording {
     Recording::from_stream(Box::new(Cursor::new(bytes.to_vec()))).unwrap()
 }
 
-/// A recorder that says nothing of how stacks join.
+/// A recorder that does not record how stacks join.
 fn others() -> Meta {
     Meta { source: Source::Unsaid, ..meta() }
 }
@@ -39,7 +38,11 @@ fn stack(pid: u32, entries: Vec<BranchEntry>) -> Event {
         cpu: 0,
         ip: 0,
         period: 1,
-        stack: BranchStack { entries, integrity: Integrity { head: Head::Unknown, ..exact() } },
+        stack: BranchStack {
+            entries,
+            integrity: Integrity { head: Head::Unknown, ..exact() },
+            moves: Vec::new(),
+        },
     })
 }
 
@@ -47,7 +50,7 @@ fn task(pid: u32, ppid: u32) -> Task {
     Task { time: 1, pid, tid: pid, ppid, ptid: ppid }
 }
 
-/// Rounds of a loop that calls into a library, with the two at these addresses.
+/// Rounds of a loop that calls into a library, with both at these addresses.
 fn rounds(program: u64, library: u64) -> Vec<BranchEntry> {
     let round = [
         entry(program + 0x40, program + 0x10),
@@ -57,12 +60,12 @@ fn rounds(program: u64, library: u64) -> Vec<BranchEntry> {
     round.repeat(4)
 }
 
-/// A thousand processes, each with the program and the library elsewhere.
+/// A thousand processes, each with the program and the library at other addresses.
 fn thousand() -> Vec<u8> {
     let mut events = Vec::new();
     for n in 0..1000u64 {
         let pid = 1000 + n as u32;
-        // Now and then where another process has something else.
+        // Sometimes at an address where another process has other code.
         let program = 0x5500_0000_0000 + (n * 7 % 40) * 0x1000;
         let library = 0x5500_0000_0000 + (50 + n * 11 % 500) * 0x1000;
         events.push(Event::Fork(task(pid, 1)));
@@ -74,8 +77,8 @@ fn thousand() -> Vec<u8> {
     stream(others(), &events)
 }
 
-/// A return to twenty places, in three processes that have the code elsewhere: more
-/// targets than are looked at one after the other.
+/// A return to twenty addresses, in three processes with the code at different addresses: more
+/// targets than are searched linearly.
 #[test]
 fn the_many_targets_of_a_return_are_the_same_in_each_process() {
     let mut events = Vec::new();
@@ -84,11 +87,11 @@ fn the_many_targets_of_a_return_are_the_same_in_each_process() {
         events.push(mapping(pid, program, 0x1000, 0, "/nowhere/program"));
         for target in 0..20 {
             let taken = entry(program + 0x800, program + 0x10 * target);
-            // Of the target n there are n + 1.
+            // Target n has a count of n + 1.
             (0..=target).for_each(|_| events.push(stack(pid, vec![taken])));
         }
     }
-    // Ours, whose processes are counted apart and joined at the end.
+    // Our recorder's processes are counted separately and merged at the end.
     let flow = Flow::count(&mut open(&stream(meta(), &events)), |_, _| {}).unwrap();
     let [site] = &flow.sites[..] else { panic!("{} branches", flow.sites.len()) };
     assert_eq!((site.taken, flow.distinct), (3 * 210, 20));
@@ -109,14 +112,14 @@ fn the_same_code_of_a_thousand_processes_is_one() {
     let mut blocks: Vec<(u64, u64)> =
         flow.blocks.iter().map(|block| (block.exit - block.entry, block.count)).collect();
     blocks.sort_unstable();
-    // From 0x30 to 0x40, from 0x10 to 0x20, and the library's: the oldest entry
-    // of a stack has no block before it.
+    // From 0x30 to 0x40, from 0x10 to 0x20, and the library's: the oldest entry of a stack has no
+    // block before it.
     assert_eq!(blocks, [(0x8, 4000), (0x10, 3000), (0x10, 4000)]);
     let finder = profile::paths::finder().count(&mut open(&bytes), |_, _| {}).unwrap();
     let growth = Growth { cross_calls: true, ..Growth::default() };
     let paths = finder.counter(growth).count(&mut open(&bytes), |_, _| {}).unwrap();
     assert_eq!((paths.taken, paths.distinct), (12_000, 3));
-    // Each branch is in one chain, whoever ran it.
+    // Each branch is in one chain, whichever process ran it.
     let links = paths.paths.iter().flat_map(|path| &path.links);
     let mut counts: Vec<(Location, u64)> =
         links.map(|link| (link.from_location, link.count)).collect();
@@ -126,7 +129,7 @@ fn the_same_code_of_a_thousand_processes_is_one() {
     assert_eq!(paths.paths.iter().map(|path| path.links.len()).sum::<usize>(), 3);
 }
 
-/// Processes come and go; what is kept of them does not grow for ever.
+/// Processes come and go; their data does not grow without bound.
 #[test]
 fn processes_that_ended_are_forgotten() {
     let mut maps = Maps::default();
@@ -138,8 +141,7 @@ fn processes_that_ended_are_forgotten() {
     assert!(maps.len() < 5_000, "{}", maps.len());
 }
 
-/// The number of a process that ended is another's next; what it forked from
-/// says what it has.
+/// A process's number is used again after its end; the fork tells its mappings.
 #[test]
 fn a_number_that_is_used_again_is_another_process() {
     let events = [
@@ -149,7 +151,7 @@ fn a_number_that_is_used_again_is_another_process() {
         Event::Exit(task(20, 10)),
         Event::Fork(task(20, 10)),
         stack(20, vec![entry(0x40_0100, 0x40_0200)]),
-        // Told late, by another CPU: it is known already.
+        // Reported late, by another CPU: already known.
         mapping(30, 0x40_0000, 0x1000, 0, "/nowhere/other"),
         Event::Fork(task(30, 10)),
         stack(30, vec![entry(0x40_0100, 0x40_0200)]),
@@ -168,36 +170,36 @@ fn path_of(maps: &Maps, location: Location) -> &str {
     }
 }
 
-/// What an address means.
+/// The meaning of an address.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Meaning {
     Byte(String, u64),
     Kernel(u64),
-    /// Whatever this process has there.
+    /// The mapping at the address in this process.
     Own(u64),
 }
 
-/// A branch, and the process of one with an end that means nothing elsewhere.
+/// A branch, and its process if an end has a meaning only there.
 type Branch = (Meaning, Meaning, Option<usize>);
 
-/// What happens in a made-up machine.
+/// An event on the simulated machine.
 #[derive(Clone, Debug)]
 enum Happens {
-    /// A process maps a part of a file, by their numbers, at one of a few places.
+    /// A process maps a part of a file, both by number, at one of a few addresses.
     Maps { process: usize, place: u64, part: usize },
     /// A process runs branches, each between two addresses.
     Runs { process: usize, branches: Vec<(Where, Where)> },
-    /// A process ends, and its number begins anew as a child of another one.
+    /// A process ends, and its number is used again for a child of another one.
     Ends { process: usize, parent: usize },
 }
 
-/// An address, as far as it can be told before anything has happened.
+/// An address, before its meaning is known.
 #[derive(Clone, Copy, Debug)]
 enum Where {
-    /// At a place where something may be mapped.
+    /// At an address with possible mappings.
     Place(u64, u64),
     Kernel(u64),
-    /// Where nothing ever is.
+    /// At an address that is never mapped.
     Nowhere(u64),
 }
 
@@ -233,13 +235,12 @@ fn happens() -> impl Strategy<Value = Happens> {
     ]
 }
 
-/// A process of the model: what lies at its places.
+/// A process of the model: the mapping at each of its addresses.
 #[derive(Clone, Debug, Default)]
 struct Process {
     places: BTreeMap<u64, usize>,
-    /// Places that it ran at before anything was there: what is mapped there
-    /// later is taken to have been there, because records come in no exact
-    /// order. The model leaves such places alone.
+    /// Addresses executed before a mapping: a later mapping applies to them too, because records
+    /// are not strictly ordered. The model does not map there.
     taken: Vec<u64>,
 }
 
@@ -248,8 +249,8 @@ proptest! {
         cases: 400, failure_persistence: None, ..ProptestConfig::default()
     })]
 
-    /// Every branch counts as what it meant when it ran, whichever processes
-    /// had what where.
+    /// Every branch counts with its meaning at the time it ran, whatever other processes had
+    /// mapped.
     #[test]
     fn every_branch_counts_as_what_it_is(all in proptest::collection::vec(happens(), 1..60)) {
         let mut processes = vec![Process::default(); PROCESSES];
@@ -261,7 +262,7 @@ proptest! {
                 Happens::Maps { process, place, part } => {
                     let known = &mut processes[process];
                     let (path, pgoff) = PARTS[part];
-                    // Nothing replaces a vDSO but in a process of another kind.
+                    // Nothing replaces a vDSO except in a process of another kind.
                     let fixed = |old: &usize| PARTS[*old].0 == "[vdso]";
                     if known.taken.contains(&place) || known.places.get(&place).is_some_and(fixed) {
                         continue;
@@ -275,7 +276,7 @@ proptest! {
                     let mut entries = Vec::new();
                     let mut before = None;
                     for (from, to) in branches {
-                        // The newest entry twice would be taken for a duplicate.
+                        // Repeating the newest entry would look like a duplicate.
                         let ends = (address(from), address(to));
                         if before.replace(ends) == Some(ends) {
                             continue;
@@ -286,7 +287,7 @@ proptest! {
                             Where::Place(at, offset) => match known.places.get(&at) {
                                 Some(part) => {
                                     let (path, pgoff) = PARTS[*part];
-                                    // Whatever its recorder says its offset is.
+                                    // Whatever the recorder writes as its offset.
                                     let pgoff = if path == "[vdso]" { 0 } else { pgoff };
                                     Meaning::Byte(path.to_owned(), pgoff + offset)
                                 }

@@ -1,4 +1,4 @@
-//! The reader on files of every shape, whole and broken.
+//! The reader on files of every form, valid and damaged.
 
 use std::io::Cursor;
 
@@ -53,11 +53,14 @@ fn what_was_written_is_read() {
     assert_eq!(piped.info().sample_time, Some((2000, 3500)));
 }
 
-/// What perf's word cannot carry: "not in a transaction" of entries beside
-/// ones that say nothing.
+/// Data that perf's format cannot hold: "not in a transaction" for entries next to ones where it is
+/// unknown. A sample without a period has that of its event.
 fn as_read(mut events: Vec<Event>) -> Vec<Event> {
     for event in &mut events {
-        let Event::Sample(Sample { stack, .. }) = event else { continue };
+        let Event::Sample(Sample { stack, period, .. }) = event else { continue };
+        if *period == 0 {
+            *period = 31;
+        }
         let told = stack.entries.iter().any(|e| e.in_tx.is_some() || e.abort.is_some());
         for entry in &mut stack.entries {
             if told {
@@ -69,7 +72,7 @@ fn as_read(mut events: Vec<Event>) -> Vec<Event> {
     events
 }
 
-/// Cut at every byte: the part before is read, or there is a sentence.
+/// Truncated at every byte: the part before is read, or there is an error message.
 #[test]
 fn cut_at_every_byte() {
     let dir = tempfile::tempdir().unwrap();
@@ -79,13 +82,13 @@ fn cut_at_every_byte() {
     let pipe = stream(meta(), &events());
     let whole = as_read(events());
     let cut_file = dir.path().join("cut");
-    // A pipe that ends between two records cannot know that it was cut.
+    // A pipe that ends between two records shows no truncation.
     for (bytes, knows_its_end) in [(&seekable, true), (&pipe, false)] {
         let mut most = 0;
         for len in 0..=bytes.len() {
             let part = &bytes[..len];
             let mut outcomes = vec![reader(part)];
-            // Through the file system only now and then: it is slow.
+            // Only sometimes through the file system, which is slow.
             if len % 7 == 0 {
                 std::fs::write(&cut_file, part).unwrap();
                 outcomes.push(Reader::open(&cut_file));
@@ -112,19 +115,19 @@ fn sentences() {
     let sentence = |bytes: &[u8]| {
         reader(bytes).and_then(|mut reader| read(&mut reader)).unwrap_err().to_string()
     };
-    assert_eq!(sentence(b""), "not a perf.data file: it does not begin with PERFILE2");
-    assert_eq!(sentence(&[b'x'; 200]), "not a perf.data file: it does not begin with PERFILE2");
+    assert_eq!(sentence(b""), "not a perf.data file: it does not start with PERFILE2");
+    assert_eq!(sentence(&[b'x'; 200]), "not a perf.data file: it does not start with PERFILE2");
     let mut wrong = stream(meta(), &events());
     wrong[8] = 112;
     assert_eq!(
         sentence(&wrong),
-        "damaged perf.data header: its size is 112, and only 104 and 16 are known"
+        "damaged perf.data header: its size is 112, but only 104 and 16 are known"
     );
     let missing = Reader::open(std::path::Path::new("/nonexistent/perf.data")).unwrap_err();
     assert!(missing.to_string().starts_with("cannot open /nonexistent/perf.data: No such file"));
 }
 
-// Files made by hand, byte for byte.
+// Files created here byte by byte.
 
 const BRANCH_STACK: u64 = 0x800;
 
@@ -172,7 +175,7 @@ impl Crafted {
         self.attr_of(size, (0, 0, 0), sample_type, read_format, branch, ids);
     }
 
-    /// The same of a kind of event, its config and its flags.
+    /// The same with an event type, its config and its flags.
     pub(crate) fn attr_of(
         &mut self,
         size: u32,
@@ -193,8 +196,8 @@ impl Crafted {
         ids.iter().for_each(|id| self.u64(*id));
     }
 
-    /// Gives the event that was described last registers of user mode and at the
-    /// sample, by perf's numbers. It has no ids.
+    /// Adds user-mode registers and sample registers, by perf's numbers, to the last event. It has
+    /// no IDs.
     pub(crate) fn registers(&mut self, of_user: u64, at_sample: u64) {
         let attr = self.bytes.len() - 128;
         for (at, mask) in [(80, of_user), (96, at_sample)] {
@@ -203,7 +206,7 @@ impl Crafted {
         }
     }
 
-    /// A record of anything.
+    /// Any record.
     pub(crate) fn record(&mut self, kind: u32, misc: u16, body: &[u8]) {
         self.header(kind, misc, 8 + body.len());
         self.bytes.extend_from_slice(body);
@@ -236,7 +239,7 @@ fn attributes_of_every_size() {
     }
 }
 
-/// HW_INDEX before the entries, COUNTERS behind them.
+/// HW_INDEX before the entries, COUNTERS after them.
 #[test]
 fn index_and_counters() {
     let mut file = Crafted::new(false);
@@ -249,7 +252,7 @@ fn index_and_counters() {
     assert_eq!(found, [branch(0x10, 0x20, 2), branch(0x30, 0x40, 1)]);
 }
 
-/// Every field that may stand before the stack.
+/// Every field that can precede the stack.
 #[test]
 fn fields_before_the_stack() {
     let all = 1 | 2 | 4 | 8 | 0x10 | 0x20 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400 | 0x10000;
@@ -297,7 +300,7 @@ fn several_events() {
     assert_eq!((reader.notes().without_branches, reader.notes().unknown_event), (1, 1));
 }
 
-/// A big-endian machine's bit fields begin at the top.
+/// On big-endian machines, bit fields start at the top.
 #[test]
 fn the_other_byte_order() {
     let mut file = Crafted::new(true);
@@ -317,7 +320,7 @@ fn the_other_byte_order() {
     assert_eq!(entry.spec, Some(BranchSpec::NonSpecCorrectPath));
 }
 
-/// Counts that claim more than the record holds skip the record, not the file.
+/// Counts beyond the record's size skip the record, not the file.
 #[test]
 fn hostile_counts() {
     for nr in [2, 1 << 20, 1 << 61, u64::MAX, u64::MAX / 24 + 1] {
@@ -333,15 +336,15 @@ fn hostile_counts() {
     }
 }
 
-/// More events, ids and build ids than any recording has are left out: a small
-/// archive could unpack to any number of them.
+/// Events, IDs and build IDs above the limits are ignored: a small archive could decompress to any
+/// number of them.
 #[test]
 fn more_than_any_recording_has() {
     let mut file = Crafted::new(false);
     for id in 0..5000 {
         file.attr(128, 1 | 1 << 16 | BRANCH_STACK, 0, 8, &[id]);
     }
-    // A path that is longer than any.
+    // A path above the maximum length.
     file.header(67, 0, 36 + 8192);
     file.u32(0);
     file.bytes.extend([1; 24 + 8192]);
@@ -365,7 +368,7 @@ fn more_than_any_recording_has() {
     assert!(ids.iter().all(|(path, _)| path.len() < 4096));
 }
 
-/// What follows AUXTRACE and TRACING_DATA is no record.
+/// Data after AUXTRACE and TRACING_DATA is not a record.
 #[test]
 fn payloads_are_passed_over() {
     let mut file = Crafted::new(false);
@@ -463,7 +466,7 @@ proptest! {
         prop_assert_eq!(read(&mut reader).unwrap(), events);
     }
 
-    /// Bytes changed anywhere: never a panic, memory by what is there.
+    /// Bytes changed anywhere: no panic, and memory is bounded by the file's size.
     #[test]
     fn mutated(changes in proptest::collection::vec((any::<u16>(), any::<u8>()), 1..12)) {
         let dir = tempfile::tempdir().unwrap();

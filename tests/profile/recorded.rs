@@ -1,4 +1,4 @@
-//! A small recording whose every number is written here by hand.
+//! A small recording in which every number is set here.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use lbr_msr::record::{
 use profile::note::Source;
 use profile::perf_data::{Meta, Rate, Writer};
 
-/// Where the program of the recording is mapped.
+/// The mapped address of the recorded program.
 pub(crate) const BASE: u64 = 0x5555_5555_4000;
 
 pub(crate) fn meta() -> Meta {
@@ -57,7 +57,7 @@ pub(crate) fn sample(time: u64, entries: Vec<BranchEntry>, integrity: Integrity)
         cpu: 1,
         ip: entries.first().map_or(0, |entry| entry.to),
         period: entries.len() as u64,
-        stack: BranchStack { entries, integrity },
+        stack: BranchStack { entries, integrity, moves: Vec::new() },
     })
 }
 

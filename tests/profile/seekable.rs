@@ -1,5 +1,5 @@
-//! Seekable files made by hand: old ones, ones whose parts lie elsewhere, and
-//! ones that were wrapped or damaged.
+//! Seekable files created here: old ones, ones with sections in another order, and compressed or
+//! damaged ones.
 
 use std::io::{Cursor, Write};
 
@@ -14,14 +14,14 @@ const BRANCH_STACK: u64 = 1 << 11;
 const IDENTIFIER: u64 = 1 << 16;
 const SAMPLE_ID_ALL: u64 = 1 << 18;
 
-/// What lies where in a file.
+/// The layout of a file.
 struct Crafted {
     magic: [u8; 8],
     big: bool,
     attr_size: u32,
-    /// The attributes stand behind the records.
+    /// The attributes are after the records.
     behind: bool,
-    /// `data.offset` and `data.size`, where they are not the truth.
+    /// `data.offset` and `data.size`, if they are wrong.
     data: (Option<u64>, Option<u64>),
 }
 
@@ -53,7 +53,7 @@ impl Crafted {
         out
     }
 
-    /// One sample of one branch, its event having nothing but `IP` before.
+    /// One sample of one branch; the event has only `IP` before it.
     fn sample(&self, from: u64) -> Vec<u8> {
         self.record(9, 2, &self.words(&[0xA0, 1, from, 0x20, 0]))
     }
@@ -90,7 +90,7 @@ impl Crafted {
     }
 }
 
-/// The source addresses of all branches, the other events, and what was odd.
+/// The source addresses of all branches, the other events, and the anomalies.
 type Found = (Vec<u64>, Vec<Event>, Notes);
 
 fn read(mut recording: Recording) -> Result<Found, ReadError> {
@@ -126,8 +126,8 @@ fn sentence(found: Result<Found, ReadError>) -> String {
     found.unwrap_err().to_string()
 }
 
-/// Before Linux 3.4 a file began with the same letters in either byte order.
-/// perf 6.1 prints the branch of each of the little ones.
+/// Before Linux 3.4 a file started with the same letters in either byte order. perf 6.1 prints the
+/// branch of each of the little ones.
 #[test]
 fn files_with_the_old_magic() {
     for (attr_size, big) in [(64, false), (72, false), (80, false), (96, false), (96, true)] {
@@ -145,7 +145,7 @@ fn attributes_behind_the_records() {
     let bytes = file.file(&[(IP | BRANCH_STACK, 7)], &[file.sample(0x1234)]);
     assert_eq!(from_file(&bytes).unwrap().0, [0x1234]);
     for found in [from_pipe(&bytes), from_pipe(&gzip(&bytes)), from_file(&gzip(&bytes))] {
-        assert!(sentence(found).contains("unpack it into a file"));
+        assert!(sentence(found).contains("decompress it to a file"));
     }
 }
 
@@ -176,15 +176,15 @@ fn layers_of_compression() {
     }
 }
 
-/// What stands before a damaged part of an archive is read; what cannot be
-/// unpacked at all is bad input, and no failure of reading.
+/// Data before a damaged part of an archive is read; an archive that cannot be decompressed at all
+/// is invalid input, not a read error.
 #[test]
 fn damaged_archives() {
     let samples: Vec<Vec<u8>> = (0..20_000u64).map(|at| PLAIN.sample(at * at % 65_537)).collect();
     let bytes = PLAIN.file(&[(IP | BRANCH_STACK, 7)], &samples);
     let whole = from_file(&bytes).unwrap().0;
     for mut packed in [gzip(&bytes), zstd::encode_all(&bytes[..], 3).unwrap()] {
-        // Nothing but a checksum, a header or noise behind the last record.
+        // Only a checksum, a header or noise after the last record.
         for tail in [&b""[..], b"garbage", &[0; 512]] {
             let found = from_pipe(&[&packed[..], tail].concat()).unwrap();
             assert_eq!((&found.0, found.2.cut_at), (&whole, None));
@@ -205,8 +205,8 @@ fn a_folder_is_no_recording() {
     assert!(matches!(Recording::open(dir.path()), Err(ReadError::Directory)));
 }
 
-/// Records beside the samples end with the fields of their own event, which
-/// the id in their last word names.
+/// Records other than samples end with the fields of their event, which the ID in their last word
+/// identifies.
 #[test]
 fn trailers_of_several_events() {
     let bare = IDENTIFIER | IP | BRANCH_STACK;

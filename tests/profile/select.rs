@@ -1,5 +1,4 @@
-//! Which samples count, by selections over recordings whose every sample is
-//! written here by hand.
+//! Which samples count, by selections over recordings whose samples are all set here.
 
 use std::io::Cursor;
 use std::sync::Arc;
@@ -24,7 +23,7 @@ fn selected(mut recording: Recording, selection: Selection) -> Recording {
     recording
 }
 
-/// FROM of the newest entry of each sample that counts: which they are.
+/// FROM of the newest entry of each sample that counts, as identification.
 fn chosen(recording: &mut Recording) -> Vec<u64> {
     let mut found = Vec::new();
     while let Some(item) = recording.next_item().unwrap() {
@@ -35,10 +34,10 @@ fn chosen(recording: &mut Recording) -> Vec<u64> {
     found
 }
 
-/// What was left out by one field for one reason.
+/// The omitted samples for one field and reason.
 type Left = ((Field, Why), u64);
 
-/// What a selection takes, and what it leaves out by field and reason.
+/// The samples that a selection keeps, and those that it omits by field and reason.
 fn counts(bytes: &[u8], selection: Selection) -> (Vec<u64>, Vec<Left>) {
     let mut recording = selected(open(bytes), selection);
     let found = chosen(&mut recording);
@@ -88,8 +87,7 @@ fn full(file: &mut Crafted, id: u64, (pid, tid): (u64, u64), time: u64, cpu: u64
     file.sample(&[id, 0xa0, pid | tid << 32, time, cpu, 1, from, from + 8, 2]);
 }
 
-/// Two events with every field, and one that says neither task, time nor CPU;
-/// a fourth has no branches.
+/// Two events with every field, and one without task, time and CPU; a fourth has no branches.
 fn several() -> Vec<u8> {
     let mut file = Crafted::new(false);
     file.attr_of(128, (0, 0, 0), FULL, 0, 8, &[11]);
@@ -108,7 +106,7 @@ fn several() -> Vec<u8> {
     file.bytes
 }
 
-/// Without a selection everything counts, and it is known of which event.
+/// Without a selection everything counts, with its event.
 #[test]
 fn events_are_counted() {
     let mut recording = open(&several());
@@ -132,7 +130,7 @@ fn events_by_name() {
         assert_eq!(counts(&file, event(&[name])), (vec![0x10, 0x30, 0x60], other(3)), "{name}");
     }
     assert_eq!(counts(&file, event(&["r1c4", "branch-misses"])).0, [0x20, 0x40, 0x50]);
-    // One that is not there, and one that has no branches.
+    // One that does not exist, and one without branches.
     let mut recording = selected(open(&file), event(&["cycles", "r1c4", "idle"]));
     assert_eq!(chosen(&mut recording), [0x50]);
     let names = recording.names();
@@ -140,8 +138,8 @@ fn events_by_name() {
     assert_eq!(names.events, ["cpu_core/cycles/u", "branch-misses:u", "r1c4"]);
 }
 
-/// perf makes names out of attributes where the file has none; those of these
-/// attributes by `perf evlist` 6.1.
+/// perf derives names from attributes if the file has none; those of these attributes by `perf
+/// evlist` 6.1.
 #[test]
 fn events_without_names() {
     let flags = |bits: &[u32]| bits.iter().fold(0u64, |word, bit| word | 1 << bit);
@@ -176,7 +174,7 @@ fn events_without_names() {
     assert_eq!(counts(&file.bytes, event(&["branch-misses:k"])).0, [2]);
 }
 
-/// A list each of tasks, CPUs and times; who does not say is in none.
+/// A list each of tasks, CPUs and times; samples without these fields match none.
 #[test]
 fn tasks_cpus_and_times() {
     let file = several();
@@ -190,14 +188,14 @@ fn tasks_cpus_and_times() {
     let cpus = Selection { cpus: vec![1, 2], ..none() };
     let left = vec![((Field::Cpu, Why::Other), 2), ((Field::Cpu, Why::Unsaid), 1)];
     assert_eq!(counts(&file, cpus), (vec![0x20, 0x30, 0x40], left));
-    // Both ends are in it.
+    // Both ends are included.
     let between = |from, to| Times::Between { from, to };
     let times = Selection { times: vec![between(Some(2000), Some(4000))], ..none() };
     let left = vec![((Field::Time, Why::Other), 2), ((Field::Time, Why::Unsaid), 1)];
     assert_eq!(counts(&file, times), (vec![0x20, 0x30, 0x40], left));
     let times = vec![between(None, Some(1000)), between(Some(4001), None)];
     assert_eq!(counts(&file, Selection { times, ..none() }).0, [0x10, 0x60]);
-    // Each is left out once, for the first reason.
+    // Each is omitted once, for the first reason.
     let all = Selection {
         events: strings(&["cpu_core/cycles/"]),
         pids: vec![7],
@@ -213,7 +211,7 @@ fn tasks_cpus_and_times() {
     assert_eq!(counts(&file, all), (vec![0x60], left));
 }
 
-/// Shares of a time need one; our recordings have it.
+/// Shares of time need the total time; our recordings have it.
 #[test]
 fn shares_of_the_time() {
     let share = Selection { times: Times::parse("50%/2").unwrap(), ..Selection::default() };
@@ -225,7 +223,7 @@ fn shares_of_the_time() {
     write(&path, meta(), &[at(1000), at(1400), at(1500), at(2000)]);
     let mut recording = selected(Recording::open(&path).unwrap(), share.clone());
     assert_eq!(chosen(&mut recording), [1500, 2000]);
-    // Packed, its time stands behind its samples.
+    // In a compressed file, the time comes after the samples.
     let packed = folder.path().join("perf.data.zst");
     std::fs::write(&packed, zstd::encode_all(&*std::fs::read(&path).unwrap(), 1).unwrap()).unwrap();
     let mut recording = selected(Recording::open(&packed).unwrap(), share);
@@ -263,7 +261,7 @@ fn trailer(body: &mut Vec<u8>, task: (u32, u32), time: u64) {
     }
 }
 
-/// Names of threads come by the buffers of their CPUs: what counts is the time.
+/// Thread names arrive by CPU buffer: their time decides.
 #[test]
 fn threads_by_their_names_at_the_time() {
     let mut file = Crafted::new(false);
@@ -273,7 +271,7 @@ fn threads_by_their_names_at_the_time() {
     full(&mut file, 11, (7, 8), 3500, 1, 0x30);
     full(&mut file, 11, (4, 4), 3600, 1, 0x40);
     full(&mut file, 11, (0, 0), 3700, 1, 0x50);
-    // Others'.
+    // The buffers of other CPUs.
     forked(&mut file, (7, 8), (7, 7), 2000);
     named(&mut file, (7, 7), 1000, "main");
     full(&mut file, 11, (7, 7), 2600, 0, 0x10);
@@ -291,7 +289,7 @@ fn threads_by_their_names_at_the_time() {
     assert_eq!(of(&["a worker"]).0, [0x30]);
     assert_eq!(of(&["renamed", "a worker"]).0, [0x30, 0x60]);
     assert_eq!(of(&["swapper"]).0, [0x50]);
-    // perf calls a thread that nobody named by its number.
+    // perf names an unnamed thread by its number.
     assert_eq!(of(&[":4"]).0, [0x40]);
     let (none, names, left) = of(&["nobody"]);
     assert!(none.is_empty());
@@ -300,7 +298,7 @@ fn threads_by_their_names_at_the_time() {
     assert_eq!(names.comms, met.map(|(name, n)| (name.to_owned(), n)));
     assert_eq!(left.by[&(Field::Comm, Why::Other)], 5);
     assert_eq!(left.by[&(Field::Comm, Why::Unsaid)], 1);
-    // A stream has to tell in time: these names come after the samples.
+    // A stream must name threads before their samples: these names come later.
     assert_eq!(counts(&file.bytes, comm(&["main"])).0, [0x10]);
 }
 
@@ -333,18 +331,18 @@ fn columns_of_text() {
     assert_eq!(of(Selection { cpus: vec![0], ..none() }), [0x10]);
     let times = Times::parse("1.000001,2").unwrap();
     assert_eq!(of(Selection { times, ..none() }), [0x10, 0x20]);
-    // perf's default columns have the thread alone.
+    // perf's default columns have only the thread.
     let alone = b" prog  12 [000] 1.5: 1 cycles: 401000 0x10/0x18/P/-/-/0\n";
     assert_eq!(counts(alone, Selection { tids: vec![12], ..none() }).0, [0x10]);
     assert_eq!(counts(alone, comm(&["prog"])).0, [0x10]);
-    // Names that perf makes up for events without one.
+    // perf's names for events without one.
     let nameless = b" prog 7/7 1.5: 1 raw 0x1c2:up: a0 main+0x6 (/bin/x) 0x10/0x18/P/-/-/0\n\
         prog 7/8 2.5: 1 unknown attr type: 9:  0x20/0x28/P/-/-/0\n";
     assert_eq!(counts(nameless, event(&["raw 0x1c2"])).0, [0x10]);
     assert_eq!(counts(nameless, event(&["unknown attr type: 9"])).0, [0x20]);
     let tids = Selection { tids: vec![7], times: Times::parse("1,2").unwrap(), ..none() };
     assert_eq!(counts(nameless, tids).0, [0x10]);
-    // Neither column has anything to say here, and nothing is made up.
+    // Neither column applies here, and no value is invented.
     let mut bare = open(b" 0x10/0x18/P/-/-/0\n");
     chosen(&mut bare);
     assert_eq!(bare.samples_by_event().len(), 1);
@@ -353,7 +351,7 @@ fn columns_of_text() {
     assert_eq!(chosen(&mut dumped), [0x10]);
 }
 
-/// `perf script -D` prints a sample twice; only the second says its event.
+/// `perf script -D` prints a sample twice; only the second contains its event.
 const DUMPED: &str = "\
 0 1000 0x100 [0x50]: PERF_RECORD_SAMPLE(IP, 0x2): 7/7: 0x401000 period: 1 addr: 0
 ... branch stack: nr:1
@@ -361,8 +359,8 @@ const DUMPED: &str = "\
 prog  7/7   [000]   0.000001:  1 cycles:u:  401000 0x10/0x18/P/-/-/0
 ";
 
-/// Three stacks of one thread that join, each of two branches, and one of
-/// another thread between them.
+/// Three stacks of one thread that join, each of two branches, and one of another thread between
+/// them.
 fn joined() -> Vec<u8> {
     let of = |tid: u32, cpu: u32, time: u64, part: u64| {
         let at = 0x1000 * part;
@@ -389,8 +387,8 @@ fn joined() -> Vec<u8> {
     stream(meta(), &events)
 }
 
-/// Blocks by entry and exit with their counts, how many stacks are exact, and
-/// whether every branch is there.
+/// Blocks by entry and exit with their counts, the number of exact stacks, and whether every branch
+/// is included.
 fn blocks(bytes: &[u8], selection: Selection) -> (Vec<(u64, u64, u64)>, u64, bool) {
     let mut counter = FlowCounter::new();
     counter.recording(&mut selected(open(bytes), selection), |_, _| {}).unwrap();
@@ -401,7 +399,7 @@ fn blocks(bytes: &[u8], selection: Selection) -> (Vec<(u64, u64, u64)>, u64, boo
     (blocks, flow.quality.exact, flow.is_complete())
 }
 
-/// What was left out between two stacks of a thread is no straight code.
+/// Code omitted between two stacks of a thread is not a fall-through range.
 #[test]
 fn stacks_join_only_to_those_that_count() {
     let file = joined();
@@ -410,13 +408,13 @@ fn stacks_join_only_to_those_that_count() {
     let none = Selection::default;
     let all = vec![inside(0), between(1), inside(1), between(2), inside(2), inside(8)];
     assert_eq!(blocks(&file, none()), (all, 4, true));
-    // A thread by itself has all its branches, and so has a process.
+    // A thread alone has all its branches, and so has a process.
     let one = vec![inside(0), between(1), inside(1), between(2), inside(2)];
     let tids = Selection { tids: vec![1], ..none() };
     assert_eq!(blocks(&file, tids), (one.clone(), 3, true));
     assert_eq!(blocks(&file, comm(&["one"])), (one, 3, true));
     assert!(blocks(&file, Selection { pids: vec![100], ..none() }).2);
-    // The middle one ran on another CPU: what is left joins to nothing.
+    // The middle one ran on another CPU: the others do not join.
     let cpu = Selection { cpus: vec![0], ..none() };
     assert_eq!(blocks(&file, cpu), (vec![inside(0), inside(2), inside(8)], 2, false));
     // Neighbours still join, but the rest is missing.
@@ -426,12 +424,12 @@ fn stacks_join_only_to_those_that_count() {
     assert_eq!(blocks(&file, first), (both, 3, false));
     let last = times("0.000003,");
     assert_eq!(blocks(&file, last), (vec![inside(1), between(2), inside(2)], 1, false));
-    // All of the time leaves nothing out: nothing is missing.
+    // The whole time omits nothing.
     assert!(blocks(&file, times("0,1")).2);
 }
 
-/// A stack without branches after one that was left out: what comes next does
-/// not join to what was before both. One that joins passes its place on.
+/// A stack without branches after an omitted one: the next stack does not join to the one before
+/// both. One that joins keeps the position.
 #[test]
 fn an_empty_stack_joins_nothing_that_was_left_out() {
     let at = |time, cpu, entries| {
@@ -459,7 +457,7 @@ fn an_empty_stack_joins_nothing_that_was_left_out() {
     assert_eq!((loops.taken, loops.broken), (2, 0));
 }
 
-/// Every view says so, and an interval is back.
+/// Every view reports it, and there is an interval again.
 #[test]
 fn a_part_of_the_time_is_a_sample() {
     let file = joined();
@@ -482,7 +480,7 @@ fn a_part_of_the_time_is_a_sample() {
     assert_eq!((lint.samples, lint.flow.quality.left_out.samples), (3, 1));
 }
 
-/// A thread that changed its name: neither name has all that it did.
+/// A thread that changed its name: neither name covers all its branches.
 #[test]
 fn a_thread_of_two_names_is_cut() {
     let comm_at = |time, name: &str| {
@@ -507,7 +505,7 @@ fn a_thread_of_two_names_is_cut() {
     }
 }
 
-/// Our recorder says whose stacks it lost; others do not.
+/// Our recorder records whose stacks it lost; others do not.
 #[test]
 fn losses_of_others() {
     let lost =
@@ -535,7 +533,7 @@ fn losses_of_others() {
     assert_eq!(quality(&file, tid(1)).lost_total(), 5);
 }
 
-/// A number that is given again is another thread, which begins anew.
+/// A reused number is another thread, which starts from the beginning.
 #[test]
 fn a_thread_after_one_of_the_same_number() {
     let at = |time, from| sample(time, vec![entry(from, from)], exact());

@@ -13,7 +13,7 @@ fn open(bytes: &[u8]) -> Recording {
     Recording::from_stream(Box::new(Cursor::new(bytes.to_vec()))).unwrap()
 }
 
-/// A loop of four rounds, in a file that is mapped at `base`.
+/// A loop of four rounds, in a file mapped at `base`.
 fn program(base: u64) -> Vec<u8> {
     let branch = |from: u64, to: u64| lbr_msr::record::BranchEntry {
         branch_type: Some(BranchType::COND),
@@ -32,7 +32,7 @@ fn all<V: View>(mut counter: Counter<V>, recordings: &[Vec<u8>]) -> V::Table {
     counter.finish()
 }
 
-/// Twice the same program, loaded elsewhere by a process of the same number.
+/// The same program twice, loaded at another address by a process with the same number.
 #[test]
 fn the_same_code_of_two_recordings_is_one() {
     let both = [program(0x5555_0000_0000), program(0x6666_0000_0000)];
@@ -49,7 +49,7 @@ fn the_same_code_of_two_recordings_is_one() {
     assert_eq!((graph.entries, graph.distinct, graph.quality.samples), (12, 3, 2));
 }
 
-/// Stacks of a thread join to its own, whatever lies between them in the file.
+/// Stacks of a thread join to its own, whatever stacks are between them in the file.
 #[test]
 fn threads_join_in_any_order_of_the_file() {
     let of = |tid: u32, part: u64| {
@@ -76,16 +76,16 @@ fn threads_join_in_any_order_of_the_file() {
         let flow = counter.finish();
         let blocks: Vec<(u64, u64, u64)> =
             flow.blocks.iter().map(|block| (block.entry, block.exit, block.count)).collect();
-        // Three stacks with a block inside, and two joins of no length
-        // between them; of two threads.
+        // Three stacks with a block inside, and two joins of length zero between them; in two
+        // threads.
         assert_eq!(flow.block_quality.blocks, 10, "{order:?}");
         assert!(blocks.contains(&(0x6000, 0x6000, 2)) && blocks.contains(&(0x7000, 0x7000, 2)));
         assert_eq!(known.get_or_insert(blocks.clone()), &blocks, "{order:?}");
     }
 }
 
-/// Text that names no process: equal addresses are the same branch, in one file
-/// or in two. With processes they are not.
+/// Text without processes: equal addresses are the same branch, in one file or in two. With
+/// processes they are not.
 #[test]
 fn texts_without_processes_are_one() {
     let rows = |texts: [&str; 2]| {
@@ -105,7 +105,7 @@ fn texts_without_processes_are_one() {
     assert_eq!(rows([of_process, of_process]), (vec![1, 1], vec![1, 1]));
 }
 
-/// What one text says was mapped is not what another's addresses lie in.
+/// Mappings in one text do not apply to the addresses of another.
 #[test]
 fn texts_without_processes_have_mappings_of_their_own() {
     let mapped = "\
@@ -123,7 +123,7 @@ PERF_RECORD_MMAP2 7/7: [0x400000(0x1000) @ 0 08:01 5 0]: r-xp /nowhere/prog
     assert_eq!((table.branches.len(), table.branches.iter().filter(in_file).count()), (2, 1));
 }
 
-/// Stopped in the middle and read again to the same place: the same stacks.
+/// Stopped midway and read again to the same position: the same stacks.
 #[test]
 fn a_stopped_recording_is_read_again_to_the_same_place() {
     use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Random programs of loops, conditions, switches and calls, interpreted here:
-//! what they did is known without looking at their branches.
+//! Random programs of loops, conditions, switches and calls, interpreted here: their behaviour is
+//! known without analysing branches.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +44,7 @@ pub(crate) struct Structured {
     random: Random,
     /// Branches taken so far, in order.
     pub(crate) trace: Vec<Branch>,
-    /// Trips with the entries that made them, by the address of the head.
+    /// Trip counts with their number of entries, by head address.
     pub(crate) trips: BTreeMap<u64, BTreeMap<u64, u64>>,
     /// Branches taken by stack of functions.
     pub(crate) stacks: BTreeMap<Vec<u64>, u64>,
@@ -52,7 +52,7 @@ pub(crate) struct Structured {
     budget: usize,
 }
 
-/// Calls between functions go up, but for this many recursions in a row.
+/// Functions call only later ones, except for this many recursions in a row.
 const RECURSION: usize = 40;
 
 impl Structured {
@@ -80,8 +80,8 @@ impl Structured {
         }
     }
 
-    /// A program whose `main` runs these loops one after the other, again and
-    /// again: form by number, most trips, whether it may be left in the middle.
+    /// A program whose `main` runs these loops in sequence, repeatedly: number of the form, most
+    /// trips, whether it can exit from the middle.
     pub(crate) fn of_loops(seed: u64, budget: usize, loops: &[(u8, usize, bool)]) -> Structured {
         let one = |&(form, most, leaves): &(u8, usize, bool)| Statement::Loop {
             form: [Form::Bottom, Form::Top, Form::Turned][usize::from(form)],
@@ -97,7 +97,7 @@ impl Structured {
     }
 
     fn entry(&self, function: usize) -> u64 {
-        // One byte in front of the first statement.
+        // One byte before the first statement.
         self.functions[function].first().map_or(0, |first| first.at) - 1
     }
 
@@ -105,8 +105,8 @@ impl Structured {
         self.functions[function].last().unwrap().end
     }
 
-    /// Runs it, again and again until there are enough branches, from a place
-    /// and to a place outside every function.
+    /// Runs it repeatedly until there are enough branches, from and to an address outside every
+    /// function.
     pub(crate) fn run(&mut self) {
         let start = 0x1000;
         self.open = vec![start];
@@ -131,7 +131,7 @@ impl Structured {
         self.open.pop();
     }
 
-    /// Whether a loop was left out of the middle.
+    /// Whether a loop exited from its middle.
     fn statements(&mut self, block: &[Placed], exit: Option<u64>, depth: usize) -> bool {
         for (index, placed) in block.iter().enumerate() {
             let at = placed.at;
@@ -161,7 +161,7 @@ impl Structured {
                     self.round(placed, *form, *most, *leaves, depth);
                 }
             }
-            // The place where a loop may be left: behind its first statement.
+            // The possible exit of a loop: after its first statement.
             if let Some(exit) = exit.filter(|_| index == 0)
                 && self.random.below(12) == 0
             {
@@ -182,7 +182,7 @@ impl Structured {
         match form {
             Form::Bottom => loop {
                 trips += 1;
-                // The first branch of the body is none that leaves.
+                // The first branch of the body is not an exit.
                 self.take(at + 1, at + 4, BranchType::UNCOND);
                 if self.statements(&placed.inner, exit, depth) {
                     break;
@@ -240,9 +240,9 @@ fn block(random: &mut Random, depth: usize, function: usize, functions: usize) -
         .collect()
 }
 
-/// Gives statements their addresses. Where they end.
+/// Assigns addresses to statements. Returns the end address.
 fn place(block: Vec<Statement>, at: u64, placed: &mut Vec<Placed>) -> u64 {
-    // A byte that belongs to nothing, so that no two places are the same.
+    // A separating byte, so that no two addresses are equal.
     let mut at = at + 1;
     for what in block {
         let mut inner = Vec::new();
@@ -251,11 +251,11 @@ fn place(block: Vec<Statement>, at: u64, placed: &mut Vec<Placed>) -> u64 {
             Statement::If(body) => place(body.clone(), at + 2, &mut inner) + 1,
             Statement::Switch(cases) => at + 2 + 4 * *cases as u64 + 2,
             Statement::Call(_) => at + 8,
-            // Head, what stands before the body, the body, the branch back.
+            // Head, code before the body, the body, the back edge.
             Statement::Loop { body, .. } => place(body.clone(), at + 4, &mut inner) + 8,
         };
         placed.push(Placed { at, end, what, inner });
-        // The branch that may leave a loop stands behind a statement.
+        // The branch that can exit a loop comes after a statement.
         at = end + 4;
     }
     at

@@ -1,4 +1,4 @@
-//! Texts with symbols in place of addresses (`perf script -F brstacksym`).
+//! Texts with symbols instead of addresses (`perf script -F brstacksym`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Cursor;
@@ -18,7 +18,7 @@ fn open(text: &str) -> Recording {
     Recording::from_stream(Box::new(Cursor::new(text.as_bytes().to_vec()))).unwrap()
 }
 
-/// An end as a reader understands it.
+/// A parsed end of a branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum End {
     At(u64),
@@ -39,17 +39,17 @@ fn end(symbols: &Symbols, number: u64) -> End {
     }
 }
 
-/// What a text holds: sample by sample its process, its address, its branches.
+/// The content of a text, by sample: its process, its address, its branches.
 type Sample = (Option<u32>, Option<u64>, Vec<(End, End, RawBranch)>);
 
-/// Samples, and the first line that was refused.
+/// Samples, and the first rejected line.
 type Everything = (Vec<Sample>, Vec<(u64, LineError)>);
 
 fn read(text: &str) -> Everything {
     try_read(text).unwrap()
 }
 
-/// The same; `None` of a text that has no branches.
+/// The same; `None` for a text without branches.
 fn try_read(text: &str) -> Option<Everything> {
     let mut recording = open(text);
     let (mut found, mut symbols) = (Vec::new(), Symbols::default());
@@ -117,7 +117,7 @@ fn names_may_hold_anything() {
             (named(name, 0xFFFF), named("main", 5)),
         ];
         assert_eq!(ends(&line), wanted, "{name}");
-        // With files, whose paths hold what they want.
+        // With files, whose paths contain special characters.
         for file in ["/usr/bin/x", "[kernel.kallsyms]", "/a b/c (deleted)", "/x(y)/z+0x", "[xfs]"] {
             let line = format!(
                 "{name}+0x1c({file})/{name}+0x0({file})/P/-/-/0 {name}+0x2(/b)/{name}+0x3({file}+0x1136)/P/-/-/0"
@@ -153,14 +153,14 @@ fn what_has_no_symbol_is_any_place_or_an_address() {
     );
 }
 
-/// perf prints the first name right behind what stands before it.
+/// perf prints the first name directly after the preceding field.
 #[test]
 fn the_first_name_is_parted_from_what_stands_before_it() {
     let entry = "dead_end+0x8/f+0x0/P/-/-/0 g+0x1/dead_end+0x2/P/-/-/0";
     let wanted = [(named("dead_end", 8), named("f", 0)), (named("g", 1), named("dead_end", 2))];
     for (head, pid, ip) in [
         ("", None, None),
-        // 16 columns, a name of hexadecimal digits behind them.
+        // 16 columns, followed by a name of hexadecimal digits.
         ("     55555588286e", None, Some(0x5555_5588_286E)),
         (" ffffffff81234567", None, Some(0xFFFF_FFFF_8123_4567)),
         ("     555555882860", None, Some(0x5555_5588_2860)),
@@ -198,12 +198,12 @@ fn the_first_name_is_parted_from_what_stands_before_it() {
         assert_eq!(ends, wanted, "{head}");
         assert_eq!((found[0].0, found[0].1), (pid, ip), "{head}");
     }
-    // Nobody can say where `other` ends: what is not known is not guessed.
+    // The end of `other` is ambiguous: it is not guessed.
     let glued = format!("     55555588286e other{entry}\n");
     let (found, _) = read(&glued);
     assert_eq!(found[0].2[0].0, End::Unknown(None));
     assert_eq!(found[0].2[1].0, named("g", 1));
-    // Once the name has been seen it can be told.
+    // After the name has occurred, it is recognized.
     let (found, _) = read(&format!("other+0x1/g+0x0/P/-/-/0\n{glued}"));
     assert_eq!(found[1].2[0].0, named("dead_end", 8));
 }
@@ -231,21 +231,21 @@ fn what_is_no_entry_is_refused() {
     }
 }
 
-/// Both grammars at once say every branch twice.
+/// With both formats, every branch occurs twice.
 #[test]
 fn beside_addresses_symbols_pass() {
     let addresses = " 0x10/0x20/P/-/-/1  0x30/0x40/M/-/-/2 ";
     let symbols = "operator new+0x10/f<a, b>+0x0/P/-/-/1 f<a, b>+0x3/[unknown]/M/-/-/2";
     let at = |from, to| (End::At(from), End::At(to));
     assert_eq!(ends(&format!("{addresses} {symbols}")), [at(0x10, 0x20), at(0x30, 0x40)]);
-    // Other fields, or other numbers of them, are other branches.
+    // Other fields, or other numbers in them, are other branches.
     let other = symbols.replace("/P/-/-/1", "/P/-/-/3");
     assert_eq!(ends(&format!("{addresses} {other}")).len(), 4);
     assert_eq!(ends(&format!("{addresses} {symbols} a+0x1/b+0x1/P/-/-/0")).len(), 5);
 }
 
-/// Numbers that stand for symbols are none where a recording has them for
-/// addresses, whatever else is read.
+/// Numbers that represent symbols do not, if a recording has them as addresses, whatever else is
+/// read.
 #[test]
 fn no_address_is_taken_for_a_symbol() {
     const ODD: u64 = 0x5A00_0000_0000_001C;
@@ -267,24 +267,24 @@ fn no_address_is_taken_for_a_symbol() {
         places.sort_unstable();
         places
     };
-    // Alone it is an address, however odd.
+    // Alone, it is an address, however unusual.
     let (table, refused) = count(&[odd]);
     assert_eq!((table.branches[0].to_location, &refused[..]), (Location::Address(ODD), &[0][..]));
-    // Before the first symbol it stays one; behind it, it is refused.
+    // Before the first symbol it remains one; after it, it is rejected.
     for pid in ["", "  12 "] {
         let text = format!("{pid}{odd}{pid}{by_name}{pid}{odd}");
         let (table, refused) = count(&[&text]);
         assert_eq!((places(&table), refused), (vec![(false, 1), (true, 1)], vec![1]), "{pid}");
     }
-    // Another recording has nothing to do with it.
+    // Another recording is independent of it.
     for texts in [[by_name, odd], [odd, by_name]] {
         let (table, refused) = count(&texts);
         assert_eq!((places(&table), refused), (vec![(false, 1), (true, 1)], vec![0, 0]));
     }
 }
 
-/// The same function of two recordings is one, in whatever order its names
-/// came; that of another file is another.
+/// The same function of two recordings is one, whatever the order of its names; that of another
+/// file is different.
 #[test]
 fn names_join_recordings() {
     let one = "f+0x8(/a)/f+0x0(/a)/P/-/-/0 g+0x8(/a)/f+0x0(/a)/P/-/-/0\n";
@@ -310,8 +310,7 @@ fn names_join_recordings() {
     assert_eq!(rows, [row("f", "/a", 2), row("f", "/b", 1), row("g", "/a", 2)]);
 }
 
-/// Symbols that end where nobody knows: perf prints the last one before an
-/// address, however far away it is.
+/// Symbols with an unknown end: perf prints the last one before an address, however far away it is.
 #[test]
 fn offsets_may_be_huge() {
     let text = "_end+0xffffffff80000010/_end+0xffffffff80000000/P/-/-/0 _end+0x7fffff/_end+0x800000/P/-/-/0\n";
@@ -341,8 +340,8 @@ fn name(maps: &mut Maps, location: Location) -> (String, u64) {
 
 #[test]
 fn no_code_runs_from_one_name_to_another() {
-    // Oldest last. f+0x10..f+0x20 ran, and g+0x0..g+0x7fffff, if that were
-    // believed; from h to f, and from and to what is unknown, nothing did.
+    // Oldest last. f+0x10..f+0x20 ran, and g+0x0..g+0x7fffff would have, but is implausible; no
+    // code ran from h to f, or from or to unknown locations.
     let text = "f+0x20/h+0x0/P/-/-/9 h+0x5/f+0x10/P/-/-/3 [unknown]/h+0x1/P/-/-/2 f+0x30/[unknown]/P/-/-/1 \
                 [unknown]/f+0x28/P/-/-/1 g+0x7fffff/[unknown]/P/-/-/0 x+0x1/g+0x0/P/-/-/0\n";
     let mut flow = flow(text);
@@ -356,14 +355,14 @@ fn no_code_runs_from_one_name_to_another() {
     assert_eq!(found, [block("f", 0x10, 0x20), block("f", 0x28, 0x30), block("h", 1, 5)]);
     let quality = &flow.block_quality;
     assert_eq!((quality.apart, quality.impossible(), quality.crossing), (3, 0, 0));
-    // In the kernel or not, as far as files say.
+    // In the kernel or not, if the file shows it.
     let text = "f+0x20([kernel.kallsyms])/g+0x0(/usr/bin/x)/P/-/-/9 g+0x5(/usr/bin/x)/f+0x10([kernel.kallsyms])/P/-/-/3\n";
     assert_eq!(self::flow(text).blocks.len(), 1);
-    // A place that nobody knows is not twice the same one.
+    // Two unknown locations are not the same.
     let twice = "[unknown]/[unknown]/P/-/-/1 [unknown]/[unknown]/P/-/-/1 f+0x8/[unknown]/P/-/-/1\n";
     let flow = self::flow(twice);
     assert_eq!((flow.quality.duplicated_newest, flow.taken), (0, 3));
-    // Nor of one type.
+    // Nor are they of one type.
     let typed = twice.replace("P/-/-/1", "P/-/-/1/COND");
     let flow = self::flow(&typed);
     let types: Vec<_> = flow.sites.iter().map(|site| (site.taken, site.conditional)).collect();
@@ -392,7 +391,7 @@ fn names_are_places() {
     let names: Vec<&str> = candidates.iter().map(|candidate| &*candidate.name).collect();
     assert_eq!(names, ["a:g", "b:g"]);
     assert!(candidates.iter().all(|candidate| candidate.address.is_none()));
-    // The numbers inside are no addresses.
+    // The numbers inside are not addresses.
     let number = LocationSpec::Address(block.entry);
     assert_eq!(
         flow.maps.resolve(&number, &|_| 0.0).unwrap()[0].start,
@@ -400,9 +399,8 @@ fn names_are_places() {
     );
 }
 
-/// Texts of perf 6.1 of one recording. What it prints for an address is the
-/// same distance from it everywhere, so the addresses tell whether names and
-/// offsets were understood.
+/// Texts of perf 6.1 for one recording. Addresses and printed names differ by constant distances,
+/// so the addresses show whether names and offsets were parsed correctly.
 #[test]
 fn perfs_own_texts_agree_with_its_addresses() {
     let texts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/texts");
@@ -417,7 +415,7 @@ fn perfs_own_texts_agree_with_its_addresses() {
         let (found, refused) = read(&text(name));
         assert_eq!(refused, [], "{name}");
         assert_eq!(found.len(), numbers.len(), "{name}");
-        // By base and file; those of one name are overloads.
+        // By base and file; equal names are overloads.
         let mut bases: HashMap<(String, Option<String>), BTreeMap<u64, u64>> = HashMap::new();
         let mut unknown = 0;
         for ((_, _, found), (_, _, numbers)) in found.iter().zip(&numbers) {
@@ -474,7 +472,7 @@ fn printed(samples: &[Sample]) -> String {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever is damaged: what is read prints as text that reads the same.
+    /// With any damage: what is read prints as text that parses to the same.
     #[test]
     fn damaged_names_are_answered(
         line in any::<proptest::sample::Index>(),
@@ -487,7 +485,7 @@ proptest! {
         );
         let lines: Vec<&str> = TEXTS.lines().collect();
         let mut text: String = lines[line.index(lines.len())].chars().take(400).collect();
-        // A second line whose names are known by then.
+        // A second line, whose names are then known.
         text = format!("{}\n{text}", lines[0]);
         for (at, len) in cuts {
             let at = at.index(text.len());
@@ -503,8 +501,7 @@ proptest! {
         let Some((found, _)) = try_read(&format!("{text}\n")) else { return Ok(()) };
         let by_name = |sample: &&Sample| {
             let named = |end: &End| !matches!(end, End::At(_));
-            // A name with blanks at the start may be taken for what stands before
-            // branches.
+            // Spaces at the start of a name may be confused with the fields before branches.
             let sound = match &sample.2[..] {
                 [(End::In(name, _, _), _, _), ..] => !name.contains([' ', '\t']),
                 _ => true,
@@ -524,7 +521,7 @@ proptest! {
     }
 }
 
-/// Parts of entries, sound and broken.
+/// Parts of entries, valid and invalid.
 fn part() -> impl Strategy<Value = String> {
     prop_oneof![
         "[a-z:<>(), ~/+]{0,6}",

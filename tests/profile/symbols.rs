@@ -1,4 +1,4 @@
-//! Names and code of this very program.
+//! Names and code of this test program.
 #![allow(
     unsafe_code,
     reason = "a symbol of its own, and the bytes in memory to hold the file against"
@@ -22,8 +22,8 @@ fn exe() -> std::path::PathBuf {
     std::env::current_exe().unwrap()
 }
 
-/// The address in memory less the place of the mapping is what the symbol
-/// table says: this program is position independent.
+/// The address in memory minus the mapping's address equals the symbol table's value: this program
+/// is position independent.
 #[test]
 fn finds_a_function_where_it_runs() {
     let runs_at = lbr_symbol_under_test as *const () as u64;
@@ -51,7 +51,7 @@ fn finds_a_function_where_it_runs() {
     assert_eq!(module.code_at(addr), code);
 }
 
-/// Data and marks among it name no code.
+/// Data and mapping symbols do not name code.
 #[test]
 fn only_code_has_names() {
     use object::{Object, ObjectSymbol};
@@ -91,11 +91,13 @@ fn names_as_their_language_writes_them() {
         demangle("_ZNSt6vectorIiSaIiEE9push_backEOi"),
         "std::vector<int, std::allocator<int> >::push_back(int&&)"
     );
+    assert_eq!(demangle("_ZdlPvm@plt"), "operator delete(void*, unsigned long)@plt");
+    assert_eq!(demangle("puts@plt"), "puts@plt");
     assert_eq!(demangle("_Z"), "_Z");
     assert_eq!(demangle("main"), "main");
 }
 
-/// A pair of two of the pair before, 36 times: a terabyte of text.
+/// A pair of two of the previous pair, 36 times: a terabyte of text.
 #[test]
 fn a_short_name_that_stands_for_a_long_one_stays_as_it_is() {
     let mut name = "_Z1fSt4pairIiiE".to_owned();
@@ -107,8 +109,8 @@ fn a_short_name_that_stands_for_a_long_one_stays_as_it_is() {
     assert!(demangle(short).ends_with("std::pair<std::pair<int, int>, std::pair<int, int> >)"));
 }
 
-/// A name fits by what a person leaves out: parameters, what compilers put behind,
-/// template arguments, the trait, namespaces.
+/// A name also matches without the parts that people omit: parameters, compiler suffixes, template
+/// arguments, the trait, namespaces.
 #[test]
 fn functions_by_part_of_their_name() {
     let clone = "_ZN63_$LT$alloc..vec..Vec$LT$T$GT$$u20$as$u20$core..clone..Clone$GT$5clone17h0123456789abcdefE";
@@ -157,7 +159,7 @@ fn functions_by_part_of_their_name() {
         Called::new(name).one_of(among.iter().copied()).map(|(found, _)| found)
     };
     assert_eq!(one("sort", &[("sort.cold", None), ("sort", None)]), Ok("sort"));
-    // Aliases of one address are one.
+    // Aliases of one address are one symbol.
     assert_eq!(one("f", &[("f.part.0", Some(1)), ("f.isra.0", Some(1))]), Ok("f.part.0"));
     let several = one("sort", &[("_Z4sortIiEvPT_", Some(16)), ("_Z4sortIdEvPT_", Some(32))]);
     let said = several.unwrap_err().to_string();
@@ -170,7 +172,7 @@ fn functions_by_part_of_their_name() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A file that claims anything: never a panic.
+    /// Any file content: no panic.
     #[test]
     fn damaged_object_files(changes in proptest::collection::vec((0usize..4096, any::<u8>()), 1..20)) {
         let Ok(mut bytes) = std::fs::read("/bin/true") else { return Ok(()) };

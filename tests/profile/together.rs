@@ -1,4 +1,4 @@
-//! Lines of many addresses looked up together: the same as one by one.
+//! Batch look-ups of lines give the same as single ones.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use profile::symbols::{DebugDirs, Module};
 use crate::compiled::{compile, run};
 use crate::support::skip::skipped;
 
-/// Addresses all over the code of a program, `count` of them.
+/// `count` addresses spread over the code of a program.
 fn addresses(program: &Path, count: u64) -> Vec<u64> {
     let bytes = std::fs::read(program).unwrap();
     let file = object::File::parse(&*bytes).unwrap();
@@ -18,17 +18,17 @@ fn addresses(program: &Path, count: u64) -> Vec<u64> {
     (text.address()..text.address() + text.size()).step_by(step as usize).collect()
 }
 
-/// What is said of each address, and whether anything is.
+/// The result for each address, and whether there is any.
 fn frames(module: &Module, addrs: &[u64]) -> Vec<Vec<Frame>> {
     addrs.iter().map(|addr| module.frames(*addr)).collect()
 }
 
-/// Looks addresses up in both ways; how many have inlined functions.
+/// Looks addresses up in both ways; returns how many have inlined functions.
 fn compare(program: &Path, addrs: &[u64]) -> usize {
     let open = || Module::open_with(program, &DebugDirs::none()).unwrap();
     let alone = open();
     let mut together = open();
-    // Twice, the second time with some that are known already, in no order.
+    // Twice, the second time with some already known, in no order.
     let (first, second) = addrs.split_at(addrs.len() / 2);
     together.look_up_lines(first.to_vec());
     together.look_up_lines(second.iter().chain(first).copied().rev().collect());
@@ -43,7 +43,7 @@ fn path(dir: &tempfile::TempDir, name: &str) -> PathBuf {
     dir.path().canonicalize().unwrap().join(name)
 }
 
-/// Every byte of the code, beyond it and nowhere.
+/// Every byte of the code, and addresses outside of it.
 #[test]
 fn every_address_of_a_program() {
     let dir = tempfile::tempdir().unwrap();
@@ -62,8 +62,7 @@ fn every_address_of_a_program() {
     }
 }
 
-/// Debug information of many megabytes: this test's own, which is read in many
-/// pieces.
+/// Many megabytes of debug information: this test's own, which is read in many pieces.
 #[test]
 fn a_large_program() {
     let program = std::env::current_exe().unwrap();
@@ -80,8 +79,8 @@ fn a_large_program() {
     assert!(inlined > 0, "nothing was inlined");
 }
 
-/// Functions that were inlined from one file of source into another: their
-/// names lie in another unit than their code.
+/// Functions inlined from one source file into another: their names are in another unit than their
+/// code.
 #[test]
 fn names_in_other_units() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! `[vdso]` and `[vsyscall]`: code of every process that is in no file.
+//! `[vdso]` and `[vsyscall]`: code in every process that is in no file.
 
 use std::io::Read;
 use std::os::unix::fs::FileExt;
@@ -16,7 +16,7 @@ use crate::support::skip::skipped;
 const VSYSCALL: u64 = 0xffff_ffff_ff60_0000;
 const BASE: u64 = 0x7ffd_1234_5000;
 
-/// This process's own: its bytes, and where `__vdso_gettimeofday` is in them.
+/// This process's own: its bytes, and the offset of `__vdso_gettimeofday`.
 fn own() -> Option<(Vec<u8>, Vec<u8>, u64)> {
     let mut maps = String::new();
     std::fs::File::open("/proc/self/maps").unwrap().read_to_string(&mut maps).unwrap();
@@ -67,12 +67,12 @@ fn functions_of_the_vdso() {
     };
     let code = bytes[addr as usize + 1..][..15].to_vec();
     assert_eq!(look(Some(&id), sources(), BASE), (expected.clone(), Some(code.clone()), 0));
-    // Another kernel's, and nobody kept it.
+    // Another kernel's, which is not available.
     assert_eq!(look(Some(&[1; 20]), sources(), BASE), (None, None, 0));
-    // Not known whose.
+    // Of an unknown kernel.
     assert_eq!(look(None, sources(), BASE), (None, None, 0));
 
-    // perf kept it.
+    // perf kept a copy.
     let dir = tempfile::tempdir().unwrap();
     let mut kept = bytes;
     let at = kept.windows(20).position(|window| window == id).unwrap();
@@ -86,7 +86,7 @@ fn functions_of_the_vdso() {
     assert_eq!(look(Some(&other), with_cache, BASE), (expected, Some(code), 0));
 }
 
-/// Without a build id: that of the kernel that was recorded, if it runs here.
+/// Without a build ID: that of the recorded kernel, if it runs here.
 #[test]
 fn the_kernel_says_which() {
     let Some((_, _, addr)) = own() else { return };
@@ -94,13 +94,13 @@ fn the_kernel_says_which() {
     for (release, base, named) in [
         (running.as_str(), BASE, true),
         ("5.0-another", BASE, false),
-        // Of a process of 32 bits: another one.
+        // A 32-bit process has another one.
         (running.as_str(), 0xf7f0_0000, false),
     ] {
         let mut maps = Maps::with_sources(sources());
         map(&mut maps, base, None);
         let at = locate(&mut maps, 7, base + addr);
-        // Asked too early.
+        // Requested too early.
         assert_eq!(name(&mut maps, at), None);
         let osrelease = Some(release.to_owned());
         maps.recorded(&FileInfo { osrelease, ..FileInfo::default() });
@@ -109,7 +109,7 @@ fn the_kernel_says_which() {
     }
 }
 
-/// The page of old system calls has a name, and lies in the kernel's half.
+/// The page of old system calls has a name, and is in the kernel's half.
 #[test]
 fn the_vsyscall_page() {
     let mut maps = Maps::with_sources(sources());

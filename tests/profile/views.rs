@@ -1,4 +1,4 @@
-//! The flow of control: outcomes, blocks, cycles, mispredictions.
+//! Control flow: outcomes, blocks, cycles, mispredictions.
 
 use std::io::Cursor;
 
@@ -7,7 +7,7 @@ use lbr_msr::record::{BranchEntry, BranchType, Event, Head, Label, Lost};
 use profile::basic::{Bound, basic_blocks};
 use profile::cycles::Cycles;
 use profile::flow::{Flow, FlowCounter, Site};
-use profile::note::Source;
+use profile::note::{Moves, Source};
 use profile::perf_data::Meta;
 use profile::{Entries, EntryFlags, RawBranch, Recording, SampleHead, Stack};
 
@@ -17,7 +17,7 @@ use crate::recorded::{entry, exact, map, meta, sample, stream};
 const BASE: u64 = 0x40_0000;
 
 pub(crate) fn count_as(meta: Meta, events: &[Event]) -> Flow {
-    // Of this machine, as far as it says.
+    // Marked as recorded on this machine.
     let bytes = stream(Meta { hostname: None, osrelease: None, ..meta }, events);
     let mut recording = Recording::from_stream(Box::new(Cursor::new(bytes))).unwrap();
     Flow::count(&mut recording, |_, _| {}).unwrap()
@@ -70,7 +70,7 @@ pub(crate) fn elf(code: &[u8]) -> (tempfile::TempDir, String) {
 pub(crate) const CODE: &[u8] = &[
     0x75, 0x02, 0x90, 0x90, 0x74, 0x02, 0x90, 0x90, 0xEB, 0xF6, 0xFF, 0xE0, 0x39, 0xC0, 0x75, 0xF0,
 ];
-/// Where it is mapped.
+/// Its mapped address.
 pub(crate) const AT: u64 = 0x7000_0000_0000;
 
 pub(crate) fn at(offset: u64) -> u64 {
@@ -96,7 +96,7 @@ fn outcome(flow: &Flow, offset: u64) -> (u64, Option<u64>) {
 fn branches_that_fall_through_are_seen_in_the_code() {
     let (_dir, path) = elf(CODE);
     let mapped = map(&path, AT, 0x1000, 0x1000);
-    // Both taken; both passed; the first passed and the second taken.
+    // Both taken; neither taken; the first not taken and the second taken.
     let flow =
         count(&[mapped.clone(), ran(1, &[(8, 0), (0, 4), (4, 8), (8, 0), (8, 0), (4, 8), (8, 0)])]);
     assert_eq!(outcome(&flow, 0), (1, Some(2)));
@@ -107,13 +107,13 @@ fn branches_that_fall_through_are_seen_in_the_code() {
     assert_eq!(site(&flow, 0).branch_type, Some(BranchType::COND));
     assert!(flow.is_complete());
 
-    // A branch that never was taken is there all the same.
+    // A branch that was never taken is included.
     let flow = count(&[mapped, ran(1, &[(8, 0), (8, 0)])]);
     assert_eq!((outcome(&flow, 0), outcome(&flow, 4)), ((0, Some(1)), (0, Some(1))));
     assert_eq!(flow.taken, 2);
 }
 
-/// Who asks for a part gets what is in the whole.
+/// A partial analysis has the same results as the whole.
 #[test]
 fn sites_and_blocks_alone_are_those_of_both() {
     let (_dir, path) = elf(CODE);
@@ -141,15 +141,15 @@ fn sites_and_blocks_alone_are_those_of_both() {
     let (sites, blocks) =
         (finished(FlowCounter::without_blocks()), finished(FlowCounter::without_sites()));
     assert_eq!(sites.sites, whole.sites);
-    // Passed in the block that spans the two stacks, the next one, and (the
-    // first) on the way to the last.
+    // Not taken in the block between the two stacks, in the next one, and (the first) on the way to
+    // the last.
     assert_eq!(outcome(&sites, 0), (1, Some(3)));
     assert_eq!(outcome(&sites, 4), (2, Some(2)));
     assert_eq!(blocks.blocks, whole.blocks);
     assert!(sites.blocks.is_empty() && blocks.sites.is_empty());
     for flow in [&whole, &sites, &blocks] {
         assert_eq!((flow.taken, flow.distinct, flow.known, flow.mispredicted), (8, 3, 8, Some(2)));
-        // One for each branch but the very first.
+        // One for each branch except the first.
         assert_eq!(flow.block_quality.blocks, 7);
     }
 }
@@ -166,17 +166,16 @@ fn without_code_nobody_knows() {
     assert_eq!((block.entry, block.exit, block.count, block.decoded), (at(0), at(8), 1, false));
 }
 
-/// Code that cannot run so says nothing about its branches.
+/// Blocks that cannot have run do not count for their branches.
 #[test]
 fn contradictions_are_counted() {
     let (_dir, path) = elf(CODE);
-    // From 6 to a: the jump at 8 is in the way. From 0 to 5: between two
-    // instructions.
+    // From 6 to a: the jump at 8 is between. From 0 to 5: between two instructions.
     let flow = count(&[map(&path, AT, 0x1000, 0x1000), ran(1, &[(10, 6), (10, 0), (5, 0)])]);
     assert_eq!(flow.block_quality.contradicted, 2);
     assert_eq!((flow.block_quality.blocks, flow.blocks.len()), (0, 2));
     assert!(flow.blocks.iter().all(|block| block.contradicted && !block.decoded));
-    // They would run through the code in between.
+    // They would run through the code between.
     assert_eq!(profile::basic::basic_blocks(&flow.blocks), []);
     let mut flow = flow;
     flow.drop_contradicted();
@@ -184,7 +183,7 @@ fn contradictions_are_counted() {
     assert!(flow.sites.iter().all(|site| site.from != at(0)));
 }
 
-/// Zen 4 records the compare of a fused pair: it is the branch all the same.
+/// Zen 4 records the compare of a fused pair: it counts for the branch.
 #[test]
 fn fused_pairs_are_one_branch() {
     let (_dir, path) = elf(CODE);
@@ -211,7 +210,7 @@ fn targets_of_indirect_jumps() {
     assert_eq!((first.x, first.y), (4, 2));
 }
 
-/// The oldest entry ends a block that nobody saw begin, unless the stack joins.
+/// The oldest entry ends a block with an unknown start, unless the stack joins.
 #[test]
 fn blocks_span_exact_stacks_only() {
     let timed = |from, to| BranchEntry { cycles: Some(7), ..entry(at(from), at(to)) };
@@ -224,8 +223,7 @@ fn blocks_span_exact_stacks_only() {
             let block = |b: &&profile::flow::Block| (b.entry, b.exit) == (at(entry), at(exit));
             flow.blocks.iter().find(block).map(|b| (b.count, b.cycles.n()))
         };
-        // Inside the stacks; and from the newest of the first to the oldest
-        // of the second.
+        // Inside the stacks; and from the newest of the first to the oldest of the second.
         (find(8, 8), find(0, 4))
     };
     assert_eq!(counts(&[stack(2, exact())]), (Some((2, 2)), Some((1, 0))));
@@ -236,11 +234,11 @@ fn blocks_span_exact_stacks_only() {
     let gone = Lost { time: 2, pid: 100, tid: 101, cpu: 1, stacks: 1, label: Some(Label::Torn) };
     assert_eq!(counts(&[Event::Lost(gone), stack(2, exact())]), (Some((2, 2)), None));
 
-    // Cut: something ran between freeze and thaw.
+    // Cut: code ran between freeze and thaw.
     let cut = profile_integrity(Head::Joined, true, Label::Stream);
     let flow = count(&[stack(1, cut), stack(2, exact())]);
     assert_eq!(flow.blocks.len(), 1);
-    // Another thread's stack is none to join to.
+    // Another thread's stack does not join.
     let mut other = stack(2, exact());
     if let Event::Sample(sample) = &mut other {
         sample.tid = 102;
@@ -252,7 +250,7 @@ fn profile_integrity(head: Head, cut: bool, label: Label) -> lbr_msr::record::In
     lbr_msr::record::Integrity { head, cut, label, ..exact() }
 }
 
-/// A filter that lets only some branches in leaves no straight code.
+/// A filter that omits some branches leaves no fall-through ranges.
 #[test]
 fn filtered_recordings_have_no_blocks() {
     let calls: BranchFilter = "any_call,u".parse().unwrap();
@@ -277,7 +275,7 @@ fn odd_neighbours_join_no_block() {
     assert_eq!(flow.quality.zero_entries, 0);
 }
 
-/// Overlapping blocks stay apart; their basic blocks add up.
+/// Overlapping blocks remain separate; their basic blocks have the summed counts.
 #[test]
 fn basic_blocks_cut_at_every_end() {
     let (_dir, path) = elf(CODE);
@@ -296,7 +294,7 @@ fn basic_blocks_cut_at_every_end() {
         basics,
         [(a(0), a(0), 3), (a(2), a(4), 3), (a(6), Bound::Before(at(8)), 1), (a(8), a(8), 4)]
     );
-    // Without code bytes the start behind a branch is not known.
+    // Without code bytes the start after a branch is unknown.
     let flow = count(&[ran(1, &[(8, 0), (8, 0), (4, 4), (4, 0)])]);
     let mut basics: Vec<_> =
         basic_blocks(&flow.blocks).iter().map(|b| (b.start, b.end, b.count)).collect();
@@ -317,12 +315,12 @@ fn distributions() {
     assert_eq!((cycles.min(), cycles.max()), (Some(10), Some(65_535)));
     let quantiles = [0.0, 0.5, 0.51, 0.7, 0.71, 0.99, 1.0].map(|q| cycles.quantile(q).unwrap());
     assert_eq!(quantiles, [10, 10, 11, 11, 40, 40, 65_535]);
-    // 11 lies beside 10; one sample of a hundred is no mode.
+    // 11 is next to 10; one sample of a hundred is not a mode.
     assert_eq!(cycles.modes(), [10, 40]);
     assert_eq!(Cycles::default().quantile(0.5), None);
     assert!(Cycles::default().modes().is_empty());
 
-    // Memory has an end: then five bits are left.
+    // Memory is bounded: beyond it, five bits remain.
     let mut wide = Cycles::default();
     for value in 1..=40_000 {
         wide.add(value, 1);
@@ -358,12 +356,12 @@ fn duplicates_are_dropped() {
     assert_eq!((flow.quality.double_aborts, flow.taken), (1, 2));
 }
 
-/// 1,000 subsamples of the stacks of one long run: the intervals that the
-/// views print cover the truth of the whole run as often as they say.
+/// 1,000 subsamples of the stacks of one long run: the printed intervals cover the true value of
+/// the whole run as often as they claim.
 #[test]
 fn subsamples_cover_the_truth() {
-    // A branch at 0x100 with two targets. The run is in one of three phases
-    // for a while; each has its own rate of mispredictions and targets.
+    // A branch at 0x100 with two targets. The run is in one of three phases for a while; each has
+    // its own rate of mispredictions and targets.
     let mut random = Random(21);
     let phases = [(0.02, 0.8), (0.3, 0.5), (0.08, 0.1)];
     let mut phase = 0;
@@ -391,7 +389,8 @@ fn subsamples_cover_the_truth() {
         let mut counter = FlowCounter::new();
         for _ in 0..60 {
             let entries = Entries::Parsed(&stacks[random.below(stacks.len())]);
-            counter.stack(&Stack { head, entries, counters: None, registers: None });
+            let moves = Moves::default();
+            counter.stack(&Stack { head, entries, counters: None, registers: None, moves });
         }
         let flow = counter.finish();
         let [site] = &*flow.sites else { panic!() };

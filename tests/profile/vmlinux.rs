@@ -1,5 +1,4 @@
-//! Names and lines of the kernel out of its ELF file: one made up, which lies
-//! where kernels are linked to lie.
+//! Names and lines from the kernel's ELF file: a small one, linked at a kernel's usual address.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +12,7 @@ use crate::support::linked::AS_KERNEL;
 use crate::support::mapping::mapping;
 
 const RELEASE: &str = "6.1.0-lbr";
-/// How far the recorded kernel was moved.
+/// The load offset of the recorded kernel.
 const SLIDE: u64 = 0x2100_0000;
 
 struct Kernel {
@@ -23,8 +22,7 @@ struct Kernel {
     id: Vec<u8>,
 }
 
-/// `inlined.c` as a kernel: linked to the upper two gigabytes, `_text` at the
-/// begin.
+/// `inlined.c` as a kernel: linked to the upper two gigabytes, with `_text` at the start.
 fn kernel() -> Option<Kernel> {
     let dir = tempfile::tempdir().unwrap();
     let vmlinux = dir.path().join("vmlinux");
@@ -53,7 +51,7 @@ impl Kernel {
         }
     }
 
-    /// Records a branch at `in_inner`, somewhere else than the file says.
+    /// Records a branch at `in_inner`, at another address than in the file.
     fn record(&self, maps: &mut Maps, id: Option<&[u8]>) -> Location {
         let there = self.text.wrapping_add(SLIDE);
         let Event::Mmap(map) = mapping(u32::MAX, there, 0x10_0000, there, "[kernel.kallsyms]_text")
@@ -89,13 +87,13 @@ impl Kernel {
         let function = maps.function(at).unwrap();
         assert!(function.contains(at));
         assert_eq!(function.address, step);
-        // A kernel changes its code: what stands in the file may not have run.
+        // A kernel changes its code: the file may differ from the executed code.
         assert_eq!(maps.code(at), None);
         assert_eq!(maps.failures().count(), 0);
     }
 }
 
-/// By build id, wherever debug files of kernels are.
+/// By build ID, in every folder with debug files of kernels.
 #[test]
 fn found_by_build_id() {
     let Some(kernel) = kernel() else { return };
@@ -125,8 +123,8 @@ fn found_by_build_id() {
     }
 }
 
-/// The running kernel's build id stands in for one that was not recorded, if
-/// the release is the same; else nothing shows which file is right.
+/// The running kernel's build ID replaces an unrecorded one if the release is the same; otherwise
+/// the right file is unknown.
 #[test]
 fn without_a_recorded_build_id() {
     let Some(kernel) = kernel() else { return };
@@ -151,7 +149,7 @@ fn without_a_recorded_build_id() {
     }
 }
 
-/// Given by its user: right unless build ids say otherwise.
+/// Given by the user: accepted unless build IDs differ.
 #[test]
 fn given_by_name() {
     let Some(kernel) = kernel() else { return };
@@ -175,7 +173,7 @@ fn given_by_name() {
     let at = kernel.record(&mut maps, Some(&kernel.id));
     kernel.found(&mut maps, at);
 
-    // No kernel at all.
+    // Not a kernel.
     let list = kernel.dir.path().join("list");
     std::fs::write(&list, "no kernel\n").unwrap();
     for path in [&list, &kernel.dir.path().join("missing"), kernel.dir.path()] {
@@ -186,7 +184,7 @@ fn given_by_name() {
     }
 }
 
-/// Functions that the file lacks are in the list.
+/// Functions missing from the file are in the list.
 #[test]
 fn together_with_a_list() {
     let Some(kernel) = kernel() else { return };

@@ -1,4 +1,4 @@
-//! What the writer leaves behind, as others read it.
+//! Other readers understand the files of the writer.
 
 use std::io::Read;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::recorded::{BASE, entry, events, exact, map, meta, sample, stream, wri
 use crate::support::itself::with_symbols;
 use crate::support::skip::{skipped, tool};
 
-/// Runs perf; `None`, after saying so, where there is none.
+/// Runs perf; `None`, with a message, if it is missing.
 fn perf(args: &[&str], file: &Path) -> Option<String> {
     let out = tool("perf").args(args).arg("-i").arg(file).stdin(Stdio::null()).output();
     match out {
@@ -27,7 +27,7 @@ fn perf(args: &[&str], file: &Path) -> Option<String> {
     }
 }
 
-/// Lines without the spec field that only newer perf prints, spaces squeezed.
+/// Lines without the spec field that only newer versions of perf print, with single spaces.
 fn brstack_lines(text: &str) -> Vec<Vec<String>> {
     let entry = |word: &str| word.split('/').take(7).collect::<Vec<_>>().join("/");
     text.lines().map(|line| line.split_whitespace().map(entry).collect()).collect()
@@ -68,7 +68,7 @@ fn perf_script_reads_the_pipe_form() {
     let out = tool("perf").args(["script", "-F", "brstack", "-i", "-"]).stdin(input).output();
     let Ok(out) = out else { return skipped("no perf here") };
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    // From a pipe perf 6.1 prints address and symbol whatever is asked for.
+    // From a pipe, perf 6.1 prints address and symbol whatever the fields.
     let mut lines = brstack_lines(&String::from_utf8(out.stdout).unwrap());
     lines.iter_mut().for_each(|words| words.retain(|word| word.contains('/')));
     assert_eq!(lines, expected_lines());
@@ -102,7 +102,7 @@ fn perf_shows_the_header_and_the_mappings() {
     assert!(lost.contains("PERF_RECORD_LOST: id:16962: lost:7"), "{lost}");
 }
 
-/// What the source does not know is announced as not recorded.
+/// Fields that the source lacks are marked as not recorded.
 #[test]
 fn unknown_fields_are_announced() {
     let mut unknowing = meta();
@@ -116,7 +116,7 @@ fn unknown_fields_are_announced() {
     assert_eq!(reader.events()[0].branch_sample_type, 1 | 8 | 0x4000 | 0x8000);
 }
 
-/// Symbols through the mappings of this very program, which is a PIE.
+/// Symbols through the mappings of this test program, which is a PIE.
 #[test]
 fn perf_report_counts_by_symbol() {
     use object::{Object, ObjectSegment};
@@ -171,7 +171,7 @@ fn perf_report_counts_by_symbol() {
     assert_eq!(rows[1][1], "2", "{text}");
 }
 
-/// A recorder that dies leaves the pipe form, with everything it was given.
+/// A killed recorder leaves the pipe form, with everything written so far.
 #[test]
 fn a_dropped_writer_leaves_a_readable_file() {
     let dir = tempfile::tempdir().unwrap();
@@ -189,7 +189,7 @@ fn a_dropped_writer_leaves_a_readable_file() {
     assert_eq!(reader.info().cpudesc.as_deref(), Some("software LBR (06_5E), not measured"));
 }
 
-/// The seekable form has the bytes of the pipe form, but for the header.
+/// The seekable form has the bytes of the pipe form, except for the header.
 #[test]
 fn finishing_moves_nothing() {
     let dir = tempfile::tempdir().unwrap();
@@ -205,7 +205,7 @@ fn finishing_moves_nothing() {
     assert_eq!(finished[data_at..data_at + data_size], pipe[data_at..data_at + data_size]);
 }
 
-/// Stacks whose label excludes them become losses, empty entries vanish.
+/// Stacks whose label excludes them become losses, empty entries are dropped.
 #[test]
 fn what_must_not_be_counted_is_not_written() {
     let torn = profile_integrity(Label::Torn);
@@ -235,8 +235,8 @@ fn profile_integrity(label: Label) -> lbr_msr::record::Integrity {
     lbr_msr::record::Integrity { label, ..exact() }
 }
 
-/// An independent reader (which has no place for branch stacks) sees the same
-/// header, events and records.
+/// An independent reader (which does not support branch stacks) sees the same header, events and
+/// records.
 #[test]
 fn linux_perf_data_reads_it() {
     use linux_perf_data::linux_perf_event_reader::EventRecord;

@@ -34,9 +34,9 @@ join:   mov     %eax, %edx
 b_call: call    *(%r9,%rdx,8)
 back:   dec     %ecx
 b_loop: jnz     top
-        mov     $60, %eax
+l_exit: mov     $60, %eax
         xor     %edi, %edi
-        syscall
+b_exit: syscall
 f0:     nop
 b_ret0: ret
 f1:     test    $0x2000, %eax

@@ -1,11 +1,11 @@
-//! Which check finds which lie or erratum.
+//! The check that detects each injected fault.
 
 use lbr_msr::caps::{Facility, FilterRegister, Layout, LbrCaps, Order, Quirks};
 use lbr_msr::soft::Fault;
 use lbr_msr::table::{self, SelectScope};
 
-/// The check that each fault is found by, and words of what was found. By hand,
-/// from what the fault is said to be.
+/// The check that detects each fault, and words of its finding. Derived by hand from the fault's
+/// description.
 pub(crate) fn root(fault: Fault) -> (&'static str, &'static str) {
     match fault {
         Fault::FormatCode => ("lbr_fmt", "0x"),
@@ -46,12 +46,12 @@ pub(crate) fn root(fault: Fault) -> (&'static str, &'static str) {
         Fault::LerToUnsigned => ("bits.last_exception", "BDM131"),
         Fault::FromWriteChecksFlags => ("bits.records", "HSM182"),
         Fault::SelectSharing => ("select.sharing", ""),
-        other => panic!("{other} is not expected to be found by any check: write it here"),
+        other => panic!("add the check that detects {other}"),
     }
 }
 
-/// Whether it changes anything that a register of this CPU can show.
-/// `perf_capabilities`: IA32_PERF_CAPABILITIES exists.
+/// Whether the fault is visible in a register of this CPU. `perf_capabilities`:
+/// IA32_PERF_CAPABILITIES exists.
 pub(crate) fn applies(fault: Fault, caps: &LbrCaps, perf_capabilities: bool) -> bool {
     use Fault::*;
 
@@ -64,7 +64,7 @@ pub(crate) fn applies(fault: Fault, caps: &LbrCaps, perf_capabilities: bool) -> 
         FilterRegister::LbrSelect { .. } | FilterRegister::AmdSelect => (true, true),
     };
     let arch = caps.facility == Facility::IntelArch;
-    // Records that somebody can fill and read.
+    // Records that can be written and read.
     let runs = caps.facility != Facility::NetBurst;
     let several = runs && caps.depth > 1;
     let wide = caps.facility != Facility::P6 && caps.layout != Layout::Packed32;
@@ -114,6 +114,6 @@ pub(crate) fn applies(fault: Fault, caps: &LbrCaps, perf_capabilities: bool) -> 
         LastExceptionEqual => runs && ler,
         LerToUnsigned | FromWriteChecksFlags => format_4,
         SelectSharing => own_select && scope != Some(SelectScope::Core),
-        other => panic!("where {other} shows is not listed"),
+        other => panic!("list the CPUs on which {other} is visible"),
     }
 }

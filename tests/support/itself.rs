@@ -1,4 +1,4 @@
-//! This very program, as an object file to look at.
+//! This test program's own file.
 
 use std::path::PathBuf;
 
@@ -6,8 +6,8 @@ use object::Object as _;
 
 use super::skip::skipped;
 
-/// The program that runs; `None`, after saying so, where the linker left its
-/// symbols out, as some do where nobody asks for debug information.
+/// The running program's file; `None`, after a skip message, if the linker removed its symbols, as
+/// some do without debug information.
 pub(crate) fn with_symbols() -> Option<PathBuf> {
     let path = std::env::current_exe().unwrap();
     let bytes = std::fs::read(&path).unwrap();

@@ -1,6 +1,5 @@
-//! The program under test, kept from what surrounds it: what it answers is
-//! decided by its arguments and its input, not by the machine it happens to
-//! run on nor by whoever runs it.
+//! The program under test in a clean environment: its output depends only on its arguments and
+//! input, not on the machine or user.
 
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,15 +10,15 @@ use serde_json::Value;
 
 use super::skip::skipped;
 
-/// Where the built program lies.
+/// The built program.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_lbr");
 
-/// What the program may see of the environment: where tools and the plugin of
-/// QEMU are, where temporary files go, and what measures the coverage of tests.
+/// The environment variables it gets: for tools, QEMU's plugin, temporary files, and coverage
+/// measurement.
 const SEEN: [&str; 5] =
     ["PATH", "LBR_PLUGIN_DIR", "TMPDIR", "LD_LIBRARY_PATH", "LLVM_PROFILE_FILE"];
 
-/// Leaves a command nothing else of the environment, and no input.
+/// Removes the rest of the environment, and input.
 pub(crate) fn alone(mut command: Command) -> Command {
     command.env_clear().env("LC_ALL", "C.UTF-8").stdin(Stdio::null());
     for name in SEEN {
@@ -30,8 +29,8 @@ pub(crate) fn alone(mut command: Command) -> Command {
     command
 }
 
-/// `lbr` with arguments, ready to run. What looks at a machine looks at the
-/// [`host`] unless the arguments name another.
+/// `lbr` with arguments, ready to run. Commands that examine a machine examine the [`host`] unless
+/// the arguments name another.
 pub(crate) fn command(args: &[&str]) -> Command {
     let mut command = alone(Command::new(PROGRAM));
     let (name, rest) = args.split_first().unwrap_or((&"", &[]));
@@ -45,12 +44,11 @@ pub(crate) fn command(args: &[&str]) -> Command {
     command
 }
 
-/// The commands that look at a machine.
+/// The commands that examine a machine.
 const LOOKING: [&str; 7] = ["disarm", "doctor", "dump", "probe", "record", "time", "verify"];
 
-/// The machine that commands look at: a folder of `tests/hosts`, named by
-/// `LBR_TEST_HOST`, or any other path; `None` for `here`, the machine that the
-/// tests run on.
+/// The machine that commands examine: a folder of `tests/hosts`, named by `LBR_TEST_HOST`, or any
+/// other path; `None` for `here`, the machine that runs the tests.
 pub(crate) fn host() -> Option<PathBuf> {
     let name = std::env::var_os("LBR_TEST_HOST").unwrap_or_else(|| "skylake".into());
     let hosts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/hosts");
@@ -61,8 +59,7 @@ pub(crate) fn host() -> Option<PathBuf> {
     })
 }
 
-/// A script in a folder that runs `lbr` as [`command`] does, for shells and
-/// scripts that find it there.
+/// Writes a script to a folder that runs `lbr` like [`command`], for shells and scripts.
 pub(crate) fn wrapper(folder: &Path) -> PathBuf {
     let path = folder.join("lbr");
     let looking = LOOKING.join("|");
@@ -91,15 +88,15 @@ pub(crate) fn lbr_with_input(args: &[&str], input: impl AsRef<[u8]>) -> Output {
     let mut child = piped(args).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let input = input.as_ref().to_vec();
-    // The pipe may fill while the child writes; and it may end before it has
-    // read everything: that is its right.
+    // Written by a thread, because the pipe may fill up. The child may exit before it has read
+    // everything.
     let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
     let out = child.wait_with_output().unwrap();
     writer.join().unwrap();
     out
 }
 
-/// `lbr` with all three streams as pipes.
+/// `lbr` with pipes for all three streams.
 pub(crate) fn piped(args: &[&str]) -> Command {
     let mut command = command(args);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -111,43 +108,43 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// The results.
+/// Standard output.
 pub(crate) fn stdout(out: &Output) -> String {
     text(&out.stdout)
 }
 
-/// What was said beside them.
+/// Standard error.
 pub(crate) fn stderr(out: &Output) -> String {
     text(&out.stderr)
 }
 
-/// The results of a command that ended well.
+/// Standard output of a successful command.
 #[track_caller]
 pub(crate) fn printed(out: &Output) -> String {
     assert_eq!(out.status.code(), Some(0), "{}", stderr(out));
     stdout(out)
 }
 
-/// The JSON Lines of a command that ended well.
+/// The JSON Lines of a successful command.
 #[track_caller]
 pub(crate) fn json_lines(out: &Output) -> Vec<Value> {
     printed(out).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Runs `lbr`, which has to end well, and gives its results.
+/// Runs `lbr`, which must succeed, and returns standard output.
 #[track_caller]
 pub(crate) fn done(args: &[&str]) -> String {
     printed(&lbr(args))
 }
 
-/// The same for results that are JSON Lines.
+/// As [`done`], for JSON Lines.
 #[track_caller]
 pub(crate) fn rows(args: &[&str]) -> Vec<Value> {
     json_lines(&lbr(args))
 }
 
-/// Runs `lbr record` under ptrace; `None`, after saying so, where nothing may
-/// be traced. It has to end well otherwise.
+/// Runs `lbr record` under ptrace, which must succeed; `None`, after a skip message, if tracing is
+/// not permitted.
 #[track_caller]
 pub(crate) fn traced(args: &[&str]) -> Option<Output> {
     let out = lbr(args);
@@ -159,7 +156,7 @@ pub(crate) fn traced(args: &[&str]) -> Option<Output> {
     Some(out)
 }
 
-/// A setuid copy of `lbr` in a folder that is everybody's.
+/// A setuid copy of `lbr` in a world-readable folder.
 pub(crate) fn setuid(folder: &Path) -> Option<PathBuf> {
     let flags = nix::sys::statvfs::statvfs(folder).unwrap().flags();
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
@@ -167,7 +164,7 @@ pub(crate) fn setuid(folder: &Path) -> Option<PathBuf> {
         || flags.contains(nix::sys::statvfs::FsFlags::ST_NOSUID)
         || status.contains("NoNewPrivs:\t1")
     {
-        skipped("nobody can run setuid programs here, or make them");
+        skipped("setuid programs cannot be created or run here");
         return None;
     }
     let all = |mode| std::fs::Permissions::from_mode(mode);

@@ -1,6 +1,6 @@
-//! How test programs are linked that stand for something else.
+//! Linker options for test programs that imitate others.
 
-/// As a kernel: to the upper two gigabytes, with a build id, begun at `main`.
+/// Like a kernel: in the upper two gigabytes, with a build ID, entered at `main`.
 pub(crate) const AS_KERNEL: [&str; 12] = [
     "-O2",
     "-g",

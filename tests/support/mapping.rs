@@ -1,8 +1,8 @@
-//! Records of what was mapped.
+//! Mapping events.
 
 use lbr_msr::record::{Event, Mmap};
 
-/// A mapping without a file of its own.
+/// A mapping of process `pid`.
 pub(crate) fn mapping(pid: u32, addr: u64, len: u64, pgoff: u64, path: &str) -> Event {
     Event::Mmap(Box::new(Mmap {
         time: 1,

@@ -1,11 +1,11 @@
-//! A second decoder, in another style than the one under test: it works on
-//! the 64 binary digits of a register as text, and answers with the line that
-//! `lbr decode --json` owes. Written from the documented layouts alone.
+//! A second decoder in another style than the one under test: it works on the 64 binary digits of a
+//! register as text, and returns the line that `lbr decode --json` must print. Written only from
+//! the documented layouts.
 
-/// What the records are said to be.
+/// The type of the records.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Said {
-    /// `0` to `7`, or a facility as on the command line.
+    /// `0` to `7`, or a facility, as on the command line.
     pub(crate) kind: &'static str,
     /// CPUID announces HLE or RTM.
     pub(crate) tsx: bool,
@@ -52,7 +52,7 @@ fn quoted(digits: &str) -> String {
     format!("\"0x{:x}\"", number(digits))
 }
 
-/// The low `width` digits, the first of them repeated up to 64.
+/// The low `width` digits, with the first repeated up to 64.
 fn stretched(value: u64, width: usize) -> String {
     let low = field(value, width - 1, 0);
     quoted(&(low[..1].repeat(64 - width) + &low))
@@ -62,7 +62,7 @@ fn truth(value: u64, bit: usize) -> &'static str {
     if field(value, bit, bit) == "1" { "true" } else { "false" }
 }
 
-/// The keys in their order; a field that nobody set is null.
+/// The keys in order; unset fields are null.
 struct Line([String; 10]);
 
 impl Line {
@@ -225,7 +225,7 @@ pub(crate) fn brbe_line(inf: u64, src: u64, tgt: u64) -> String {
     if truth(inf, 46) == "false" {
         let exponent = number(&field(inf, 45, 40)) as usize;
         let mantissa = field(inf, 39, 32);
-        // A one before the mantissa, exponent − 1 zeros after it.
+        // A leading one before the mantissa, exponent − 1 zeros after it.
         let count = match exponent {
             0 => mantissa,
             e => format!("1{mantissa}{}", "0".repeat(e - 1)),
@@ -252,8 +252,8 @@ pub(crate) fn brbe_line(inf: u64, src: u64, tgt: u64) -> String {
     format!("{},\"el\":{el},\"last_failed\":{failed}}}", text.strip_suffix('}').unwrap())
 }
 
-/// Register values that a decoder may meet: user and kernel addresses with
-/// any flags in front, junk in reserved bits, zeros, edges.
+/// Typical register values: user and kernel addresses with any flags, garbage in reserved bits,
+/// zeros, extremes.
 #[derive(Clone, Debug)]
 pub(crate) struct Values(pub(crate) u64);
 
@@ -281,7 +281,7 @@ impl Values {
                 [(choice >> 8) as usize % 6],
         }
     }
-    /// The next INFO value; one in eight is missing.
+    /// The next INFO value; one of eight is missing.
     pub(crate) fn info(&mut self) -> Option<u64> {
         let choice = self.next_random();
         let value = self.value();
@@ -292,7 +292,7 @@ impl Values {
             _ => Some(value),
         }
     }
-    /// The next BRBINF value: mostly with a type and an exponent that exist.
+    /// The next BRBINF value, mostly with a valid type and exponent.
     pub(crate) fn brbinf(&mut self) -> u64 {
         let (value, choice) = (self.next_random(), self.next_random());
         match choice % 4 {

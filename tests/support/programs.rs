@@ -1,4 +1,4 @@
-//! Programs that tests build from `tests/programs`.
+//! Programs built from `tests/programs`.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -8,14 +8,14 @@ use sampler::source::Command;
 
 use super::skip::{skipped, tool};
 
-/// A program in a folder that is removed with it.
+/// A program in a temporary folder.
 pub(crate) struct Program {
     pub(crate) path: PathBuf,
     _folder: tempfile::TempDir,
     labels: HashMap<String, u64>,
 }
 
-/// Builds `tests/programs/NAME`; `None`, after saying so, without a compiler.
+/// Builds `tests/programs/NAME`; `None`, after a skip message, without a compiler.
 pub(crate) fn build(name: &str, flags: &[&str]) -> Option<Program> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/programs").join(name);
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -27,7 +27,7 @@ pub(crate) fn build(name: &str, flags: &[&str]) -> Option<Program> {
         return None;
     };
     if !status.success() && flags.contains(&"-static") {
-        // Not every system has a libc to link statically; this one is slower.
+        // Not every system has a static libc; this is slower.
         let dynamic = flags.iter().map(|&flag| if flag == "-static" { "-no-pie" } else { flag });
         status = compile(&dynamic.collect::<Vec<_>>()).expect("it was there a moment ago");
     }
@@ -41,7 +41,7 @@ pub(crate) fn build(name: &str, flags: &[&str]) -> Option<Program> {
     Some(Program { path, _folder: folder, labels })
 }
 
-/// Assembly without libc, at fixed addresses.
+/// For assembly without libc, at fixed addresses.
 pub(crate) const BARE: &[&str] = &["-nostdlib", "-static", "-no-pie"];
 
 impl Program {
@@ -51,12 +51,11 @@ impl Program {
         *self.labels.get(label).unwrap_or_else(|| panic!("no symbol {label}"))
     }
 
-    /// The address of a symbol, if the file has it.
+    /// The address of a symbol, if it exists.
     pub(crate) fn label(&self, label: &str) -> Option<u64> {
         self.labels.get(label).copied()
     }
 
-    /// Its path.
     pub(crate) fn name(&self) -> &str {
         self.path.to_str().expect("UTF-8")
     }

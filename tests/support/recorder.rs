@@ -1,4 +1,4 @@
-//! Recorders that die, over registers that outlive them.
+//! Recorders that are killed, with registers that survive them.
 #![allow(unsafe_code, reason = "fork, for recorders that die")]
 
 use std::fs::File;
@@ -16,8 +16,8 @@ use nix::unistd::{ForkResult, Pid, fork, pipe2, setpgid};
 const DEBUGCTL: Msr = Msr(0x1D9);
 const SELECT: Msr = Msr(0x1C8);
 
-/// Registers in a file, each at eight times its address: they outlive the
-/// process that writes them, as those of a CPU do.
+/// Registers in a file, each at eight times its address: like a CPU's, they survive the process
+/// that writes them.
 #[derive(Debug)]
 pub(crate) struct Filed {
     file: File,
@@ -55,17 +55,16 @@ pub(crate) fn again(filed: &Filed) -> Filed {
     Filed { file: filed.file.try_clone().unwrap(), cpu: filed.cpu }
 }
 
-/// One recorder at a time: a fork copies the pipes of all tests.
+/// One recorder at a time, because a fork copies the pipes of all tests.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// Runs `recorder` in a process of its own, which is not to return, until it
-/// has written a byte to its pipe; then does `end` to it; returns when it and
-/// its keeper have gone, with its status.
+/// Runs `recorder`, which must not return, in a separate process until it has written a byte to its
+/// pipe; then applies `end`; returns its status when it and its watchdog are gone.
 pub(crate) fn recorded(recorder: impl FnOnce(&mut File), end: impl FnOnce(Pid)) -> WaitStatus {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let (read, write): (OwnedFd, OwnedFd) = pipe2(OFlag::O_CLOEXEC).unwrap();
-    // SAFETY: the child runs on with the C library's promise that memory can
-    // be allocated after a fork, and leaves by `_exit`.
+    // SAFETY: the C library permits allocation in the child after a fork, and the child leaves by
+    // `_exit`.
     match unsafe { fork() }.unwrap() {
         ForkResult::Child => {
             drop(read);
@@ -83,7 +82,7 @@ pub(crate) fn recorded(recorder: impl FnOnce(&mut File), end: impl FnOnce(Pid)) 
                 end(child);
             }
             let status = waitpid(child, None).unwrap();
-            // The keeper holds the other end.
+            // The watchdog process holds the other end.
             let mut rest = Vec::new();
             read.read_to_end(&mut rest).unwrap();
             assert!(told.is_ok(), "the recorder failed: {status:?}");

@@ -1,7 +1,6 @@
-//! A CPU whose registers are a software LBR, for programs run under it: what a
-//! program does to the node `dev/cpu/0/msr` of a made-up root is answered here
-//! (seccomp's user notification, so that system calls written as instructions
-//! are no exception), and any access can be made to go wrong.
+//! A CPU whose registers are a software LBR, for programs under test: accesses to the node
+//! `dev/cpu/0/msr` of a made-up root are answered here (through seccomp's user notification, which
+//! also covers inline system calls), and any access can be made to fail.
 #![allow(unsafe_code, reason = "seccomp(2) and the ioctls of its listener")]
 
 use std::collections::BTreeMap;
@@ -27,35 +26,35 @@ use super::skip::skipped;
 
 const DEBUGCTL: Msr = Msr(0x1D9);
 
-/// What becomes of an access.
+/// The fault injected at an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// It fails with this errno; the next one does not.
+    /// It fails with this errno; the next one succeeds.
     Errno(i32),
     /// Four bytes are transferred instead of eight.
     Short,
-    /// The CPU is offline from then on.
+    /// The CPU is offline from now on.
     Offline,
-    /// The program is killed instead.
+    /// The program is killed.
     Kill,
 }
 
-/// The longest that a program may take which does little.
+/// The longest time that a short program may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long what a program leaves behind may need to end.
+/// How long processes that a program left running may take to end.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The bytes between two places that branches come from.
+/// The distance between two branch sites.
 pub(crate) const STEP: u64 = 16;
 
-/// The CPU, and the root under which its node lies.
+/// The CPU, and the root folder with its node.
 pub(crate) struct Registers {
     root: tempfile::TempDir,
     pub(crate) soft: SoftLbr,
     map: RegisterMap,
     depth: u32,
-    /// Where branches come from: the first place, and how many there are.
+    /// The branch sites: first address, and number.
     pub(crate) code: (u64, u64),
     /// Branches retired so far.
     retired: u64,
@@ -63,18 +62,18 @@ pub(crate) struct Registers {
     is_offline: bool,
 }
 
-/// How a program ended.
+/// The end of a program.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) output: Output,
-    /// Accesses of registers, and openings of their node.
+    /// Register accesses, and opens of the node.
     pub(crate) accesses: u32,
-    /// The program, or what it left behind, did not end by itself.
+    /// The program, or a process that it left running, had to be killed.
     pub(crate) hung: bool,
 }
 
 impl Registers {
-    /// A CPU of the software LBR, as after a reset.
+    /// A CPU with a software LBR in reset state.
     pub(crate) fn new(cpu: &SoftCpu) -> Registers {
         let root = tempfile::tempdir().unwrap();
         let registers = Registers {
@@ -118,7 +117,7 @@ impl Registers {
         std::fs::write(cpus.join("online"), if online { "0\n" } else { "\n" }).unwrap();
     }
 
-    /// The registers that somebody else may use too, and the records, by address.
+    /// The registers shared with others, and the records, by address.
     pub(crate) fn held(&mut self) -> [BTreeMap<u32, u64>; 2] {
         let map = self.map;
         let shared = [Some(DEBUGCTL), Some(map.control), map.select, map.depth];
@@ -131,15 +130,14 @@ impl Registers {
         [read(shared.to_vec()), read(records.collect())]
     }
 
-    /// Runs a program until it and all that it started have ended. `fault`: what
-    /// becomes of which access, from 1. `None`, after saying so, where nobody
-    /// may answer system calls.
+    /// Runs a program until it and its descendants have ended. `fault`: the access, counted from 1,
+    /// and its fault. `None`, after a skip message, if seccomp notification is not permitted.
     pub(crate) fn run(&mut self, mut command: Command, fault: Option<(u32, Fault)>) -> Option<Ran> {
         (self.accesses, self.is_offline) = (0, false);
         self.set_online(true);
         let (tell, told) = mpsc::channel();
         let (start, started) = mpsc::channel();
-        // The filter holds for this thread and for what it starts.
+        // The filter applies to this thread and its descendants.
         let runner = std::thread::spawn(move || {
             let listener = listen();
             let is_there = listener.is_ok();
@@ -163,7 +161,7 @@ impl Registers {
         Some(Ran { output, accesses: self.accesses, hung })
     }
 
-    /// Answers until nobody is left who could ask. Whether it took too long.
+    /// Answers until all processes have ended. Returns whether it timed out.
     fn serve(
         &mut self,
         listener: &OwnedFd,
@@ -186,7 +184,7 @@ impl Registers {
                 ended = Some(Instant::now());
             }
             if since.elapsed() > PATIENCE {
-                // What it left behind gets no answer any more, and ends.
+                // Remaining processes get no answer any more, and end.
                 if let Ok(child) = started.try_recv() {
                     let _ = kill(child, Signal::SIGKILL);
                 }
@@ -203,7 +201,7 @@ impl Registers {
         let mut asked: seccomp_notif = unsafe { std::mem::zeroed() };
         // SAFETY: the kernel fills the structure, whose size the request names.
         if unsafe { receive(listener, &raw mut asked) }.is_err() {
-            // Who asked has been killed.
+            // The caller was killed.
             return;
         }
         let mut reply = seccomp_notif_resp { id: asked.id, val: 0, error: 0, flags: 0 };
@@ -234,12 +232,12 @@ impl Registers {
                 (reply.val, reply.error) = (0, reply.val as i32);
             }
         }
-        // SAFETY: the kernel reads the structure, whose size the request names.
-        // It fails where who asked has been killed meanwhile.
+        // SAFETY: the kernel reads the structure, whose size the request names. This fails if the
+        // caller was killed.
         let _ = unsafe { send(listener, &raw mut reply) };
     }
 
-    /// Whether this call reaches the node.
+    /// Whether this call accesses the node.
     fn is_access(&self, asked: &seccomp_notif) -> bool {
         let [first, second, ..] = asked.data.args;
         if asked.data.nr == libc::SYS_openat as i32 {
@@ -252,14 +250,14 @@ impl Registers {
         std::fs::read_link(open).is_ok_and(|path| path == self.node())
     }
 
-    /// What the call gives; `None` for one that the system may do.
+    /// The call's result; `None` if the kernel should execute it.
     fn access(&mut self, asked: &seccomp_notif) -> Option<i64> {
         let [_, buffer, length, register, ..] = asked.data.args;
         if asked.data.nr == libc::SYS_openat as i32 {
             return None;
         }
         assert_eq!(length, 8, "registers are read and written whole");
-        // Killed meanwhile, as some are on purpose: nobody waits for an answer.
+        // Killed on purpose: nothing waits for an answer.
         let Ok(memory) = memory(asked) else { return Some(0) };
         let msr = Msr(u32::try_from(register).unwrap());
         let mut bytes = [0; 8];
@@ -277,12 +275,12 @@ impl Registers {
         if msr == self.map.control && done.is_ok() && value & self.map.enable != 0 {
             self.retire();
         }
-        // The driver says so of every #GP.
+        // The driver returns this for every #GP.
         Some(done.map_or(i64::from(-libc::EIO), |()| 8))
     }
 
-    /// Time passes: sometimes fewer branches than there are records, sometimes
-    /// more, each from the place behind the one before.
+    /// Retires branches: sometimes fewer than there are records, sometimes more, each at the site
+    /// after the previous one.
     fn retire(&mut self) {
         let more = self.retired * 7 % 45;
         for _ in 0..=more {
@@ -294,7 +292,7 @@ impl Registers {
     }
 }
 
-/// The memory of who asked.
+/// The memory of the caller.
 fn memory(asked: &seccomp_notif) -> io::Result<File> {
     File::options().read(true).write(true).open(format!("/proc/{}/mem", asked.pid))
 }
@@ -302,8 +300,7 @@ fn memory(asked: &seccomp_notif) -> io::Result<File> {
 nix::ioctl_readwrite!(receive, b'!', 0, seccomp_notif);
 nix::ioctl_readwrite!(send, b'!', 1, seccomp_notif_resp);
 
-/// Has the calls of this thread answered by who holds the listener, and those
-/// of all that it starts from now on.
+/// Redirects the system calls of this thread and its descendants to the holder of the listener.
 fn listen() -> io::Result<OwnedFd> {
     const NUMBER: u32 = 0;
     const CALLS: [c_long; 3] = [libc::SYS_openat, libc::SYS_pread64, libc::SYS_pwrite64];
@@ -316,11 +313,11 @@ fn listen() -> io::Result<OwnedFd> {
     filter.push(statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW));
     filter.push(statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_USER_NOTIF));
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
-    // A signal does not make anybody ask twice.
+    // A signal does not repeat a call.
     let flags =
         libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
-    // SAFETY: the filter outlives the call that reads it; what comes back is a
-    // descriptor that nobody else has.
+    // SAFETY: the filter outlives the call that reads it; only this code has the returned
+    // descriptor.
     unsafe {
         if libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 {
             return Err(io::Error::last_os_error());
@@ -333,12 +330,11 @@ fn listen() -> io::Result<OwnedFd> {
     }
 }
 
-/// Whether a CPU is left for a recorder beside the one that it records; says so
-/// where there is none.
+/// Whether the recorder has a CPU other than the recorded one; prints a skip message if not.
 pub(crate) fn may_record_beside() -> bool {
     let several = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1);
     if !several {
-        skipped("no CPU is left beside the one that is recorded");
+        skipped("there is no second CPU for the recorder");
     }
     several
 }

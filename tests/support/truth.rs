@@ -1,12 +1,11 @@
-//! What other tools made of our recordings, which lives outside this
-//! repository.
+//! Other tools' results for our recordings, which are not part of this repository.
 
 use std::path::{Path, PathBuf};
 
 use super::skip::{run_tool, skipped, tool};
 
-/// The folder of the cases: `$LBR_TRUTH/cases`, or `shared/truth/cases` beside
-/// the checkout. `None`, after saying so, where neither exists.
+/// The folder of the cases: `$LBR_TRUTH/cases`, or `shared/truth/cases` next to the checkout.
+/// `None`, after a skip message, if neither exists.
 pub(crate) fn cases() -> Option<PathBuf> {
     let named = std::env::var_os("LBR_TRUTH").map(PathBuf::from);
     let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/truth");
@@ -18,7 +17,7 @@ pub(crate) fn cases() -> Option<PathBuf> {
     found
 }
 
-/// What `PATH.xz` holds, or `PATH`; `None` where there is neither, or no xz.
+/// The contents of `PATH.xz` or `PATH`; `None` if neither or no xz exists.
 pub(crate) fn unpacked(path: &Path) -> Option<Vec<u8>> {
     if path.is_file() {
         return std::fs::read(path).ok();

@@ -7,7 +7,7 @@ use anyhow::{Context, anyhow};
 use clap::Args;
 use lbr_msr::{
     LbrCaps, MsrRead,
-    arm::{ArmOptions, ArmPlan},
+    arm::{ArmError, ArmOptions, ArmPlan},
 };
 use serde_json::{Value, json};
 
@@ -101,8 +101,6 @@ pub(crate) fn run(args: DisarmArgs) -> Outcome {
 }
 
 fn disarm(cpu: u32, args: &DisarmArgs, announced: &mut bool) -> Result<DisarmedCpu, Failure> {
-    let plan =
-        |caps: &LbrCaps| ArmPlan::new(caps, 0, ArmOptions::default()).map_err(backend::no_plan);
     let found = backend::look(args.backend, cpu, &args.machine, plan)?;
     let (caps, plan, mut registers) = (found.caps, found.usable, found.registers);
     let (control, enable) = plan.control();
@@ -130,6 +128,18 @@ fn disarm(cpu: u32, args: &DisarmArgs, announced: &mut bool) -> Result<DisarmedC
         control: (control.to_string(), value),
         filter,
         cleared: left,
+    })
+}
+
+/// How recording is switched off on such a CPU.
+fn plan(caps: &LbrCaps) -> Result<ArmPlan, Failure> {
+    ArmPlan::new(caps, 0, ArmOptions::default()).map_err(|error| match error {
+        ArmError::NoRing { facility, .. } => {
+            let name = facility.name();
+            let error = anyhow!("nothing to switch off: lbr never records with {name}");
+            Failure { code: NO_LBR, error }
+        }
+        error => backend::no_plan(error),
     })
 }
 

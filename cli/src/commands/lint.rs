@@ -101,13 +101,13 @@ pub(crate) fn run(args: &LintArgs) -> Outcome {
     let mut out = Out::stdout();
     let mut lints: Vec<Judged> = Vec::new();
     let files = args.symbols.sources(&Sources::default());
-    let sources =
-        input::read_all(args.inputs.paths(), &args.select.selection(), |recording, at| {
-            let (stride, files) = (args.stride.0, files.clone());
-            let threads = input::threads_for(args.inputs.paths());
-            lints.push(Judged::of(Lint::check(recording, stride, files, threads, at)?));
-            Ok(())
-        })?;
+    let reading = args.select.reading();
+    let threads = reading.counters(args.inputs.paths());
+    let sources = input::read_all(args.inputs.paths(), &reading, |recording, at| {
+        let (stride, files) = (args.stride.0, files.clone());
+        lints.push(Judged::of(Lint::check(recording, stride, files, threads, at)?));
+        Ok(())
+    })?;
     let mut overall = Verdict::Sound;
     let printer = Printer::of(args.json, args.csv);
     if printer == Printer::Csv {

@@ -29,9 +29,9 @@ pub(crate) mod verify;
 
 use crate::{args::Command, exit::Outcome};
 
-/// Runs a command; without one, says what can be done here.
+/// Runs a command; without one, prints the verdict on this machine.
 pub(crate) fn run(command: Option<Command>) -> Outcome {
-    let Some(command) = command else { return doctor::advice::run() };
+    let Some(command) = command else { return doctor::summary::run() };
     match command {
         Command::Doctor(args) => doctor::run(args),
         Command::Probe(args) => probe::run(args),
@@ -39,7 +39,7 @@ pub(crate) fn run(command: Option<Command>) -> Outcome {
         Command::Disarm(args) => disarm::run(args),
         Command::Decode(args) => decode::run(args),
         Command::Explain(args) => explain::run(args),
-        Command::Record(args) => record::run(&args),
+        Command::Record(args) => record::run(*args),
         Command::Report(args) => match &args.html {
             Some(path) => page::run(&args, path),
             None => report::run(&args),

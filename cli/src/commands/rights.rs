@@ -25,9 +25,14 @@ impl Rights {
         Ok(())
     }
 
-    /// Says to root that a program gets its rights.
+    /// Whether a program that is started gets all rights of root.
+    pub(crate) fn are_roots(&self) -> bool {
+        self.user.is_none() && nix::unistd::geteuid().is_root()
+    }
+
+    /// Warns root that a program gets its rights.
     pub(crate) fn announce(&self) {
-        if self.user.is_none() && nix::unistd::geteuid().is_root() {
+        if self.are_roots() {
             say!("the program runs with all rights of root; --user NAME gives it those of another");
         }
     }

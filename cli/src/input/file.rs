@@ -109,6 +109,10 @@ pub(crate) fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 /// Whether root or this process owns a file. What others leave for us to read
 /// may be made to deceive: perf refuses it too.
 pub(crate) fn is_owned(file: &File) -> io::Result<bool> {
-    let owner = file.metadata()?.uid();
-    Ok(owner == 0 || owner == nix::unistd::geteuid().as_raw())
+    Ok(is_trusted(file.metadata()?.uid()))
+}
+
+/// Whether a user is root or the one who runs this process.
+pub(crate) fn is_trusted(user: u32) -> bool {
+    user == 0 || user == nix::unistd::geteuid().as_raw()
 }

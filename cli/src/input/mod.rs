@@ -11,7 +11,7 @@ use lbr_msr::text::AsText;
 use std::num::NonZero;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use anyhow::anyhow;
@@ -53,12 +53,43 @@ impl Inputs {
     }
 }
 
-/// Opens a recording, of which some samples count; `-` is standard input.
-pub(crate) fn open(path: &Path, selection: &Arc<Selection>) -> Result<Recording, Failure> {
-    let mut recording = open_whole(path)?;
+/// How recordings are read, from the command line.
+#[derive(Clone, Debug)]
+pub(crate) struct Reading {
+    /// The samples that count.
+    pub(crate) selection: Arc<Selection>,
+    /// Whether files of other users are read (`--force`).
+    pub(crate) force: bool,
+    /// Threads that read and count (`--threads`).
+    pub(crate) threads: Option<usize>,
+    /// Whether modelled predictions and cycles are omitted: the output cannot label them.
+    pub(crate) omit_modelled: bool,
+}
+
+impl Reading {
+    /// Threads that parse text: by default one for each CPU that this process may use.
+    fn readers(&self) -> usize {
+        let cpus = || std::thread::available_parallelism().map_or(1, NonZero::get);
+        self.threads.unwrap_or_else(cpus)
+    }
+
+    /// Threads that count the branches of recordings.
+    pub(crate) fn counters(&self, paths: &[PathBuf]) -> usize {
+        let sizes = paths.iter().filter_map(|path| Some(std::fs::metadata(path).ok()?.len()));
+        let is_large = sizes.sum::<u64>() >= LARGE;
+        if self.threads.is_some() || is_large { self.readers() } else { 1 }
+    }
+}
+
+/// Opens a recording and selects its samples; `-` is standard input.
+pub(crate) fn open(path: &Path, reading: &Reading) -> Result<Recording, Failure> {
+    let mut recording = open_whole(path, reading.force)?;
     recording.stop_when(interrupted()?);
-    recording.read_ahead(threads());
-    select(path, &mut recording, selection)?;
+    recording.read_ahead(reading.readers());
+    if reading.omit_modelled {
+        recording.omit_modelled();
+    }
+    select(path, &mut recording, &reading.selection)?;
     Ok(recording)
 }
 
@@ -75,7 +106,7 @@ fn select(
 }
 
 /// The same, read to its end whatever signals come.
-pub(crate) fn open_whole(path: &Path) -> Result<Recording, Failure> {
+pub(crate) fn open_whole(path: &Path, force: bool) -> Result<Recording, Failure> {
     let cannot = |cause| failure(path, ReadError::Open { path: path.to_owned(), cause });
     let opened = if path == Path::new("-") {
         let stream = file::Stream::stdin(interrupted()?).map_err(cannot)?;
@@ -83,7 +114,7 @@ pub(crate) fn open_whole(path: &Path) -> Result<Recording, Failure> {
     } else {
         let file = file::open(path).map_err(cannot)?;
         let kind = file.metadata().map_err(cannot)?;
-        if kind.is_file() && !FORCE.load(Ordering::Relaxed) && !file::is_owned(&file)? {
+        if kind.is_file() && !force && !file::is_owned(&file)? {
             let owner = kind.uid();
             let error = anyhow!(
                 "{} belongs to another user ({owner}), who may have made it to deceive: --force \
@@ -102,41 +133,9 @@ pub(crate) fn open_whole(path: &Path) -> Result<Recording, Failure> {
     opened.map_err(|error| failure(path, error))
 }
 
-/// Recordings of other users are read too; set from the command line.
-static FORCE: AtomicBool = AtomicBool::new(false);
-
-/// Does as the command line says: `--force`.
-pub(crate) fn force(yes: bool) {
-    FORCE.store(yes, Ordering::Relaxed);
-}
-
-/// How many threads read and count; 0 where nobody said it.
-static THREADS: AtomicUsize = AtomicUsize::new(0);
-
-/// Does as the command line says: `--threads`.
-pub(crate) fn use_threads(threads: Option<u16>) {
-    THREADS.store(threads.map_or(0, usize::from), Ordering::Relaxed);
-}
-
-/// Recordings that are counted in several threads where nobody said it, bytes
-/// together: joining what the parts counted costs more than smaller ones gain.
+/// Total size in bytes from which several threads count by default: for smaller
+/// recordings, joining the parts costs more than the threads gain.
 const LARGE: u64 = 512 << 20;
-
-/// How many threads count the branches of recordings.
-pub(crate) fn threads_for(paths: &[PathBuf]) -> usize {
-    let sizes = paths.iter().filter_map(|path| Some(std::fs::metadata(path).ok()?.len()));
-    let is_asked_for = THREADS.load(Ordering::Relaxed) > 0;
-    if is_asked_for || sizes.sum::<u64>() >= LARGE { threads() } else { 1 }
-}
-
-/// How many threads read text: where nobody said it, one for each CPU that this
-/// process may use.
-fn threads() -> usize {
-    match THREADS.load(Ordering::Relaxed) {
-        0 => std::thread::available_parallelism().map_or(1, NonZero::get),
-        threads => threads,
-    }
-}
 
 static INTERRUPTED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
@@ -160,10 +159,10 @@ pub(crate) fn interrupted() -> std::io::Result<Arc<AtomicBool>> {
 /// Counts recordings for a view, one after the other, as [`read_all`] reads them.
 pub(crate) fn count<V: View>(
     paths: &[PathBuf],
-    selection: &Arc<Selection>,
+    reading: &Reading,
     mut counter: Counter<V>,
 ) -> Result<(V::Table, Vec<Source>), Failure> {
-    let sources = read_all(paths, selection, |recording, at| counter.recording(recording, at))?;
+    let sources = read_all(paths, reading, |recording, at| counter.recording(recording, at))?;
     Ok((counter.finish(), sources))
 }
 
@@ -173,16 +172,16 @@ pub(crate) fn count<V: View>(
 /// What a pipe says only at its end, and the selection asks for, takes a copy.
 pub(crate) fn read_all(
     paths: &[PathBuf],
-    selection: &Arc<Selection>,
+    reading: &Reading,
     read: impl FnMut(&mut Recording, &mut dyn FnMut(u64, Option<u64>)) -> Result<(), ReadError>,
 ) -> Result<Vec<Source>, Failure> {
-    if selection.needs_names() {
-        return Reread::new(paths, selection)?.read(read);
+    if reading.selection.needs_names() {
+        return Reread::new(paths, reading)?.read(read);
     }
     once(paths)?;
     let open_at = |at: usize| {
         let path = paths.get(at).map_or(Path::new("-"), PathBuf::as_path);
-        open(path, selection)
+        open(path, reading)
     };
     read_each(paths, open_at, read)
 }

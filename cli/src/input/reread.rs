@@ -6,18 +6,16 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use anyhow::{Context, ensure};
 use nix::sys::statvfs::fstatvfs;
 use profile::perf_data::ReadError;
-use profile::select::Selection;
 use profile::{Counter, Recording, View};
 
 use super::{Source, file};
 use crate::exit::Failure;
-use crate::input;
+use crate::input::{self, Reading};
 
 /// Bytes of a pipe that are kept at most.
 const MOST_KEPT: u64 = 16 << 30;
@@ -26,7 +24,7 @@ const MOST_KEPT: u64 = 16 << 30;
 #[derive(Debug)]
 pub(crate) struct Reread {
     paths: Vec<PathBuf>,
-    selection: Arc<Selection>,
+    reading: Reading,
     /// What came through a pipe, in a file without a name: nothing is left of
     /// it, however this process ends.
     kept: Vec<Option<File>>,
@@ -38,15 +36,15 @@ pub(crate) struct Reread {
 
 impl Reread {
     /// Takes paths; a pipe is copied to a temporary file first.
-    pub(crate) fn new(paths: &[PathBuf], selection: &Arc<Selection>) -> Result<Reread, Failure> {
+    pub(crate) fn new(paths: &[PathBuf], reading: &Reading) -> Result<Reread, Failure> {
         input::once(paths)?;
         let kept: Result<Vec<_>, Failure> = paths.iter().map(|path| kept(path)).collect();
         let kept = kept?;
         // What was copied before Ctrl-C is read, twice and whole.
         let stopped = kept.iter().any(Option::is_some) && interrupted()?;
         let reached = stopped.then(|| vec![u64::MAX; paths.len()]);
-        let (paths, selection) = (paths.to_vec(), Arc::clone(selection));
-        Ok(Reread { paths, selection, kept, stopped, reached: RefCell::new(reached) })
+        let (paths, reading) = (paths.to_vec(), reading.clone());
+        Ok(Reread { paths, reading, kept, stopped, reached: RefCell::new(reached) })
     }
 
     /// Reads them from the beginning, one after the other. If Ctrl-C ends the
@@ -59,9 +57,9 @@ impl Reread {
             let parts = self.paths.iter().zip(reached).enumerate();
             return parts
                 .map(|(at, (path, position))| {
-                    let mut recording = input::open_whole(&self.path(at))?;
+                    let mut recording = input::open_whole(&self.path(at), self.reading.force)?;
                     recording.stop_at(*position);
-                    input::select(path, &mut recording, &self.selection)?;
+                    input::select(path, &mut recording, &self.reading.selection)?;
                     let mut source = input::read_one(path, recording, &mut read)?;
                     if self.stopped && matches!(self.kept.get(at), Some(Some(_))) {
                         source.was_stopped();
@@ -73,7 +71,7 @@ impl Reread {
         let mut reached = Vec::new();
         let sources = input::read_each(
             &self.paths,
-            |at| input::open(&self.path(at), &self.selection),
+            |at| input::open(&self.path(at), &self.reading),
             |recording, progress| {
                 read(recording, progress)?;
                 reached.push(recording.position());
@@ -97,7 +95,7 @@ impl Reread {
 
     /// Opens one of them.
     pub(crate) fn open(&self, at: usize) -> Result<Recording, Failure> {
-        input::open(&self.path(at), &self.selection)
+        input::open(&self.path(at), &self.reading)
     }
 
     fn path(&self, at: usize) -> PathBuf {

@@ -34,6 +34,8 @@ pub(crate) struct Source {
     /// It has symbols in place of addresses.
     pub(crate) has_names: bool,
     pub(super) notes: Notes,
+    /// Modelled predictions and cycles were omitted.
+    omits_modelled: bool,
     refused: Option<Refused>,
 }
 
@@ -51,6 +53,7 @@ impl Source {
             events: by_name(recording.samples_by_event()),
             has_names: recording.has_names(),
             notes: recording.notes(),
+            omits_modelled: recording.has_omitted_modelled(),
             refused: recording.refused().copied(),
         }
     }
@@ -70,17 +73,24 @@ impl Source {
             .filter(move |event| (event.named || several) && (all || event.samples > 0))
     }
 
-    /// Whose branches these are, for the head of what is printed.
-    pub(crate) fn origin(&self) -> String {
-        let said = self.recorder().into_iter().chain(self.events_line());
-        let said = said.chain(self.limits().into_iter().map(str::to_owned));
-        let said = said.chain(self.partial().map(str::to_owned));
-        format!("{}: {}", self.name, said.collect::<Vec<_>>().join("; "))
+    /// The recording in one line: file, CPU, events, limits; with `verbose` also its recorder.
+    pub(crate) fn origin(&self, verbose: bool) -> String {
+        let cpu = match verbose {
+            true => self.recorder(),
+            false => self.cpu.as_deref().map(short_cpu).into_iter().collect(),
+        };
+        let all = cpu.into_iter().chain(self.events_line());
+        let all = all.chain(self.limits().into_iter().map(str::to_owned));
+        let all = all.chain(self.partial().map(str::to_owned));
+        match all.collect::<Vec<_>>() {
+            none if none.is_empty() => format!("{}: CPU not recorded", self.name),
+            all => format!("{}: {}", self.name, all.join(", ")),
+        }
     }
 
     /// The CPU, and who recorded it.
     pub(crate) fn recorder(&self) -> Vec<String> {
-        let cpu = self.cpu.clone().unwrap_or_else(|| "CPU not said".to_owned());
+        let cpu = self.cpu.clone().unwrap_or_else(|| "CPU not recorded".to_owned());
         let by = self.by.as_ref().map(|by| format!("recorded by {by}"));
         std::iter::once(cpu).chain(by).collect()
     }
@@ -97,25 +107,25 @@ impl Source {
         limits.into_iter().filter(|(is_so, _)| *is_so).map(|(_, what)| what).collect()
     }
 
-    /// The events: `event cycles:u`, and where several are counted together, how
-    /// many samples each has. `None` where nothing is known of them.
+    /// The events (`cycles:u`); if several are counted together, with the samples of each.
+    /// `None` if they are unknown.
     pub(crate) fn events_line(&self) -> Option<String> {
         let name = |event: &EventSamples| match event.name.as_str() {
-            "" => "none said".to_owned(),
+            "" => "event not recorded".to_owned(),
             name => name.to_owned(),
         };
         let events: Vec<&EventSamples> = self.events().collect();
         Some(match events.as_slice() {
             [] => return None,
-            [one] => format!("event {}", name(one)),
+            [one] => name(one),
             several => {
                 let each = several.iter().take(EVENTS).map(|event| {
                     format!("{} ({})", name(event), counted(event.samples, "sample", "samples"))
                 });
                 let each = each.collect::<Vec<_>>().join(", ");
                 match several.len().saturating_sub(EVENTS) {
-                    0 => format!("events {each}"),
-                    more => format!("events {each} and {} more", grouped(more as u64)),
+                    0 => each,
+                    more => format!("{each} and {} more", grouped(more as u64)),
                 }
             }
         })
@@ -159,6 +169,15 @@ impl Source {
     }
 }
 
+/// The brand string without trademarks, `CPU` and the base frequency.
+fn short_cpu(brand: &str) -> String {
+    let name = brand.split(" @ ").next().unwrap_or(brand);
+    let words = name.replace("(R)", "").replace("(TM)", "");
+    let words =
+        words.split_whitespace().filter(|word| !matches!(*word, "CPU" | "Intel" | "Processor"));
+    words.collect::<Vec<_>>().join(" ")
+}
+
 /// Events of one name together: a recorder may have one for each kind of core,
 /// or for each CPU.
 fn by_name(events: Vec<EventSamples>) -> Vec<EventSamples> {
@@ -177,7 +196,10 @@ fn by_name(events: Vec<EventSamples>) -> Vec<EventSamples> {
 
 /// Says on standard error what was odd about a recording that was read.
 pub(crate) fn warn(source: &Source) {
-    let Source { name, notes, refused, .. } = source;
+    let Source { name, notes, omits_modelled, refused, .. } = source;
+    if *omits_modelled {
+        say!("{name}: its predictions and cycles are modelled, and are omitted here");
+    }
     if notes.stopped {
         say!("{name}: stopped by Ctrl-C: partial, what follows was not read");
     }

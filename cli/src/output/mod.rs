@@ -1,27 +1,31 @@
-//! The one place where outputs are made, so that nothing which stands in the
-//! folder beforehand decides what is written over.
+//! The one place where outputs are made, so that nothing that is already in the
+//! directory decides which file is overwritten.
 //!
-//! A file is never opened through a link, nor written into while it has a name
-//! that somebody else reads: its text is written beside the place and renamed
-//! into it, which replaces a link and leaves alone what the link leads to.
-//! Recordings, which have to be readable while they grow, are made as
-//! [`recording`] says. Pipes and devices are written as they are, and waiting
-//! for them ends with the signal that ends the command.
+//! The directory is opened once, as [`directory`] describes. A file is never
+//! opened through a link, and has no name until it is complete: then it takes
+//! the name, which replaces a link and leaves the link's target alone.
+//! Recordings, which must be readable while they grow, are made as [`recording`]
+//! describes. Pipes and devices are written directly, and waiting for them ends
+//! with the signal that ends the command.
 
+mod directory;
 pub(crate) mod recording;
 pub(crate) mod stream;
 
 use lbr_msr::text::AsText;
-use std::fs::{File, Metadata, Permissions};
+use std::fs::{File, Metadata};
 use std::io::{IsTerminal, Seek, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
+use nix::sys::stat::SFlag;
 
+use self::directory::DirEntry;
 use self::stream::Stream;
 use crate::exit::{Failure, OrExit, USAGE};
+use crate::input::file::is_trusted;
 use crate::present::out::Out;
 
 /// Where an output is to go. Whatever can be refused is refused when this is
@@ -39,9 +43,9 @@ enum To {
     /// A descriptor that we were started with, such as standard output.
     Ours(File),
     /// A pipe with a name, or a device.
-    Device,
+    Device(DirEntry),
     /// A file that is made.
-    File,
+    File(DirEntry),
 }
 
 impl Output {
@@ -77,7 +81,7 @@ impl Output {
 
     /// Whether it can be opened again by its name, and read.
     pub(crate) fn is_file(&self) -> bool {
-        matches!(self.to, To::File)
+        matches!(self.to, To::File(_))
     }
 
     /// Whether it is standard output or another of our descriptors, and leads to a
@@ -123,13 +127,13 @@ impl Output {
         let made = match &self.to {
             // An error without a name is one of standard output.
             To::Ours(file) => Ok(all(&mut Stream::new(file.try_clone()?, None))?),
-            To::Device => Stream::open(&self.path, None).and_then(|mut to| all(&mut to)),
-            To::File => beside(&self.path, self.mode).and_then(|mut file| {
+            To::Device(entry) => Stream::open(entry, None).and_then(|mut to| all(&mut to)),
+            To::File(entry) => entry.unnamed(self.mode).and_then(|mut file| {
                 let made = all(&mut file)?;
                 if let Ok((_, header)) = &made {
                     file.rewind()?;
                     file.write_all(header)?;
-                    file.persist(&self.path).map_err(|error| error.error)?;
+                    entry.publish(&mut file, self.mode)?;
                 }
                 Ok(made)
             }),
@@ -144,21 +148,18 @@ impl To {
         if let Some(ours) = ours(path) {
             return Ok(To::Ours(ours.with_context(|| path.as_text().into_owned())?));
         }
+        let entry = DirEntry::of(path)?;
+        let Ok(status) = entry.status() else { return Ok(To::File(entry)) };
         let refuse = |what: &str| Err(anyhow!("{} is {what}", path.as_text())).or_exit(USAGE);
-        let Ok(there) = std::fs::symlink_metadata(path) else {
-            return match path.file_name() {
-                Some(_) => Ok(To::File),
-                None => refuse("no name of a file"),
-            };
-        };
-        let kind = there.file_type();
-        if kind.is_dir() {
-            return refuse("a directory: name a file");
+        match SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT {
+            SFlag::S_IFDIR => refuse("a directory: name a file"),
+            SFlag::S_IFBLK | SFlag::S_IFSOCK => refuse("a disk or a socket: name a file"),
+            SFlag::S_IFIFO if !is_trusted(status.st_uid) => {
+                refuse("a pipe that another user owns and may read: name a file")
+            }
+            SFlag::S_IFIFO | SFlag::S_IFCHR => Ok(To::Device(entry)),
+            _ => Ok(To::File(entry)),
         }
-        if kind.is_block_device() || kind.is_socket() {
-            return refuse("a disk or a socket: name a file");
-        }
-        Ok(if kind.is_fifo() || kind.is_char_device() { To::Device } else { To::File })
     }
 }
 
@@ -193,13 +194,4 @@ fn of_input(path: &Path) -> Option<Metadata> {
 
 fn is_same(one: &Metadata, other: &Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
-}
-
-/// A new file beside the place, to be renamed into it.
-fn beside(path: &Path, mode: u32) -> std::io::Result<tempfile::NamedTempFile> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    tempfile::Builder::new()
-        .prefix(".lbr-")
-        .permissions(Permissions::from_mode(mode))
-        .tempfile_in(folder.unwrap_or(Path::new(".")))
 }

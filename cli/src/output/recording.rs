@@ -5,26 +5,30 @@
 //! seekable where it lies; it is not renamed into place at the end. What
 //! keeps it from being another file than ours: it is always made new
 //! (`O_EXCL`, which follows no link), for its owner alone, and is locked as
-//! long as it is written. What stood there before becomes `FILE.old`, as under
+//! long as it is written. An older recording becomes `FILE.old`, as under
 //! perf, unless another recorder still holds its lock: then this one is
-//! refused. An empty file is taken away instead, as perf does; it is also what
+//! refused, as it is where a file is not a recording. An empty file is taken away instead, as perf does; it is also what
 //! a recorder leaves that lost a race for the name.
 
 use lbr_msr::text::AsText;
 use std::fs::{File, TryLockError};
-use std::io::{self, Seek, SeekFrom, Write};
-use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use anyhow::{Context, anyhow};
-use nix::libc;
-use profile::perf_data::{Meta, WriteError, Writer};
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::sys::stat::SFlag;
+use profile::perf_data::{Meta, WriteError, Writer, Written};
+use profile::recording::is_perf_data;
 use sampler::interrupt::Interrupts;
 
+use super::directory::DirEntry;
 use super::stream::Stream;
-use super::{Output, To, is_same, name};
-use crate::exit::{FAILED, Failure};
+use super::{Output, To, name};
+use crate::exit::{FAILED, Failure, USAGE};
 use crate::present::number::grouped;
 
 /// Others may take the name as often while we try to have it.
@@ -50,50 +54,98 @@ pub(crate) fn prepare(output: &Output) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Begins a recording. A signal ends waiting for a pipe's reader.
+/// Begins a recording; also returns whether an older one became `FILE.old`. A signal ends
+/// waiting for a pipe's reader.
 pub(crate) fn begin(
     output: Output,
     meta: Meta,
     interrupts: Interrupts,
-) -> Result<Writer<RecordingFile>, Failure> {
+) -> Result<(Writer<RecordingFile>, bool), Failure> {
     let Output { path, to, .. } = output;
+    let mut has_moved = false;
     let file = match to {
         To::Ours(file) => RecordingFile::Stream(Stream::new(file, Some(interrupts))),
-        To::Device => RecordingFile::Stream(
-            Stream::open(&path, Some(interrupts)).with_context(|| cannot_write(&path))?,
+        To::Device(entry) => RecordingFile::Stream(
+            Stream::open(&entry, Some(interrupts)).with_context(|| cannot_write(&path))?,
         ),
-        To::File => {
-            let file = create(&path)?;
+        To::File(entry) => {
+            let file = create(&entry, &path, &mut has_moved)?;
             crate::memory::keeps(&path.as_text());
             RecordingFile::File(file)
         }
     };
-    Ok(Writer::new(file, meta).with_context(|| cannot_write(&path))?)
+    let writer = Writer::new(file, meta).with_context(|| cannot_write(&path))?;
+    Ok((writer, has_moved))
+}
+
+/// A recording that was written into a file.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    file: File,
+    /// What was written into it.
+    pub(crate) written: Written,
+}
+
+impl Finished {
+    /// Where the file is if it was renamed, for a sentence.
+    fn moved(&self) -> String {
+        let named = self.file.metadata().is_ok_and(|file| file.nlink() > 0);
+        let link = || std::fs::read_link(format!("/proc/self/fd/{}", self.file.as_raw_fd()));
+        match named.then(link) {
+            Some(Ok(path)) => format!("; it is {} now", path.as_text()),
+            _ => String::new(),
+        }
+    }
+
+    /// Opens what is at the path now, if it is this file, as long as it was
+    /// written.
+    pub(crate) fn reopen(&self, path: &Path) -> Result<File, Failure> {
+        let lost = |why: String| -> Failure {
+            anyhow!("the recording is lost: {} {why}", path.as_text()).into()
+        };
+        let entry = DirEntry::of(path)?;
+        if !entry.is_of(&self.file) {
+            let what = if entry.status().is_ok() { "replaced by another file" } else { "removed" };
+            return Err(lost(format!("was {what} while it was recorded into{}", self.moved())));
+        }
+        let file = entry.open(OFlag::O_RDONLY, 0).map_err(io::Error::from);
+        let file = file.map_err(|error| lost(format!("cannot be read: {error}")))?;
+        let (bytes, written) = (file.metadata()?.len(), self.written.bytes);
+        if bytes != written {
+            let (bytes, written) = (grouped(bytes), grouped(written));
+            return Err(lost(format!(
+                "has {bytes} bytes and not the {written} that were written: something else wrote to it"
+            )));
+        }
+        Ok(file)
+    }
 }
 
 /// Ends it: a file becomes seekable. What was recorded before a failure is
-/// worth keeping: it is finished either way.
+/// worth keeping: it is finished either way. `None` of a pipe.
 pub(crate) fn finish<T>(
     writer: Writer<RecordingFile>,
     path: &Path,
     recorded: Result<T, Failure>,
-) -> Result<T, Failure> {
-    // Of what a disk refused in the end it took the begin.
-    let bytes = match writer.output() {
-        Some(RecordingFile::File(file)) => Some(file.metadata().map_or(0, |there| there.len())),
+) -> Result<(T, Option<Finished>), Failure> {
+    let file = match writer.output() {
+        Some(RecordingFile::File(file)) => Some(file.try_clone().context("the recording")?),
         _ => None,
     };
-    let is_file = bytes.is_some();
-    let kept = match bytes {
+    // Of what a disk refused in the end it took the begin.
+    let kept = match file.as_ref().map(|file| file.metadata().map_or(0, |there| there.len())) {
         Some(bytes) if bytes > 0 => {
             let (bytes, path) = (grouped(bytes), path.as_text());
             format!("; the {bytes} bytes before it are kept in {path} and can be read")
         }
         _ => String::new(),
     };
-    let finished = if is_file { writer.finish_file() } else { writer.finish_stream() };
+    let finished = match file {
+        Some(file) => writer.finish_file().map(|written| Some(Finished { file, written })),
+        None => writer.finish_stream().map(|()| None),
+    };
     match (recorded, finished) {
-        (Ok(recorded), Ok(())) => Ok(recorded),
+        (Ok(recorded), Ok(finished)) => Ok((recorded, finished)),
         (Ok(_), Err(error)) => Err(anyhow!("{}: {error}{kept}", cannot_write(path)).into()),
         (Err(Failure { code, error }), Err(WriteError::Ended)) => {
             Err(Failure { code, error: anyhow!("{}: {error:#}{kept}", path.as_text()) })
@@ -106,62 +158,63 @@ fn cannot_write(path: &Path) -> String {
     format!("cannot write {}", name(path))
 }
 
-fn create(path: &Path) -> Result<File, Failure> {
-    let cannot = || cannot_write(path);
-    let mut options = File::options();
-    options.write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+fn create(entry: &DirEntry, path: &Path, has_moved: &mut bool) -> Result<File, Failure> {
     for _ in 0..TRIES {
-        match options.open(path) {
+        match entry.open(OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL, 0o600) {
             Ok(file) if !lock(&file) => return Err(in_use(path)),
-            Ok(file) if is_at(&file, path) => return Ok(file),
+            Ok(file) if entry.is_of(&file) => return Ok(file),
             Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => move_away(path)?,
-            Err(error) => return Err(error).with_context(cannot)?,
+            Err(Errno::EEXIST) => *has_moved |= move_away(entry, path)?,
+            Err(error) => {
+                return Err(io::Error::from(error)).with_context(|| cannot_write(path))?;
+            }
         }
     }
     Err(in_use(path))
 }
 
-/// Makes room for a new file under this name.
-fn move_away(path: &Path) -> Result<(), Failure> {
-    let mut old = path.as_os_str().to_owned();
-    old.push(".old");
-    let old = PathBuf::from(old);
-    let cannot = || format!("cannot rename {} to {}", path.as_text(), old.as_text());
-    let there = match std::fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        there => there.with_context(cannot)?,
+/// Makes room for a new file under this name. Returns whether one became `FILE.old`.
+fn move_away(entry: &DirEntry, path: &Path) -> Result<bool, Failure> {
+    let cannot = || format!("cannot rename {0} to {0}.old", path.as_text());
+    let status = match entry.status() {
+        Err(Errno::ENOENT) => return Ok(false),
+        status => status.map_err(io::Error::from).with_context(cannot)?,
     };
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    match File::options().read(true).custom_flags(flags).open(path) {
-        Ok(file) if there.is_file() => {
-            if !lock(&file) {
-                return Err(in_use(path));
-            }
-            if !is_at(&file, path) {
-                return Ok(());
-            }
-            if there.len() == 0 {
-                std::fs::remove_file(path).with_context(cannot)?;
-            } else {
-                std::fs::rename(path, &old).with_context(cannot)?;
-            }
+    let is_file = SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG;
+    if is_file {
+        let file = entry.open(OFlag::O_RDONLY | OFlag::O_NONBLOCK, 0).map_err(io::Error::from);
+        let mut file = file.map_err(|error| not_a_recording(path, &error.to_string()))?;
+        if !lock(&file) {
+            return Err(in_use(path));
         }
-        // A link, or what we may not read, which no recorder of ours writes.
-        _ => std::fs::rename(path, &old).with_context(cannot)?,
+        if !entry.is_of(&file) {
+            return Ok(false);
+        }
+        if status.st_size == 0 {
+            entry.remove().map_err(io::Error::from).with_context(cannot)?;
+            return Ok(false);
+        }
+        let mut magic = [0; 8];
+        if file.read_exact(&mut magic).is_err() || !is_perf_data(&magic) {
+            return Err(not_a_recording(path, "not a recording"));
+        }
     }
-    Ok(())
+    // Also a link: the file that it leads to stays where it is.
+    let moved = entry.rename(&entry.with_suffix(".old")?);
+    moved.map_err(io::Error::from).with_context(cannot)?;
+    Ok(true)
+}
+
+/// Refuses to take the name of a file that may be missed.
+fn not_a_recording(path: &Path, why: &str) -> Failure {
+    let error =
+        anyhow!("{}: {why}; it is left as it is: give another file with -o", path.as_text());
+    Failure { code: USAGE, error }
 }
 
 /// Whether nobody else has the lock. A file system without locks refuses nobody.
 fn lock(file: &File) -> bool {
     !matches!(file.try_lock(), Err(TryLockError::WouldBlock))
-}
-
-/// Whether the name still leads to the file.
-fn is_at(file: &File, path: &Path) -> bool {
-    let there = std::fs::symlink_metadata(path);
-    there.is_ok_and(|there| file.metadata().is_ok_and(|file| is_same(&file, &there)))
 }
 
 fn in_use(path: &Path) -> Failure {

@@ -4,13 +4,17 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
-use std::path::Path;
+use std::os::unix::fs::FileTypeExt;
 use std::time::{Duration, Instant};
 
-use nix::libc;
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::stat::SFlag;
 use sampler::interrupt::Interrupts;
+
+use super::directory::DirEntry;
+use crate::input::file::is_owned;
 
 /// Between two looks at whether to stop.
 const LOOK: u16 = 100;
@@ -39,14 +43,14 @@ impl Stream {
     }
 
     /// Opens a pipe, once somebody reads it, or a device.
-    pub(crate) fn open(path: &Path, interrupts: Option<Interrupts>) -> io::Result<Stream> {
-        let mut options = File::options();
-        options.write(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_NOCTTY);
+    pub(super) fn open(entry: &DirEntry, interrupts: Option<Interrupts>) -> io::Result<Stream> {
+        let flags = OFlag::O_WRONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
         loop {
-            let file = match options.open(path) {
-                Err(error) if error.raw_os_error() == Some(libc::ENXIO) => {
-                    if !std::fs::symlink_metadata(path)?.file_type().is_fifo() {
-                        return Err(error);
+            let file = match entry.open(flags, 0) {
+                Err(Errno::ENXIO) => {
+                    let mode = SFlag::from_bits_truncate(entry.status()?.st_mode);
+                    if mode & SFlag::S_IFMT != SFlag::S_IFIFO {
+                        return Err(Errno::ENXIO.into());
                     }
                     if is_stopped(interrupts) {
                         return Err(io::Error::other("stopped before anybody read it"));
@@ -58,8 +62,9 @@ impl Stream {
             };
             // Another file may have taken the name since it was looked at.
             let kind = file.metadata()?.file_type();
-            if !kind.is_fifo() && !kind.is_char_device() {
-                return Err(io::Error::other("it is no pipe and no device any more"));
+            let is_pipe = kind.is_fifo() && is_owned(&file)?;
+            if !is_pipe && !kind.is_char_device() {
+                return Err(io::Error::other("it was replaced after lbr looked at it"));
             }
             return Ok(Stream::new(file, interrupts));
         }

@@ -2,6 +2,7 @@
 
 pub(crate) mod bits;
 pub(crate) mod chart;
+pub(crate) mod csv;
 pub(crate) mod escape;
 pub(crate) mod json;
 pub(crate) mod number;

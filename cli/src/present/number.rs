@@ -41,9 +41,14 @@ pub(crate) fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// A share, 0 to 1, as people read it: `12.50 %`.
+/// A share, 0 to 1, as people read it: `12.50%`. Only nothing is `0%`, and only all is `100.00%`.
 pub(crate) fn percent(share: f64) -> String {
-    format!("{:.2} %", share * 100.0)
+    match share * 100.0 {
+        0.0 => "0%".to_owned(),
+        percent if percent > 0.0 && percent < 0.005 => "<0.01%".to_owned(),
+        percent if (99.995..100.0).contains(&percent) => ">99.99%".to_owned(),
+        percent => format!("{percent:.2}%"),
+    }
 }
 
 /// A part as a share of the whole, as people read it; `-` where there is
@@ -54,7 +59,7 @@ pub(crate) fn part(part: u64, whole: u64) -> String {
 
 /// An interval of shares as people read it.
 pub(crate) fn range(Interval { low, high }: Interval) -> String {
-    format!("{:.2} to {:.2} %", low * 100.0, high * 100.0)
+    format!("{:.2} to {:.2}%", low * 100.0, high * 100.0)
 }
 
 /// The two ends of an interval.

@@ -54,10 +54,19 @@ pub(crate) struct Out<'a> {
 impl<'a> Out<'a> {
     /// Standard output, or a pager before it.
     pub(crate) fn stdout() -> Out<'static> {
+        Out::as_wide_as_stdout(Box::new(pager::stdout()))
+    }
+
+    /// Standard output, without a pager.
+    pub(crate) fn unpaged() -> Out<'static> {
+        Out::as_wide_as_stdout(Box::new(io::stdout()))
+    }
+
+    fn as_wide_as_stdout(to: Box<dyn Write>) -> Out<'static> {
         let stdout = io::stdout();
         let width = width_of(&stdout);
         let color = AutoStream::choice(&stdout) != ColorChoice::Never;
-        Out { to: BufWriter::with_capacity(64 * 1024, Box::new(pager::stdout())), width, color }
+        Out { to: BufWriter::with_capacity(64 * 1024, to), width, color }
     }
 
     /// A file or a text in memory: as wide as its lines are.

@@ -16,6 +16,8 @@ use super::shorten::{shortened, without_middle};
 pub(crate) struct Place {
     /// A word in front of it, for people.
     before: &'static str,
+    /// The place before it in the row is in the same function.
+    same_function: bool,
     /// Its address; `None` where it was recorded by its symbol.
     pub(crate) address: Option<u64>,
     /// The symbol that covers it, and the bytes from its start.
@@ -79,6 +81,7 @@ impl Place {
         let file = maps.path_of(location).map(str::to_owned);
         Place {
             before: "",
+            same_function: false,
             address: maps.address_of(location, addr),
             symbol: maps.name(location),
             file_index: location.file(),
@@ -103,6 +106,25 @@ impl Place {
     /// The same behind a word.
     pub(crate) fn after(self, before: &'static str) -> Place {
         Place { before, ..self }
+    }
+
+    /// The target of a branch from `from`: text omits the function if it is the same.
+    pub(crate) fn reached_from(self, from: &Place) -> Place {
+        let name = |place: &Place| place.symbol.as_ref().map(|symbol| symbol.name.clone());
+        let same_function =
+            name(&self).is_some() && name(&self) == name(from) && self.file == from.file;
+        Place { same_function, ..self }
+    }
+
+    /// The place in a text table: `+0x20 (foo.c:12)` in the function of the place before it.
+    pub(crate) fn cell(&self) -> String {
+        let text = self.to_string();
+        match &self.symbol {
+            Some(symbol) if self.same_function => {
+                text.strip_prefix(&*escaped(&symbol.name)).map(str::to_owned).unwrap_or(text)
+            }
+            _ => text,
+        }
     }
 
     fn line(&self) -> Option<&SourceLine> {
@@ -145,11 +167,14 @@ impl Place {
     /// The place in so many cells: what was inlined goes first, then parts of
     /// the name, then the line; the offset stays.
     pub(crate) fn within(&self, room: usize) -> String {
-        let text = self.to_string();
+        let text = self.cell();
         if cells(&text) <= room {
             return text;
         }
         let bare = Place { frames: Vec::new(), ..self.clone() };
+        if self.same_function {
+            return bare.cell();
+        }
         let bare_alone = bare.clone().after("");
         // Less of a name says nothing.
         for (place, least) in [(self, 12), (&bare, 8), (&bare_alone, 4)] {

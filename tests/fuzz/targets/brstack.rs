@@ -1,6 +1,6 @@
-//! Any lines of text, behind a byte that says what is done with them. What is parsed prints as text that parses to the same,
-//! and the fast way to read entries reads what the general one reads. Symbols in
-//! place of addresses print as symbols again, and no address stands for one.
+//! Any lines of text, after a byte that selects the test. Parsed items print as text that parses to
+//! the same items, and the fast parser of entries agrees with the general one. Symbols instead of
+//! addresses print as symbols again, and no address represents one.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -9,8 +9,8 @@ use profile::hot::Counter;
 use profile::names::{Names, Symbols};
 use profile::{Item, RawBranch, Recording, Symbol};
 
-/// The line with an empty path behind the first address of each entry, which
-/// says nothing, and which only the general grammar reads.
+/// The line with an empty path after the first address of each entry. It adds no information, and
+/// only the general grammar accepts it.
 fn with_paths(line: &[u8]) -> Vec<u8> {
     let mut all = Vec::new();
     for word in line.split_inclusive(u8::is_ascii_whitespace) {
@@ -25,7 +25,7 @@ fn with_paths(line: &[u8]) -> Vec<u8> {
     all
 }
 
-/// What an end of a branch is called.
+/// The name of an end of a branch.
 fn place(symbols: &Symbols, number: u64) -> String {
     let Some((symbol, offset)) = symbols.find(number) else { return format!("{number:#x}") };
     let Symbol { name, file, .. } = symbol;
@@ -52,7 +52,7 @@ fn by_name(text: &[u8]) -> Option<(Vec<Vec<String>>, String)> {
                     Printed(branch).append_fields(&mut fields);
                     branches.push(format!("{from}/{to}{}", String::from_utf8_lossy(&fields)));
                 }
-                // Blanks of the first name may be taken for what stands before it.
+                // Spaces of the first name may be confused with the preceding fields.
                 let first =
                     branches.first().is_none_or(|first| first.contains(char::is_whitespace));
                 if !first {
@@ -67,8 +67,8 @@ fn by_name(text: &[u8]) -> Option<(Vec<Vec<String>>, String)> {
     recording.has_names().then_some((found, printed))
 }
 
-/// The samples of a text without a bad line. There is room behind it: near its end
-/// a text is read the general way.
+/// The samples of a text without an invalid line. Extra space follows it, because the general
+/// parser handles the end of a text.
 fn samples(text: &[u8]) -> Option<Vec<Vec<RawBranch>>> {
     let text = [b"\n", text, b"\n", &[b' '; 256]].concat();
     let mut recording = Recording::from_stream(Box::new(std::io::Cursor::new(text))).ok()?;
@@ -81,8 +81,8 @@ fn samples(text: &[u8]) -> Option<Vec<Vec<RawBranch>>> {
     recording.refused().is_none().then_some(samples)
 }
 
-/// Both ways of reading entries. Beside a bad line, or brackets of its own, the
-/// paths that are put in may make another line a sample, or none.
+/// Both parsers of entries. With an invalid line, or with brackets in the text, the inserted paths
+/// may turn another line into a sample, or into none.
 fn fast_and_general(text: &[u8]) {
     if text.contains(&b'(') {
         return;
@@ -95,8 +95,8 @@ fn fast_and_general(text: &[u8]) {
 
 fn names(text: &[u8]) {
     let Some((found, printed)) = by_name(text) else { return };
-    // Text that was mended while it was read may have got names of other shape,
-    // and without any name it is another kind of text.
+    // Text that was corrected during parsing may contain other names, and without any name it is
+    // another kind of text.
     if text.is_ascii()
         && let Some((again, _)) = by_name(printed.as_bytes())
     {

@@ -1,5 +1,5 @@
 //! Files that commands read line by line: `lbr decode`, `lbr verify --diff`.
-//! The commands are the program's own; what they print is thrown away.
+//! The commands are those of the program; their output is discarded.
 #![no_main]
 
 use std::ffi::OsString;

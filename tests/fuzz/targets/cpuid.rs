@@ -1,4 +1,4 @@
-//! Any text as a dump of CPUID; what it is read as is probed.
+//! Any text as a dump of CPUID; the parsed dump is probed.
 #![no_main]
 
 use lbr_msr::probe::identify;

@@ -1,4 +1,4 @@
-//! Any register values, in any layout.
+//! Any register values, with any layout.
 #![no_main]
 
 use lbr_msr::caps::Layout;

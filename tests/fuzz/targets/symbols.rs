@@ -1,6 +1,5 @@
-//! Any file as what names are looked up in, behind a byte that says what it is: a
-//! program with its debug information, the kernel's list, the list of its modules,
-//! a list of generated code, a name.
+//! Any file as a source of symbols, after a byte that selects its kind: a program with its debug
+//! information, the kernel's list, the list of its modules, a list of generated code, a name.
 #![no_main]
 
 use std::path::{Path, PathBuf};
@@ -18,7 +17,7 @@ use mapping::mapping;
 
 /// The process whose generated code is listed.
 const PID: u32 = 1;
-/// Where programs are linked to.
+/// The link address of programs.
 const BASE: u64 = 0x40_0000;
 
 static DIR: LazyLock<PathBuf> = LazyLock::new(|| {
@@ -51,7 +50,7 @@ fn sources(kallsyms: Option<PathBuf>, modules: PathBuf) -> Sources {
     }
 }
 
-/// Asks for everything at some addresses.
+/// Looks up everything at some addresses.
 fn ask(maps: &mut Maps, pid: Option<u32>, addrs: impl IntoIterator<Item = u64>) {
     let space = maps.space(pid);
     for addr in addrs {
@@ -64,7 +63,7 @@ fn ask(maps: &mut Maps, pid: Option<u32>, addrs: impl IntoIterator<Item = u64>) 
     }
 }
 
-/// Asks a program for what lies at these addresses, one by one.
+/// Looks these addresses up in a program, one by one.
 fn module(path: &Path) {
     let Ok(mut module) = Module::open_with(path, &DebugDirs::none()) else { return };
     for addr in (0..16).map(|at| 0x1000 + at * 7).chain([0, u64::MAX, BASE + 0xC0, BASE + 0xE0]) {
@@ -74,7 +73,7 @@ fn module(path: &Path) {
     let _ = module.find("main");
 }
 
-/// The same of all of them at once.
+/// The same for all of them at once.
 fn lines(path: &Path) {
     let Ok(mut module) = Module::open_with(path, &DebugDirs::none()) else { return };
     let addrs = (BASE..BASE + 0x200).step_by(7).chain((0x1000..0x1100).step_by(7));
@@ -90,7 +89,7 @@ fn vmlinux(path: PathBuf) {
     ask(&mut maps, Some(PID), (0..0x400).step_by(61).map(|at| KERNEL + at));
 }
 
-/// A program that is mapped.
+/// A mapped program.
 fn mapped(path: &Path, len: u64) {
     let mut maps = Maps::with_sources(sources(None, DIR.join("absent")));
     maps.event(&mapping(PID, BASE, len, 0, path.to_str().expect("UTF-8")));

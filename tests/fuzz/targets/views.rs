@@ -1,6 +1,5 @@
-//! Any recording, behind a byte that says through which view of `lbr report`, `lbr
-//! lint`, `lbr annotate` or `lbr export` it goes: what they count comes out,
-//! whatever the recording says of itself.
+//! Any recording, after a byte that selects the view of `lbr report`, `lbr lint`, `lbr annotate` or
+//! `lbr export`: the command finishes, whatever the recording contains.
 #![no_main]
 
 use std::io::Cursor;
@@ -22,8 +21,8 @@ fn open(bytes: &[u8]) -> Option<Recording> {
     Recording::from_stream(Box::new(Cursor::new(bytes.to_vec()))).ok()
 }
 
-/// No names: a recording may name any file of the system, and reading those
-/// takes a thousand times as long. What files do is the target `symbols`.
+/// No symbols: a recording may name any file of the system, and reading those takes a thousand
+/// times as long. Files are tested by the target `symbols`.
 fn sources() -> Sources {
     let nowhere = PathBuf::from("/nonexistent");
     let kernel = RunningKernel {

@@ -1,5 +1,5 @@
-//! What people type: places, branch filters, CPUs, registers and their fields.
-//! What was understood prints as words that are understood the same.
+//! Command-line arguments: locations, branch filters, CPUs, registers and their fields. A parsed
+//! argument prints as text that parses to the same.
 #![no_main]
 
 use lbr_msr::BranchFilter;

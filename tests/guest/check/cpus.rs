@@ -35,7 +35,7 @@ pub(crate) struct Cpu {
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Filter {
     None,
-    /// Suppress bits in a register of its own.
+    /// Suppress bits in a separate register.
     Select(u32),
     /// Capture bits in the control register.
     Control,
@@ -208,7 +208,7 @@ pub(crate) const CPUS: [Cpu; 8] = [
         control: 0x14CE,
         cycles: Cycles::InfoIfBit60,
         absent: &[0x40, 0x60, 0x1C8, 0x1C9, 0x680, 0x6C0, 0xDC0, 0xC000_010E, 0xC001_0300],
-        // LBR_CTL[15:4] and [63:23]; a depth that is no multiple of 8.
+        // LBR_CTL[15:4] and [63:23]; a depth that is not a multiple of 8.
         reserved: &[(0x14CE, 1 << 4), (0x14CE, 1 << 23), (0x14CF, 31), (DEBUGCTL, 1 << 16)],
         ..NEHALEM_LAYOUT
     },

@@ -1,6 +1,5 @@
-//! Code that did not exist when this program was built: blocks in random
-//! places, joined by branches of random kinds, and the path through them as
-//! whoever wrote it down knows it.
+//! Code that is generated at run time: blocks at random addresses, connected by branches of random
+//! kinds, and the expected path through them.
 #![allow(unsafe_code, reason = "the code is written into memory that is then executed")]
 
 use std::io;
@@ -74,7 +73,7 @@ impl Graph {
         };
         let entry = writer.write();
         let graph = Graph { code, path: writer.path, entry };
-        // SAFETY: the mapping is `len` bytes long and nobody executes it yet.
+        // SAFETY: the mapping is `len` bytes long and not executed yet.
         let failed = unsafe {
             std::ptr::copy_nonoverlapping(writer.bytes.as_ptr(), code.as_ptr().cast(), len);
             libc::mprotect(code.as_ptr(), len, libc::PROT_READ | libc::PROT_EXEC)
@@ -123,7 +122,7 @@ impl Writer {
         self.base + slots.first().map_or(0, |slot| slot * SLOT) as u64
     }
 
-    /// What a block does before it branches.
+    /// The instructions of a block before its branch.
     fn straight(&mut self, called: bool) {
         if called {
             // lea rsp, [rsp + 8]: the return address is not needed.

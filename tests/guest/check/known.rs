@@ -15,7 +15,7 @@ pub(crate) struct Loop {
     pub(crate) start: u64,
 }
 
-/// Runs a loop of two instructions so many times.
+/// Runs a loop of two instructions a given number of times.
 pub(crate) fn run_loop(
     fd: RawFd,
     control: u32,
@@ -134,7 +134,7 @@ pub(crate) struct Load {
     pub(crate) end: u64,
 }
 
-/// Loads from memory that nobody has touched yet, which faults once.
+/// Loads from memory that has not been touched yet, which faults once.
 pub(crate) fn run_load(fd: RawFd, control: u32, on: u64, off: u64) -> io::Result<Load> {
     const PAGE: usize = 4096;
     let (load, start, end): (u64, u64, u64);

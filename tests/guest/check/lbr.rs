@@ -8,8 +8,8 @@ use crate::cpus::Filter;
 use crate::ring::Captured;
 
 impl Check {
-    /// What `lbr` makes of the same registers: the loop's branch in every
-    /// slot; where nothing can be filtered, the kernel's entries.
+    /// Compares with the output of `lbr` for the same registers: the loop's branch in every slot;
+    /// on CPUs without a filter, the kernel's entries.
     pub(crate) fn lbr_reads_the_ring(&mut self) -> io::Result<()> {
         let (run, _) = self.recorded(Captured::UserWithoutFar, 1000)?;
         let output = Command::new("lbr").args(["dump", "-C", "0", "--json"]).output()?;

@@ -199,7 +199,7 @@ impl Check {
         write(&other, from, 0)
     }
 
-    /// Leaves no filter and no record behind.
+    /// Clears the filter and the records.
     fn restore(&self) -> io::Result<()> {
         if let Filter::Select(select) = self.cpu.filter {
             self.write(select, 0)?;

@@ -87,8 +87,7 @@ impl Check {
         Ok(why)
     }
 
-    /// The steps that are recorded, newest first. Cycles: those of a step that
-    /// is left out belong to the next one.
+    /// The recorded steps, newest first. The cycles of an omitted step count for the next one.
     fn expected(&self, graph: &Graph, call: &known::Call, captured: Captured) -> Vec<Step> {
         let swallowed = |kind| {
             // SDM 17.7.2: on these the jump filters take calls and returns.

@@ -58,8 +58,8 @@ impl Check {
         Ok(())
     }
 
-    /// Without a filter nothing is left out, kernel, interrupts and returns
-    /// included: each record starts a little after the one before arrived.
+    /// Without a filter all branches are recorded, including those of the kernel, interrupts and
+    /// returns: each record starts shortly after the target of the previous one.
     pub(crate) fn unfiltered_records_join(&mut self) -> io::Result<()> {
         /// No code runs on for longer without a taken branch.
         const LONGEST_RUN: u64 = 4096;

@@ -96,7 +96,7 @@ impl Record {
 }
 
 impl Check {
-    /// What the control register must hold to record, and the filter's value.
+    /// Writes the filter; returns the value of the control register that switches recording on.
     pub(crate) fn write_filter(&self, captured: Captured) -> io::Result<u64> {
         match self.cpu.filter {
             Filter::None => Ok(self.cpu.enable),
@@ -135,7 +135,7 @@ impl Check {
             .collect()
     }
 
-    /// Records a loop of so many rounds.
+    /// Records a loop with a given number of rounds.
     pub(crate) fn recorded(
         &self,
         captured: Captured,

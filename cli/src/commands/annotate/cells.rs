@@ -78,9 +78,9 @@ fn taken(branch: &Branch, exact: bool) -> String {
         _ if exact => percent(share),
         Some(Interval { low, high }) => {
             let half = (high - share).max(share - low) * 100.0;
-            format!("{:.1} % ±{half:.1}", share * 100.0)
+            format!("{:.1}% ±{half:.1}", share * 100.0)
         }
-        None => format!("~{:.0} %", share * 100.0),
+        None => format!("~{:.0}%", share * 100.0),
     }
 }
 

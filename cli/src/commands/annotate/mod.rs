@@ -18,11 +18,11 @@ use profile::flow::FlowCounter;
 use profile::maps::Location;
 
 use crate::exit::{DONE, Failure, OrExit, Outcome, USAGE};
-use crate::head::{finish, quality_line};
-use crate::input::{self, Source, selected};
+use crate::head::{self, Notes, Totals, finish};
+use crate::input::{self, Source};
 use crate::output::Output;
 use crate::present::escape::escaped;
-use crate::present::number::{counted, grouped};
+use crate::present::number::{counted, grouped, nonzero};
 use crate::present::out::Out;
 use crate::select::{RowArgs, SelectArgs};
 use crate::symbols::SymbolArgs;
@@ -117,17 +117,15 @@ fn annotate(args: &Annotate) -> Outcome {
     let output = args.html.as_ref().map(|path| Output::new(path, inputs())).transpose()?;
     let mut counter = FlowCounter::new();
     args.symbols.apply(counter.maps());
-    let sources = input::read_all(&args.input, &args.select.selection(), |recording, at| {
+    let sources = input::read_all(&args.input, &args.select.reading(), |recording, at| {
         counter.recording(recording, at)
     })?;
     let mut flow = counter.finish();
-    let mut head: Vec<String> = sources.iter().map(Source::origin).collect();
-    head.extend(selected::of_quality(&sources, &flow.quality));
     args.rows.keep_flow(&mut flow, false)?;
     args.rows.keep_flow(&mut flow, true)?;
     let syntax = args.syntax.into();
     if let (Some(output), None) = (&output, &args.place) {
-        head.extend(sureness(&flow, None, &sources));
+        let head = head(&flow, None, &sources);
         let functions = html::hottest(&mut flow, syntax);
         let content = functions.ok_or_else(|| annotate::nothing(&mut flow)).or_exit(USAGE)?;
         output.write(html::page("Annotated functions", &head, &content))?;
@@ -145,7 +143,7 @@ fn annotate(args: &Annotate) -> Outcome {
         return Err(Failure { code: USAGE, error });
     }
     let annotated = annotate::annotate(&mut flow, &found, syntax).or_exit(USAGE)?;
-    head.extend(sureness(&flow, Some(&annotated), &sources));
+    let head = head(&flow, Some(&annotated), &sources);
     if let Some(output) = &output {
         let name = escaped(&annotated.function.name);
         output.write(html::page(&name, &head, &html::markup(&annotated)))?;
@@ -163,54 +161,29 @@ fn annotate(args: &Annotate) -> Outcome {
     Ok(DONE)
 }
 
-/// How many, how good, and what the numbers are worth.
-fn sureness(flow: &Flow, annotated: Option<&Annotated>, sources: &[Source]) -> Vec<String> {
-    let quality = &flow.quality;
-    let mut lines = vec![
-        format!(
-            "{}, {}",
-            counted(quality.samples, "sample", "samples"),
-            counted(flow.taken, "branch", "branches")
-        ),
-        format!("data quality: {}", quality_line(quality)),
-    ];
-    let cycles = flow.blocks.iter().any(|block| block.cycles.n() > 0);
-    if let Some(modelled) = Source::modelled(sources, quality.software) {
-        let of_cycles = if cycles { ": its cycles are modelled" } else { "" };
-        lines.push(format!("{modelled}{of_cycles}"));
-    }
+fn head(flow: &Flow, annotated: Option<&Annotated>, sources: &[Source]) -> Vec<String> {
     let contradicted = annotated.map_or(0, |annotated| annotated.contradicted);
-    lines.push(
-        if flow.is_complete() && contradicted == 0 {
-            "every taken branch is here: counts are exact, from the first branch recorded to the last"
-        } else if flow.is_complete() {
-            "every taken branch is here, but they do not fit the code: counts are of those that do"
-        } else {
-            "a sample: counts are what it saw, not scaled up; ± and < are 95 % intervals, by stack"
-        }
-        .to_owned(),
-    );
+    let trust = match (flow.is_complete(), contradicted) {
+        (true, 0) => "complete: counts are exact",
+        (true, _) => "complete, but parts do not fit the code: counts are of those that do",
+        (false, _) => "counts are of the sample; ± and < are 95% intervals, by stack",
+    };
     let filtered = flow.block_quality.filtered;
-    if filtered > 0 {
-        lines.push(format!(
-            "{} without blocks, because not every branch was recorded: they count no instructions",
-            counted(filtered, "stack", "stacks")
-        ));
-    }
+    let mut unusual = nonzero([("stacks without blocks (filtered recording)", filtered)]);
     if let Some(annotated) = annotated.filter(|_| contradicted > 0) {
         let fits = annotated.blocks.iter().filter(|block| block.instructions.is_some());
         let fit = fits.fold(0, |sum: u64, block| sum.saturating_add(block.count));
         let replaced = if fit < contradicted {
-            ": the file was replaced since it was recorded, or its code changed while it ran"
+            ": the file was replaced after the recording, or its code changed while it ran"
         } else {
             ""
         };
-        lines.push(format!(
-            "{} here left out that the code bytes contradict{replaced}",
-            counted(contradicted, "block", "blocks")
-        ));
+        let blocks = counted(contradicted, "block", "blocks");
+        unusual.push(format!("{blocks} dropped that the code bytes contradict{replaced}"));
     }
-    lines
+    let notes = Notes { trust: Some(trust.to_owned()), unusual };
+    let totals = Totals::of(flow.taken, flow.distinct);
+    head::lines(sources, &flow.quality, &totals, notes, false)
 }
 
 /// The line about the function itself.

@@ -1,6 +1,7 @@
 //! `lbr diff`: what changed from one build to the next.
 
 mod print;
+mod rows;
 mod table;
 
 use std::path::{Path, PathBuf};
@@ -8,32 +9,32 @@ use std::sync::Arc;
 
 use anyhow::{anyhow, bail};
 use clap::{Args, ValueEnum};
-use profile::compare::{self, By, Comparison, Looked, Measure, Row};
+use profile::compare::{self, By, Comparison, Looked, Measure, NotComparable, Row, Total};
 use profile::loops;
 use profile::maps::Maps;
-use profile::select::Selection;
 
 use self::print::{html_page, print};
 use crate::exit::{DIFFERS, DONE, Failure, OrExit, Outcome, USAGE};
-use crate::input::{self, Reread, Source};
+use crate::input::{self, Reading, Reread, Source};
 use crate::output::Output;
-use crate::present::number::{counted, grouped};
 use crate::select::{RowArgs, SelectArgs, Spans, spans};
 use crate::symbols::{self, SymbolArgs};
 
+/// perf's name of the recording before the last one.
+const OLD: &str = "perf.data.old";
+
 /// Compare two recordings: what changed from one build to the next
 ///
-/// The baseline comes first, as in perf diff. Places that branches come from are
-/// one by file and offset where the build is the same, else by function and line;
-/// loops by their heads. Compared are the share of all branches, the rate of
-/// mispredictions, the median cycles of the blocks that end there, and the trips of
-/// loops. A change counts as significant where the stacks of each side, which are
-/// the unit, make chance improbable, corrected by Holm for the number of tests: at
-/// the level, any at all is found where nothing changed.
+/// The baseline comes first, as in perf diff. Branches match by file and offset if
+/// the build is the same, else by function, and by line in functions that have the
+/// same lines; loops match by their heads. Compared are the total, the share of all
+/// branches, the rate of mispredictions, the median cycles of the blocks that end
+/// at a branch, and the trips of loops. The tests take the stack as the unit;
+/// Holm's correction keeps the chance of any false finding at the level.
 #[derive(Debug, Args)]
 pub(crate) struct Diff {
-    /// The baseline and the recording that is compared with it, each of any kind
-    /// that report reads; one alone is compared with perf.data.old [default:
+    /// The baseline and the recording that is compared with it, in any format that
+    /// report reads; one alone is compared with perf.data.old [default:
     /// perf.data.old perf.data].
     #[arg(value_name = "FILE", num_args = 0..=2)]
     files: Vec<PathBuf>,
@@ -46,12 +47,12 @@ pub(crate) struct Diff {
     /// What makes places one [default: offset where the build ids are the same, else line].
     #[arg(long, value_enum, value_name = "BY")]
     by: Option<Matching>,
-    /// Significant is what chance makes less often than in so many of a hundred
-    /// comparisons without any change.
+    /// Significance level in percent (family-wise, Holm).
     #[arg(long, value_name = "PCT", default_value = "1", value_parser = percentage)]
     level: f64,
-    /// End with status 6 where something that changed significantly grew by more
-    /// than so many percent of what it was: a share, a rate, cycles or trips.
+    /// Exit with status 6 if anything grew significantly and by more than PCT
+    /// percent: the total, a share, a rate, cycles or trips. A new function grew
+    /// from nothing.
     #[arg(long, value_name = "PCT", value_parser = percentage)]
     fail_above: Option<f64>,
     /// The time of the baseline, where it is another than that of --time.
@@ -116,7 +117,8 @@ struct Side {
 struct Compared {
     sides: [Side; 2],
     comparison: Comparison,
-    /// 0.01 is 1 %.
+    total: Result<Total, NotComparable>,
+    /// 0.01 is 1%.
     level: f64,
 }
 
@@ -146,6 +148,7 @@ pub(crate) fn run(args: &Diff) -> Outcome {
     if both.iter().filter(|path| **path == Path::new("-")).count() > 1 {
         return Err(anyhow!("standard input (-) can be read once only")).or_exit(USAGE);
     }
+    args.baseline_is_here().or_exit(USAGE)?;
     let (compared, mut names) = compare(args, [&before, &after])?;
     match output {
         Some(output) => output.write(html_page(args, &compared, &mut names))?,
@@ -153,19 +156,32 @@ pub(crate) fn run(args: &Diff) -> Outcome {
     }
     compared.sides.iter().flat_map(|side| &side.sources).for_each(input::warn);
     symbols::warn(&names.branches.each_ref());
-    Ok(if compared.grew(args.fail_above) > 0 { DIFFERS } else { DONE })
+    Ok(if args.fail_above.is_some_and(|above| compared.grew(above) > 0) { DIFFERS } else { DONE })
 }
 
 impl Diff {
     /// The recordings of the baseline, and the others.
     fn sides(&self) -> [Vec<PathBuf>; 2] {
-        let old = || vec![PathBuf::from("perf.data.old")];
+        let old = || vec![PathBuf::from(OLD)];
         match self.files.as_slice() {
             _ if !self.baseline.is_empty() => [self.baseline.clone(), self.new.clone()],
             [] => [old(), vec![PathBuf::from("perf.data")]],
             [one] => [old(), vec![one.clone()]],
             [before, after, ..] => [vec![before.clone()], vec![after.clone()]],
         }
+    }
+
+    /// Refuses a missing default baseline.
+    fn baseline_is_here(&self) -> anyhow::Result<()> {
+        let is_default = self.baseline.is_empty() && self.files.len() < 2;
+        if !is_default || Path::new(OLD).exists() {
+            return Ok(());
+        }
+        let new = self.files.first().map_or("perf.data".into(), |path| input::name(path));
+        bail!(
+            "no {OLD} here to compare {new} with: name the baseline first \
+             (lbr diff BASELINE {new})"
+        )
     }
 
     fn rows(&self, otherwise: usize) -> usize {
@@ -178,13 +194,13 @@ impl Diff {
 
 /// Reads both sides, and compares them.
 fn compare(args: &Diff, paths: [&[PathBuf]; 2]) -> Result<(Compared, Names), Failure> {
-    let selection = args.select.selection();
-    let mut of_baseline = (*selection).clone();
+    let reading = args.select.reading();
+    let mut baseline = reading.clone();
     if let Some(spans) = &args.baseline_time {
-        of_baseline.times.clone_from(&spans.0);
+        Arc::make_mut(&mut baseline.selection).times.clone_from(&spans.0);
     }
-    let mut a = look(args, paths[0], &Arc::new(of_baseline))?;
-    let mut b = look(args, paths[1], &selection)?;
+    let mut a = look(args, paths[0], &baseline)?;
+    let mut b = look(args, paths[1], &reading)?;
     refuse(&a, &b).or_exit(USAGE)?;
     let by = args.by.map(By::from);
     let rows = compare::rows(&mut a.looked, &mut b.looked, by);
@@ -202,21 +218,41 @@ fn compare(args: &Diff, paths: [&[PathBuf]; 2]) -> Result<(Compared, Names), Fai
         Ok::<_, Failure>(loops)
     };
     let (mut loops_a, mut loops_b) = (trips(&a)?, trips(&b)?);
+    let total = total(&a, &b);
+    let files = rows.files().to_vec();
     let mut comparison = Comparison::of(rows, &counted_a, &counted_b);
     comparison.add_loops(&mut loops_a, &mut loops_b, by);
     let mut names = Names { branches: [maps_a, maps_b], loops: [loops_a.maps, loops_b.maps] };
-    keep(args, &mut comparison.rows, &mut names)?;
+    rows::keep(&args.shown, &mut comparison.rows, &mut names, &files)?;
     let level = args.level / 100.0;
     comparison.test(level);
-    Ok((Compared { sides: [a, b], comparison, level }, names))
+    Ok((Compared { sides: [a, b], comparison, total, level }, names))
 }
 
-fn look(args: &Diff, paths: &[PathBuf], selection: &Arc<Selection>) -> Result<Side, Failure> {
-    let recordings = Reread::new(paths, selection)?;
+fn look(args: &Diff, paths: &[PathBuf], reading: &Reading) -> Result<Side, Failure> {
+    let recordings = Reread::new(paths, reading)?;
     let mut counter = compare::looker();
     args.symbols.apply(counter.maps());
     let (looked, sources) = recordings.count(counter)?;
     Ok(Side { recordings, sources, looked })
+}
+
+/// The events of a side, without modifiers, which say who was sampled.
+fn events(side: &Side) -> Vec<String> {
+    let names = side.sources.iter().flat_map(Source::events);
+    let mut names: Vec<String> = names
+        .map(|event| event.name.split(':').next().unwrap_or_default().to_owned())
+        .filter(|name| !name.is_empty())
+        .collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+fn total(a: &Side, b: &Side) -> Result<Total, NotComparable> {
+    let recordings = [a, b].map(|side| side.sources.len() as u64);
+    let one_event = [a, b].iter().all(|side| events(side).len() == 1);
+    Total::of([&a.looked, &b.looked], recordings, one_event)
 }
 
 /// Refuses what cannot be compared.
@@ -231,17 +267,6 @@ fn refuse(a: &Side, b: &Side) -> anyhow::Result<()> {
             bail!("{name}: no {what}: there is nothing to compare");
         }
     }
-    // Modifiers say who was sampled, not what.
-    let events = |side: &Side| {
-        let names = side.sources.iter().flat_map(Source::events);
-        let mut names: Vec<String> = names
-            .map(|event| event.name.split(':').next().unwrap_or_default().to_owned())
-            .filter(|name| !name.is_empty())
-            .collect();
-        names.sort();
-        names.dedup();
-        names
-    };
     let (of_a, of_b) = (events(a), events(b));
     if !of_a.is_empty() && !of_b.is_empty() && of_a != of_b {
         bail!(
@@ -269,34 +294,6 @@ fn refuse(a: &Side, b: &Side) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Leaves out the rows of other files and functions than those asked for.
-fn keep(args: &Diff, rows: &mut Vec<Row>, names: &mut Names) -> Result<(), Failure> {
-    if !args.shown.any() {
-        return Ok(());
-    }
-    let mut within = |side: usize, loops: bool| {
-        let of = |row: &Row| if side == 0 { row.before.clone() } else { row.after.clone() };
-        let places = rows.iter().filter(|row| is_loop(row) == loops).filter_map(of);
-        let maps = if loops { &mut names.loops } else { &mut names.branches };
-        let Some(maps) = maps.get_mut(side) else { return Ok(None) };
-        args.shown.places(maps, places.map(|place| (place.location, place.count)))
-    };
-    let branches = [within(0, false), within(1, false)];
-    let heads = [within(0, true).ok().flatten(), within(1, true).ok().flatten()];
-    // What one side lacks is gone, or new.
-    let branches = match branches {
-        [Err(_), Err(error)] => return Err(error),
-        sides => sides.map(|side| side.ok().flatten()),
-    };
-    rows.retain(|row| {
-        let within = if is_loop(row) { &heads } else { &branches };
-        within.iter().zip([&row.before, &row.after]).any(|(within, side)| {
-            matches!((within, side), (Some(within), Some(side)) if within.has(side.location))
-        })
-    });
-    Ok(())
-}
-
 impl Compared {
     fn count(&self, is: impl Fn(&Row) -> bool) -> u64 {
         self.comparison.rows.iter().filter(|row| is(row)).count() as u64
@@ -307,16 +304,22 @@ impl Compared {
         self.count(|row| !is_loop(row) && is(row))
     }
 
-    /// Rows of which something grew by more than so many percent.
-    fn grew(&self, above: Option<f64>) -> u64 {
-        let Some(above) = above else { return 0 };
-        self.count(|row| {
+    /// How many rows grew by more than so many percent; the total counts as one.
+    fn grew(&self, above: f64) -> u64 {
+        let rows = self.count(|row| {
             let mut changes = row.changes.iter().filter(|change| change.is_worse());
             changes.any(|change| change.relative().is_none_or(|more| more * 100.0 > above))
-        })
+        });
+        rows + u64::from(self.total_grew(above))
     }
 
-    /// Whether both sides say something.
+    /// The total grew significantly and by more than so many percent.
+    fn total_grew(&self, above: f64) -> bool {
+        let is = |total: &Total| total.p <= self.level && total.relative() * 100.0 > above;
+        self.total.as_ref().is_ok_and(is)
+    }
+
+    /// Whether both sides recorded it.
     fn has(&self, measure: Measure) -> bool {
         let has = |side: &Side| match measure {
             Measure::Mispredict => side.looked.known > 0,
@@ -326,59 +329,9 @@ impl Compared {
         self.sides.iter().all(has)
     }
 
-    /// What was compared, and how.
-    fn sentences(&self, fail_above: Option<f64>) -> Vec<String> {
-        let by = |by: By| self.comparison.rows.iter().any(|row| row.by == by);
-        let matched: Vec<&str> = [
-            (By::Offset, "file and offset"),
-            (By::Line, "function and line"),
-            (By::Function, "function"),
-        ]
-        .into_iter()
-        .filter(|(of, _)| by(*of))
-        .map(|(_, what)| what)
-        .collect();
-        let mut said = vec![format!(
-            "matched by {}: {}, {} gone, {} new",
-            matched.join("; by "),
-            counted(self.places(Row::is_matched), "place", "places"),
-            grouped(self.places(|row| row.after.is_none())),
-            grouped(self.places(|row| row.before.is_none()))
-        )];
-        let level = self.level * 100.0;
-        said.push(format!(
-            "{} changed significantly: at {level} %, the stack as the unit, Holm's correction for \
-             {}; * marks what",
-            counted(self.count(Row::is_significant), "row", "rows"),
-            counted(self.comparison.tests, "test", "tests")
-        ));
-        let absent = [(Measure::Mispredict, "predictions"), (Measure::Cycles, "cycles")];
-        for (_, what) in absent.into_iter().filter(|(measure, _)| !self.has(*measure)) {
-            said.push(format!("{what} are not compared: they are not recorded on both sides"));
-        }
-        if let Some(above) = fail_above {
-            let grew = counted(self.grew(fail_above), "row", "rows");
-            said.push(format!("{grew} grew by more than {above} % (--fail-above)"));
-        }
-        said
-    }
-
-    /// Its tables, for people those of what is gone or new apart: what their rows
-    /// are, the measures in them, and the rows.
-    fn tables(&self, for_people: bool) -> Vec<(&'static str, Vec<Measure>, Vec<&Row>)> {
-        let branches = [Measure::Share, Measure::Mispredict, Measure::Cycles];
-        let branches: Vec<Measure> = branches.into_iter().filter(|one| self.has(*one)).collect();
-        let rows = self.comparison.rows.iter();
-        let (loops, of_branches): (Vec<&Row>, Vec<&Row>) = rows.partition(|row| is_loop(row));
-        let apart = |row: &&Row| !for_people || row.is_matched();
-        let (matched, others) = of_branches.into_iter().partition(apart);
-        [
-            ("branch", branches.clone(), matched),
-            ("branch", branches, others),
-            ("loop", vec![Measure::Trips], loops),
-        ]
-        .into_iter()
-        .filter(|(.., rows)| !rows.is_empty())
-        .collect()
+    /// The measures of branches that both sides recorded.
+    fn measures(&self) -> Vec<Measure> {
+        let measures = [Measure::Share, Measure::Mispredict, Measure::Cycles];
+        measures.into_iter().filter(|one| self.has(*one)).collect()
     }
 }

@@ -2,13 +2,13 @@
 
 use profile::compare::{By, Change, Measure, Row};
 
-use super::Names;
+use super::print::signed;
+use super::{Names, is_loop};
 use crate::present::out::{BAD, DOUBTFUL, GOOD};
 use crate::present::place::Place;
 use crate::present::table::{Cell, Table};
 
-/// What is said of a row: a word and whether that is good. To run more often or
-/// less is neither.
+/// The verdict on a row. To run more often or less is neither good nor bad.
 fn verdict(row: &Row) -> Cell {
     let changed = || row.changes.iter().filter(|change| change.significant);
     let only_share = changed().all(|change| change.measure == Measure::Share);
@@ -73,23 +73,15 @@ pub(super) fn table<'a>(kind: &'static str, measures: &[Measure]) -> Table<'a, N
         .spare(7);
     for (at, measure) in measures.iter().copied().enumerate() {
         let [before, was, after, is, p, holm] = keys(measure);
-        let value = move |value: Option<f64>| match (value, measure) {
-            (None, _) => Cell::Absent,
-            (Some(value), Measure::Share | Measure::Mispredict) => Cell::Share(value),
-            (Some(value), Measure::Cycles) => Cell::Decimal(value, 0),
-            (Some(value), Measure::Trips) => Cell::Decimal(value, 2),
-        };
         let change = move |row: &Row| row.change(measure).copied();
-        let marked = move |row: &Row| {
-            let now = change(row).and_then(|change| change.after);
-            let mark = if change(row).is_some_and(|change| change.significant) { "*" } else { " " };
-            let text = value(now).text().into_owned();
-            Cell::or_absent(now, |now| Cell::Stated(text + mark, Some(now)))
-        };
         table = table
-            .number(before, was, move |_, (_, row)| value(change(row).and_then(|of| of.before)))
+            .number(before, was, move |_, (_, row)| {
+                value(measure, change(row).and_then(|of| of.before))
+            })
             .spare(if at == 0 { 0 } else { 2 })
-            .number(after, is, move |_, (_, row)| marked(row))
+            .number(after, is, move |_, (_, row)| {
+                value(measure, change(row).and_then(|of| of.after))
+            })
             .only(p, move |_, (_, row)| real(change(row).and_then(|of| of.p)))
             .only(holm, move |_, (_, row)| real(change(row).and_then(|of| of.adjusted)));
         if measure == Measure::Share {
@@ -114,6 +106,54 @@ pub(super) fn table<'a>(kind: &'static str, measures: &[Measure]) -> Table<'a, N
             let line = row.side().and_then(|of| of.line.as_ref());
             Cell::or_absent(line.map(ToString::to_string), Cell::Name)
         })
+}
+
+/// The columns of significant changes, for people.
+pub(super) fn changes<'a>() -> Table<'a, Names, (usize, (&'a Row, Measure))> {
+    type Item<'a> = (usize, (&'a Row, Measure));
+    let change = |(_, (row, measure)): &Item<'a>| row.change(*measure).copied();
+    Table::new()
+        .number("", "rank", |_, (at, _): &Item<'a>| Cell::Number(*at as u64 + 1))
+        .spare(9)
+        .word("", "verdict", |_, (_, (row, _)): &Item<'a>| verdict(row))
+        .word("", "measure", |_, (_, (_, measure)): &Item<'a>| Cell::Word(name(*measure).into()))
+        .number("", "was", move |_, item| {
+            value(item.1.1, change(item).and_then(|change| change.before))
+        })
+        .number("", "is", move |_, item| {
+            value(item.1.1, change(item).and_then(|change| change.after))
+        })
+        .number("", "change", move |_, item| {
+            let relative = change(item).and_then(|change| change.relative());
+            Cell::or_absent(relative, |relative| Cell::Stated(signed(relative), Some(relative)))
+        })
+        .number("", "p", move |_, item| {
+            let p = change(item).and_then(|change| change.adjusted);
+            Cell::or_absent(p, |p| Cell::Stated(probability(p), Some(p)))
+        })
+        .spare(7)
+        .name("", "where", |names, (_, (row, _))| {
+            let place = title(names, row);
+            if is_loop(row) { Cell::Name(format!("loop {}", place.text())) } else { place }
+        })
+}
+
+fn name(measure: Measure) -> &'static str {
+    match measure {
+        Measure::Share => "share",
+        Measure::Mispredict => "missed",
+        Measure::Cycles => "cycles",
+        Measure::Trips => "trips",
+    }
+}
+
+fn value(measure: Measure, value: Option<f64>) -> Cell {
+    match (value, measure) {
+        (None, _) => Cell::Absent,
+        (Some(value), Measure::Share | Measure::Mispredict) => Cell::Share(value),
+        (Some(value), Measure::Cycles) => Cell::Decimal(value, 0),
+        (Some(value), Measure::Trips) => Cell::Decimal(value, 2),
+    }
 }
 
 /// A probability for people.

@@ -1,4 +1,4 @@
-//! What is looked at, and what it means.
+//! The checks of `lbr doctor`.
 
 use lbr_msr::text::AsText;
 use std::{fs, os::unix::fs::MetadataExt};
@@ -14,6 +14,7 @@ use lbr_msr::{
     caps::{Facility, FilterRegister, Quirks, Vendor},
     environment::capabilities,
     probe::{
+        Why,
         cores::{CoreGroup, cpu_list},
         recorded::RecordedCpu,
     },
@@ -31,16 +32,18 @@ const RTIT_CTL_TRACE_EN: u64 = 1 << 0;
 /// DEBUGCTL\[11\], which perf sets with every LBR event.
 const DEBUGCTL_FREEZE_LBRS_ON_PMI: u64 = 1 << 11;
 
-/// Everything found.
+/// The checks and their verdict.
 pub(super) struct Report {
     pub(super) checks: Vec<Check>,
-    /// Why the hardware cannot be used; `None` where it can.
+    /// Why the hardware LBR does not work; `None` if it works.
     pub(super) obstacle: Option<Obstacle>,
-    /// Its registers can be used, not only through the kernel.
+    /// The CPU's LBR, or why it has none.
+    pub(super) lbr: Option<String>,
+    /// Whether the LBR registers can be used, not only perf events.
     pub(super) registers: bool,
 }
 
-/// Looks at everything and writes nothing.
+/// Runs every check. Writes nothing.
 pub(super) fn examine(machine: &MachineArgs, cpus: &[RecordedCpu]) -> Report {
     let root = machine.root();
     let groups = machine.groups(cpus);
@@ -109,7 +112,30 @@ pub(super) fn examine(machine: &MachineArgs, cpus: &[RecordedCpu]) -> Report {
         )
         .remedy("lbr record --backend soft -- PROGRAM"),
     );
-    Report { checks, obstacle: obstacle.filter(|_| !perf), registers: obstacle.is_none() }
+    let lbr = match (usable, groups.first().map(|group| &group.probed)) {
+        (Some((group, caps)), _) => {
+            let cpu = identity(group);
+            let name = cpu.uarch.clone().unwrap_or_else(|| cpu.key().into());
+            Some(format!("{name}, {} records", caps.depth))
+        }
+        (None, Some(Err(unsupported))) => Some(cause(&unsupported.why)),
+        _ => None,
+    };
+    Report { checks, obstacle: obstacle.filter(|_| !perf), lbr, registers: obstacle.is_none() }
+}
+
+/// A short form of the reason: `-v` prints the CPUID bits.
+fn cause(why: &Why) -> String {
+    match why {
+        Why::HiddenArch { uarch, hypervisor, .. } => {
+            format!("{hypervisor} hides the LBR of this CPU ({uarch})")
+        }
+        Why::HiddenLegacy { uarch, hypervisor } => {
+            format!("{hypervisor} hides the LBR of this CPU ({uarch})")
+        }
+        Why::HiddenFormatZero { hypervisor } => format!("{hypervisor} gives this guest no LBR"),
+        other => other.to_string(),
+    }
 }
 
 /// Whether perf events give branch stacks.
@@ -159,7 +185,7 @@ fn processor(checks: &mut Vec<Check>, group: &CoreGroup, cpus: &[RecordedCpu]) {
             ),
         ),
         Some(name) => Check::bad("hypervisor", name.clone())
-            .remedy("run on the host, or on a virtual machine that is given the LBR"),
+            .remedy("bare metal, or a guest with vPMU and LBR (QEMU: -cpu host,lbr-fmt=...)"),
     });
     if cpu.vendor == Vendor::Intel {
         let recorded = cpus.iter().find(|c| group.cpus.first() == Some(&c.cpu));
@@ -198,19 +224,26 @@ fn driver(checks: &mut Vec<Check>, root: &Root, cpu: u32) -> bool {
     checks.push(match (loaded, &meta) {
         (true, _) => Check::ok("msr module", "loaded"),
         (false, Ok(_)) => Check::ok("msr module", "built in, or another provider of its nodes"),
-        (false, Err(_)) => {
-            Check::bad("msr module", "not loaded").remedy("modprobe msr").blocks(Obstacle::Driver)
-        }
+        (false, Err(_)) => Check::bad("msr module", "the msr module is not loaded")
+            .remedy("modprobe msr")
+            .blocks(Obstacle::Driver),
     });
     let shown = path.as_text();
-    checks.push(match &meta {
-        Ok(meta) => {
+    let other = meta.as_ref().ok().and_then(|meta| root.not_a_node(meta));
+    checks.push(match (&meta, other) {
+        (Ok(_), Some(other)) => {
+            Check::bad("msr node", format!("{shown} is {other}, not a character device"))
+                .blocks(Obstacle::Driver)
+        }
+        (Ok(meta), None) => {
             let (mode, uid, gid) = (meta.mode() & 0o7777, meta.uid(), meta.gid());
             Check::ok("msr node", format!("{shown}, mode {mode:04o}, owner {uid}:{gid}"))
         }
-        Err(error) => Check::bad("msr node", format!("{shown}: {error}")).blocks(Obstacle::Driver),
+        (Err(error), _) => {
+            Check::bad("msr node", format!("{shown}: {error}")).blocks(Obstacle::Driver)
+        }
     });
-    meta.is_ok()
+    meta.is_ok() && other.is_none()
 }
 
 /// What writing needs; whether nothing forbids it.
@@ -318,10 +351,10 @@ fn other_users(root: &Root, caps: &LbrCaps, groups: &[CoreGroup]) -> Check {
         (true, _) => Check::ok("other users", "none: recording is off and no filter is set"),
         (false, _) => Check::bad(
             "other users",
-            format!("recording or a filter is on, CPUs {}", cpu_list(&busy)),
+            format!("another tool uses the LBR (CPUs {})", cpu_list(&busy)),
         )
         .remedy(format!(
-            "end perf sessions with branch stacks; what a dead tool left on: lbr disarm -C {}",
+            "end perf sessions with branch stacks; if the tool is gone: lbr disarm -C {}",
             cpu_list(&busy)
         )),
     }
@@ -355,20 +388,25 @@ fn recording(caps: &LbrCaps) -> Check {
     let why = match caps.facility {
         Facility::IntelLegacy | Facility::IntelArch | Facility::AmdLbrV2 => match caps.filter {
             FilterRegister::None => {
-                "there is no filter: the kernel's own branches overwrite the ring before it is read"
+                "this LBR has no filter: the kernel's own branches overwrite it before it is read"
             }
             FilterRegister::LbrCtl { cpl: false, .. } => {
-                "rings cannot be filtered: the kernel's own branches overwrite the records"
+                "this LBR has no privilege filter: the kernel's own branches overwrite it"
             }
-            _ => return Check::ok("recording", "possible with these records"),
+            _ => return Check::ok("recording", "possible with this LBR"),
         },
-        Facility::AmdBrs => "Branch Sampling records only together with a counter's interrupt",
-        Facility::AmdSingle | Facility::P6 => "a single record is no stream of branches",
-        Facility::NetBurst => "the ring is read-only and holds four to sixteen kernel branches",
+        Facility::AmdBrs => {
+            "Branch Sampling (BRS) records only together with a counter's interrupt"
+        }
+        Facility::AmdSingle | Facility::P6 => {
+            "this CPU keeps a single branch record; recording needs a stack of them"
+        }
+        Facility::NetBurst => {
+            "this LBR is read-only and holds four to sixteen branches, the kernel's included"
+        }
     };
-    Check::bad("recording", format!("impossible: {why}"))
-        .remedy("lbr probe, decode and dump work")
-        .blocks(Obstacle::NoLbr)
+    let finding = format!("{why} (lbr probe, decode and dump work)");
+    Check::bad("recording", finding).blocks(Obstacle::NoLbr)
 }
 
 /// msr-safe: its nodes, and whether its list allows what arming writes.

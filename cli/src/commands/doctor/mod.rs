@@ -1,11 +1,11 @@
 //! `lbr doctor`: why branch records can or cannot be used here.
 
-pub(crate) mod advice;
 mod checks;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod perf;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod set_up;
+pub(crate) mod summary;
 
 use std::io::Write;
 
@@ -22,38 +22,39 @@ use crate::{
     },
 };
 
-/// Tell why branch records can or cannot be used here
+/// Check whether LBR works here, and how to fix it
 ///
-/// Looks at the CPU, the hypervisor, the msr driver, the kernel's perf events,
-/// permissions, and at who else uses the LBR; writes nothing. Each line is a
-/// check, what was found, a verdict (ok, bad, or ? where it could not be found
-/// out) and, where there is one, a remedy. The exit status is 0 where the
-/// hardware can be used, be it through perf events alone, 3 where there is no
-/// usable LBR, 4 where only permission is missing.
+/// Prints a verdict, the cause, the fix, and what works instead. With -v also every check: CPU,
+/// hypervisor, msr driver, perf events, permissions, other users of the LBR. Each check is ok,
+/// bad, or ? (unknown). Writes no register.
+///
+/// Exit status: 0 if hardware LBR works (perf events alone suffice), 3 if not, 4 if only
+/// permission is missing.
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
     #[command(flatten)]
     machine: MachineArgs,
 
-    /// Print JSON Lines
+    /// Print every check
+    #[arg(short, long)]
+    verbose: bool,
+
+    /// Print the checks as JSON Lines
     #[arg(long)]
     json: bool,
 
-    /// Set up what the faster recorder of the software LBR lacks here: QEMU's emulator through
-    /// apt-get (as root), its plugin from the source that lbr was built in
+    /// Install what the faster software LBR needs: qemu-user through apt-get (as root), and the
+    /// plugin, built from the source of this lbr
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     #[arg(long, exclusive = true)]
     set_up: bool,
 }
 
-/// What a check comes to.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// In order.
     Ok,
-    /// In the way.
     Bad,
-    /// It could not be found out.
     Unknown,
 }
 
@@ -67,14 +68,14 @@ impl Verdict {
     }
 }
 
-/// What a bad verdict takes away.
+/// Why a failed check keeps `lbr` from the hardware.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Obstacle {
-    /// There is no LBR to use.
+    /// No usable LBR.
     NoLbr,
-    /// The driver does not give access.
+    /// The driver is missing.
     Driver,
-    /// The driver would give access to somebody with more rights.
+    /// The driver gives access only with more rights.
     Permission,
 }
 
@@ -85,7 +86,6 @@ struct Check {
     finding: String,
     verdict: Verdict,
     remedy: Option<String>,
-    /// What stands in the way, where this is why the hardware cannot be used.
     obstacle: Option<Obstacle>,
 }
 
@@ -137,19 +137,23 @@ pub(crate) fn run(args: DoctorArgs) -> Outcome {
             json::line(&mut out, &fields)?;
         }
     } else {
-        let items: Vec<Item> = report.checks.iter().flat_map(items).collect();
-        write_list(&mut out, &items)?;
+        summary::write(&mut out, &report)?;
+        if args.verbose {
+            out.gap()?;
+            let items: Vec<Item> = report.checks.iter().flat_map(items).collect();
+            write_list(&mut out, &items)?;
+        }
     }
     out.flush()?;
     Ok(match report.obstacle {
         None => DONE,
-        // A missing driver is no question of permission: nothing is here to use.
+        // Without the driver, more rights do not help.
         Some(Obstacle::NoLbr | Obstacle::Driver) => NO_LBR,
         Some(Obstacle::Permission) => NOT_PERMITTED,
     })
 }
 
-/// A check, and below it its remedy.
+/// A check, and its remedy in a second line.
 fn items(check: &Check) -> impl Iterator<Item = Item> {
     let mark = match check.verdict {
         Verdict::Ok => Cell::Mark("ok", GOOD),

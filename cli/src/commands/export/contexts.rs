@@ -11,8 +11,8 @@ use crate::present::json;
 
 /// Writes one of these kinds.
 pub(super) fn write(args: &Export, output: &Output) -> Outcome {
-    let selection = args.select.selection();
-    let (graph, read) = report::call_graph(args.inputs.paths(), &selection, &args.symbols, false)?;
+    let reading = args.reading();
+    let (graph, read) = report::call_graph(args.inputs.paths(), &reading, &args.symbols, false)?;
     let name = read.first().map_or("-", |source| source.name.as_str());
     let mut text = Vec::new();
     match args.to {

@@ -47,14 +47,14 @@ pub(super) fn parquet(_: &Export, _: &Output) -> Outcome {
 
 /// Each recording by itself: it is of a host and a day of its own.
 fn each(args: &Export, mut row: impl FnMut(EdgeRow) -> Result<(), Failure>) -> Outcome {
-    let selection = args.select.selection();
+    let reading = args.reading();
     for path in args.inputs.paths() {
         let mut counter = Counter::of(EdgeCounts::default());
         args.symbols.apply(counter.maps());
         let mut host = args.host.clone();
         let mut events = Vec::new();
         let one = std::slice::from_ref(path);
-        let read = input::read_all(one, &selection, |recording, at| {
+        let read = input::read_all(one, &reading, |recording, at| {
             counter.recording(recording, at)?;
             let said = recording.info().and_then(|info| info.hostname.clone());
             host = host.take().or(said);
@@ -82,7 +82,7 @@ fn written(path: &Path) -> Option<String> {
 
 /// A day of the Gregorian calendar, UTC. Years begin in March here, so that a
 /// leap day is their last, and 400 of them have 146,097 days.
-fn day(time: SystemTime) -> Option<String> {
+pub(crate) fn day(time: SystemTime) -> Option<String> {
     let days = time.duration_since(UNIX_EPOCH).ok()?.as_secs() / 86_400 + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);
     let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;

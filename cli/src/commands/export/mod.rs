@@ -1,33 +1,41 @@
 //! `lbr export`: what other tools read.
 
+mod all;
 mod contexts;
 mod edges;
 mod recordings;
 mod uprof;
 
+pub(crate) use edges::day;
+
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use profile::export::{self, Losses, ProfileKind, ProgramChoice, Traced, Traces};
-use profile::symbols::Sources;
+use profile::export::{self, Losses, Profile, ProfileKind, ProgramChoice, Traced, Traces};
+use profile::symbols::{Sources, demangle};
 use profile::{Counter, hot};
 
 use super::report::{self, Report, View};
 use crate::exit::{DONE, Failure, OrExit, Outcome, USAGE};
 use crate::head;
-use crate::input::{self, Inputs, Source};
+use crate::input::{self, Inputs, Reading, Source};
 use crate::output::Output;
 use crate::present::escape::{escaped, escaped_lines};
-use crate::present::number::{counted, grouped};
+use crate::present::number::{counted, grouped, percent};
 use crate::present::out::{Out, say};
-use crate::select::{RowArgs, SelectArgs};
+use crate::select::{ALL, RowArgs, SelectArgs};
 use crate::symbols::SymbolArgs;
+
+/// Executed instructions without line information that a profile of lines may lack.
+const MOST_WITHOUT_LINES: f64 = 0.01;
+/// Functions without line information that an error names.
+const NAMED: usize = 5;
 
 /// Write a recording as what other tools read
 ///
-/// Profiles for compilers and linkers are of one program: of the file that most branches go to, or of the one that --dso or
-/// --binary names. Each kind counts as the tool does that reads it; what is not in the profile is
-/// said on standard error.
+/// Profiles for compilers and linkers are of one program: the one that was recorded, or the
+/// file that --dso or --binary names. Each kind counts as the tool that reads it does. Standard
+/// error reports what is not in the profile.
 #[derive(Debug, Args)]
 pub(crate) struct Export {
     /// What to write.
@@ -42,8 +50,9 @@ pub(crate) struct Export {
     /// with.
     #[arg(long, value_name = "FILE", conflicts_with = "dso")]
     binary: Option<PathBuf>,
-    /// The program: a path, or its last part (libc.so.6) [default: the one that ran most]; of
-    /// tables the rows of these files.
+    /// The program: a path, its last part (libc.so.6), or `all` for a profile of each file, in
+    /// the folder -o [default: the program that was recorded]. For tables: only rows of these
+    /// files.
     #[arg(long, visible_alias = "dsos", value_name = "NAME", value_delimiter = ',')]
     dso: Vec<String>,
     /// The view whose table it is (csv, jsonl) [default: hot].
@@ -59,6 +68,10 @@ pub(crate) struct Export {
     /// that look at one stack at a time cannot.
     #[arg(long)]
     join: bool,
+    /// Write a profile of lines (llvm) also if more than 1% of the executed instructions
+    /// have no line information.
+    #[arg(long)]
+    partial: bool,
     #[command(flatten)]
     select: SelectArgs,
     #[command(flatten)]
@@ -130,6 +143,12 @@ impl Kind {
 }
 
 impl Export {
+    /// How recordings are read: of what was modelled, only a copy of the recording keeps the label.
+    fn reading(&self) -> Reading {
+        let omit_modelled = self.to != Kind::Perfdata;
+        Reading { omit_modelled, ..self.select.reading() }
+    }
+
     /// Which rows of a table are in it.
     fn rows(&self) -> RowArgs {
         RowArgs::of_files(&self.dso)
@@ -143,6 +162,9 @@ impl Export {
         }
         if !of_program && !self.to.has_rows() && !self.dso.is_empty() {
             return usage("--dso is of tables and of profiles of one program");
+        }
+        if self.partial && self.to != Kind::Llvm {
+            return usage("--partial is of profiles of lines: --to llvm");
         }
         if self.view.is_some() && !matches!(self.to, Kind::Csv | Kind::Jsonl) {
             return usage("--view is of the tables: --to csv or --to jsonl");
@@ -158,6 +180,10 @@ impl Export {
 /// Runs the command.
 pub(crate) fn run(args: &Export) -> Outcome {
     args.check()?;
+    let is_all = args.dso.iter().any(|name| name == ALL);
+    if let Some(kind) = args.to.of_program().filter(|_| is_all) {
+        return all::write(args, kind);
+    }
     let inputs = args.inputs.paths().iter().chain(&args.binary).chain(args.symbols.files());
     let output = Output::new(&args.output, inputs)?;
     if matches!(args.to, Kind::Pprof | Kind::Parquet | Kind::Perfdata) {
@@ -190,8 +216,8 @@ fn usage<T>(what: &'static str) -> Result<T, Failure> {
 fn pprof(args: &Export, output: &Output) -> Outcome {
     let mut counter = hot::Counter::new();
     args.symbols.apply(counter.maps());
-    let selection = args.select.selection();
-    let (mut table, read) = input::count(args.inputs.paths(), &selection, counter)?;
+    let reading = args.reading();
+    let (mut table, read) = input::count(args.inputs.paths(), &reading, counter)?;
     output.write(export::pprof(&mut table)?)?;
     head::finish(&read, &table.maps);
     Ok(DONE)
@@ -211,32 +237,73 @@ fn table(args: &Export, output: &Output) -> Outcome {
 }
 
 fn profile(args: &Export, kind: ProfileKind, output: &Output) -> Outcome {
-    let sources = args.symbols.sources(&Sources::default());
     let wanted = match (&args.binary, args.dso.as_slice()) {
         (Some(path), _) => ProgramChoice::File(path.clone()),
-        (None, []) => ProgramChoice::Hottest,
+        (None, []) => ProgramChoice::Recorded,
         (None, [name]) => ProgramChoice::Named(name.clone()),
         _ => return usage("a profile is of one program: name one with --dso"),
     };
-    let (mut traced, read) = match args.join {
-        true => count::<true>(args, kind, sources)?,
-        false => count::<false>(args, kind, sources)?,
-    };
+    let (mut traced, read) = traced(args, kind)?;
     let made = traced.profile(kind, &wanted).or_exit(USAGE)?;
+    if !args.partial {
+        check_lines(&made)?;
+    }
     output.write(escaped_lines(&made.text))?;
     head::finish(&read, &traced.maps);
     say_losses(&made.program, &made.losses, &traced);
+    if made.is_launcher {
+        say!(
+            "{} only runs other programs, and none of them was recorded: record the program \
+             itself, or its processes too (lbr record --children)",
+            escaped(&made.program)
+        );
+    }
+    if !made.others.is_empty() {
+        let others = made.others.join(", ");
+        say!("other programs of the recording: {} (--dso NAME)", escaped(&others));
+    }
     Ok(DONE)
+}
+
+/// Refuses a profile of lines that lacks too much of the program.
+fn check_lines(made: &Profile) -> Result<(), Failure> {
+    let missing = made.unknown.iter().fold(0, |sum: u64, (_, count)| sum.saturating_add(*count));
+    let share = missing as f64 / made.losses.instructions.max(1) as f64;
+    if share <= MOST_WITHOUT_LINES {
+        return Ok(());
+    }
+    let names = made.unknown.iter().take(NAMED).map(|(name, _)| demangle(name));
+    let names: Vec<_> = names.collect();
+    let pieces = match made.missing.first() {
+        Some(first) => format!(
+            " ({} of split debug information not found: {first})",
+            counted(made.missing.len() as u64, "file", "files")
+        ),
+        None => String::new(),
+    };
+    let error = anyhow::anyhow!(
+        "{}: {} of the executed instructions have no line information (in {}{}){pieces}: build that code \
+         with -g, name its debug files with --debug-dir, or write the rest with --partial",
+        made.program,
+        percent(share),
+        names.join(", "),
+        if made.unknown.len() > NAMED { ", …" } else { "" }
+    );
+    Err(Failure { code: USAGE, error })
+}
+
+/// Counts the recordings by the rules of a kind.
+fn traced(args: &Export, kind: ProfileKind) -> Result<(Traced, Vec<Source>), Failure> {
+    if args.join { count::<true>(args, kind) } else { count::<false>(args, kind) }
 }
 
 fn count<const JOIN: bool>(
     args: &Export,
     kind: ProfileKind,
-    sources: Sources,
 ) -> Result<(Traced, Vec<Source>), Failure> {
     let mut counter = Counter::of(Traces::<JOIN>::by(kind.rules()));
-    counter.maps().set_sources(sources);
-    input::count(args.inputs.paths(), &args.select.selection(), counter)
+    counter.maps().set_sources(args.symbols.sources(&Sources::default()));
+    input::count(args.inputs.paths(), &args.reading(), counter)
 }
 
 /// Says what is in the profile, and what is not.

@@ -28,11 +28,11 @@ fn copy(
         &mut dyn FnMut(u64, Option<u64>),
     ) -> Result<io::Result<Vec<u8>>, ReadError>,
 ) -> Outcome {
-    let selection = args.select.selection();
+    let reading = args.reading();
     let mut left = Vec::new();
     let read: Vec<Source> = output.stream_with_header(|out| {
         let mut written = Ok(Vec::new());
-        let read = input::read_all(args.inputs.paths(), &selection, |recording, progress| {
+        let read = input::read_all(args.inputs.paths(), &reading, |recording, progress| {
             if written.is_ok() {
                 written = copy(recording, out, progress)?;
             }

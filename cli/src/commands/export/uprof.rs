@@ -15,9 +15,9 @@ use crate::present::table::{Cell, Table};
 pub(super) fn write(args: &Export, output: &Output) -> Outcome {
     let mut counter = Counter::new();
     args.symbols.apply(counter.maps());
-    let selection = args.select.selection();
+    let reading = args.reading();
     let (HotTable { mut branches, mut maps, total, .. }, read) =
-        input::count(args.inputs.paths(), &selection, counter)?;
+        input::count(args.inputs.paths(), &reading, counter)?;
     args.rows().keep(&mut maps, &mut branches, (total, "branches"), |branch| {
         (branch.from_location, branch.count)
     })?;

@@ -50,7 +50,7 @@ pub(crate) struct Hist {
     /// Only blocks that end at this branch; else every exit is drawn.
     #[arg(long, value_name = "PLACE", requires = "block")]
     to: Vec<LocationSpec>,
-    /// Draw into this file, by its ending: .svg, .png or .html.
+    /// Draw into this file, by its ending: .svg or .html.
     #[arg(short, long, value_name = "FILE", value_parser = output::file)]
     output: Option<(Format, PathBuf)>,
     /// Draw runs on a logarithmic scale.
@@ -109,16 +109,15 @@ pub(crate) fn run(args: &Hist) -> Outcome {
         None => None,
     };
     let mut flows = Vec::new();
-    let sources =
-        input::read_all(args.inputs.paths(), &args.select.selection(), |recording, at| {
-            let mut counter = FlowCounter::without_sites();
-            args.symbols.apply(counter.maps());
-            counter.recording(recording, at)?;
-            let mut flow = counter.finish();
-            flow.drop_contradicted();
-            flows.push(flow);
-            Ok(())
-        })?;
+    let sources = input::read_all(args.inputs.paths(), &args.select.reading(), |recording, at| {
+        let mut counter = FlowCounter::without_sites();
+        args.symbols.apply(counter.maps());
+        counter.recording(recording, at)?;
+        let mut flow = counter.finish();
+        flow.drop_contradicted();
+        flows.push(flow);
+        Ok(())
+    })?;
     sources.iter().for_each(input::warn);
     let mut read: Vec<Read> = sources
         .into_iter()
@@ -222,7 +221,8 @@ fn chart(args: &Hist, read: &mut [Read], chosen: &[Chosen]) -> Histogram {
 fn note(read: &[Read]) -> Option<String> {
     let of = |read: &Read| {
         let quality = &read.flow.quality;
-        let mut said = vec![read.source.cpu.clone().unwrap_or_else(|| "CPU not said".to_owned())];
+        let mut said =
+            vec![read.source.cpu.clone().unwrap_or_else(|| "CPU not recorded".to_owned())];
         let says = said.iter().any(|cpu| cpu.contains("modelled"));
         match (quality.software > 0, read.source.says_modelled()) {
             (true, false) => said.push("modelled, not measured".to_owned()),

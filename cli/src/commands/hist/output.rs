@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use maud::{PreEscaped, html};
 
-use crate::present::chart::{Histogram, png_sheet, svg_sheet};
+use crate::present::chart::{Histogram, svg_sheet};
 use crate::present::page;
 
 /// What a file holds.
@@ -12,8 +12,6 @@ use crate::present::page;
 pub(crate) enum Format {
     /// A drawing of lines.
     Svg,
-    /// A picture of pixels.
-    Png,
     /// A page with the drawings in it.
     Html,
 }
@@ -24,9 +22,8 @@ pub(super) fn file(path: &str) -> Result<(Format, PathBuf), String> {
     let ending = path.extension().and_then(|ending| ending.to_str()).map(str::to_lowercase);
     let format = match ending.as_deref() {
         Some("svg") => Format::Svg,
-        Some("png") => Format::Png,
         Some("html" | "htm") => Format::Html,
-        _ => return Err("its ending must be .svg, .png or .html".to_owned()),
+        _ => return Err("its ending must be .svg or .html".to_owned()),
     };
     Ok((format, path))
 }
@@ -34,7 +31,6 @@ pub(super) fn file(path: &str) -> Result<(Format, PathBuf), String> {
 /// Charts as a file holds them.
 pub(super) fn bytes(format: Format, charts: &[Histogram]) -> anyhow::Result<Vec<u8>> {
     Ok(match format {
-        Format::Png => png_sheet(charts)?,
         Format::Svg => svg_sheet(charts)?.into_bytes(),
         Format::Html => page_of(charts)?.into_bytes(),
     })

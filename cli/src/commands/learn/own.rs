@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use lab::learn::{self, Own, Session, Setup};
 use lbr_msr::record::Mmap;
 use lbr_msr::soft::{Faults, SoftCpu};
-use profile::symbols::{Module, find_symbol};
+use profile::symbols::{Module, demangle, find_symbol};
 use sampler::source::Command;
 use sampler::target;
 
@@ -84,8 +84,11 @@ fn named(own: &mut Own) {
         let Some(module) = module else { continue };
         let Some(address) = module.address_of_offset(offset) else { continue };
         if let Some((symbol, behind)) = module.symbol_at(address) {
-            line.label =
-                if behind == 0 { symbol.to_owned() } else { format!("{symbol}+{behind:#x}") };
+            let symbol = demangle(symbol);
+            line.label = match behind {
+                0 => symbol.into_owned(),
+                _ => format!("{symbol}+{behind:#x}"),
+            };
         }
         let source = module.source(address);
         if source == before {

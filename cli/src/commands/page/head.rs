@@ -5,7 +5,7 @@ use profile::lint::{Finding, Verdict};
 use profile::overview::{Judged, Overview};
 use profile::perf_data::FileInfo;
 
-use crate::head::{quality_line, sureness};
+use crate::head::{quality_line, trust};
 use crate::input::{Source, selected};
 use crate::present::escape::escaped;
 use crate::present::number::{grouped, nonzero, percent};
@@ -105,19 +105,18 @@ impl Head<'_> {
                 dt { "Predictions" } dd { (predictions) }
                 dt { "Lost" } dd { (grouped(quality.lost_total())) " stacks" }
                 dt { "Data quality" } dd { (quality_line(quality)) }
-                dt { "Sureness" } dd { (sureness(&overview.flow)) }
+                dt { "Counts" } dd { (trust(&overview.flow)) }
             }
         }
     }
 }
 
 fn of_recording((source, info): (&Source, &Option<FileInfo>)) -> Vec<(&'static str, String)> {
-    let cpu = source.cpu.clone().unwrap_or_else(|| "not said".to_owned());
+    let cpu = source.cpu.clone().unwrap_or_else(|| "not recorded".to_owned());
     let mut facts = vec![("Recording", source.name.clone()), ("CPU", cpu)];
     facts.extend(source.by.clone().map(|by| ("Recorded by", by)));
-    if let Some((what, events)) = source.events_line().as_deref().and_then(|e| e.split_once(' ')) {
-        let what = if what == "event" { "Event" } else { "Events" };
-        facts.push((what, events.to_owned()));
+    if let Some(events) = source.events_line() {
+        facts.push((if source.events().count() == 1 { "Event" } else { "Events" }, events));
     }
     let limits = source.limits();
     if !limits.is_empty() {

@@ -41,19 +41,18 @@ pub(crate) fn run(args: &Report, path: &Path) -> Outcome {
     let mut counter = OverviewCounter::new(args.inputs.paths().len() > 1);
     args.symbols.apply(counter.maps());
     let mut recorded = Vec::new();
-    let sources =
-        input::read_all(args.inputs.paths(), &args.select.selection(), |recording, at| {
-            counter.recording(recording, at)?;
-            recorded.push(recording.info().cloned());
-            Ok(())
-        })?;
+    let sources = input::read_all(args.inputs.paths(), &args.select.reading(), |recording, at| {
+        counter.recording(recording, at)?;
+        recorded.push(recording.info().cloned());
+        Ok(())
+    })?;
     let mut overview = counter.finish();
     let Overview { branches, flow: all, .. } = &mut overview;
-    let kept = args.shown.keep(&mut all.maps, branches, (all.taken, "branches"), |branch| {
+    let kept = args.shown().keep(&mut all.maps, branches, (all.taken, "branches"), |branch| {
         (branch.from_location, branch.count)
     })?;
-    args.shown.keep_flow(&mut overview.flow, false)?;
-    args.shown.keep_flow(&mut overview.flow, true)?;
+    args.shown().keep_flow(&mut overview.flow, false)?;
+    args.shown().keep_flow(&mut overview.flow, true)?;
     let head = head::Head { kept, sources: &sources, recorded: &recorded };
     let page = page(&head, &mut overview, args)?;
     output.write(&page)?;

@@ -67,7 +67,6 @@ pub(super) fn look(args: &Record) -> Result<Chosen, Failure> {
 /// Records. Everything that can be refused is, before the first write.
 pub(super) fn record(args: &Record, output: Output, chosen: Chosen) -> Outcome {
     let Chosen { caps, cpus } = chosen;
-    refuse_what_needs_software(args)?;
     let filter: BranchFilter = args.filter.parse().or_exit(USAGE)?;
     let plan = plan(filter, &caps)?;
     let root = MachineArgs::from(args.host.clone()).root();
@@ -87,10 +86,11 @@ pub(super) fn record(args: &Record, output: Output, chosen: Chosen) -> Outcome {
     let list = allowed.only_these(&cpus).or_exit(USAGE)?;
     let through = first.driver().through;
     let words = placement.words();
-    announce(args, &format!("{desc}, through {through}, CPU {}, {words}", list.list()));
+    let name = name(&caps);
+    announce(args, &format!("{name}, through {through}, CPU {}, {words}", list.list()));
 
     let sampling = Sampling::Rate {
-        hz: args.freq.unwrap_or(DEFAULT_HZ),
+        hz: args.hz().unwrap_or(DEFAULT_HZ),
         seed: args.seed.unwrap_or_else(fresh_seed),
     };
     let knowledge = SourceKnowledge::HARDWARE;
@@ -138,23 +138,6 @@ pub(super) fn record(args: &Record, output: Output, chosen: Chosen) -> Outcome {
         error => Failure { code: FAILED, error: error.into() },
     });
     recording.finish(recorded.and_then(|recorded| restored.map(|()| recorded)), knowledge)
-}
-
-fn refuse_what_needs_software(args: &Record) -> Result<(), Failure> {
-    let why = if args.count.is_some() {
-        "-c: hardware cannot be drained after a number of branches, because it raises no interrupt \
-         that a program could wait for; give a rate (-F), take perf events (--backend perf)"
-    } else if args.from.is_some() {
-        "--from: hardware records from the program's start"
-    } else if args.args.is_some() {
-        "--args: branch records hold no registers"
-    } else if args.children {
-        "--children: hardware records a CPU, and cannot tell a program's children from others; \
-         record the whole CPU (-C without a program), take perf events (--backend perf)"
-    } else {
-        return Ok(());
-    };
-    Err(anyhow!("{why}, or record on the software LBR (--backend soft)")).or_exit(USAGE)
 }
 
 /// Refuses records that nobody could record from.
@@ -316,14 +299,26 @@ pub(super) fn tell_kernel(recording: &mut Recording<'_>) -> Result<(), Failure> 
     Ok(())
 }
 
-/// The CPU in words. Registers cannot tell a modelled LBR from a real one; QEMU
-/// has none of its own, so that what answers there is a model.
+/// The CPU's name, and whether it is emulated: registers do not distinguish a modelled LBR from
+/// a real one, and QEMU has no LBR except ours.
+pub(super) fn name(caps: &LbrCaps) -> String {
+    let name = caps.cpu.uarch.as_ref().map_or_else(|| caps.cpu.key(), |name| name.to_string());
+    named(name, caps)
+}
+
+/// The CPU's name and its key in the CPU table, as the recording has them.
 pub(super) fn description(caps: &LbrCaps) -> String {
     let key = caps.cpu.key();
-    let name = match &caps.cpu.uarch {
-        Some(uarch) => format!("{uarch} ({key})"),
-        None => key,
-    };
+    named(
+        match &caps.cpu.uarch {
+            Some(uarch) => format!("{uarch} ({key})"),
+            None => key,
+        },
+        caps,
+    )
+}
+
+fn named(name: String, caps: &LbrCaps) -> String {
     if caps.cpu.hypervisor.as_deref() == Some("QEMU") {
         return format!(
             "{name}, emulated CPU (TCG), cycles and predictions modelled, not measured"

@@ -1,20 +1,24 @@
 //! `lbr record`: run a program and record its branches.
 
+mod check;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod hardware;
 mod output;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod perf;
+mod serve;
 mod software;
+mod spelling;
 mod summary;
 
 pub(crate) use software::in_user_mode;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use self::spelling::{PerfSpelling, Rate};
 use super::backend::{Backend, Choice};
 use super::{cpus::CpuList, machine::HostArgs, rights::Rights};
-use crate::exit::{Failure, Outcome, USAGE};
+use crate::exit::{Failure, NO_LBR, OrExit, Outcome, USAGE};
 use crate::output::{Output, recording};
 use crate::present::out::say;
 use anyhow::anyhow;
@@ -37,6 +41,8 @@ use clap::{Args, ValueEnum};
 /// SIGINT (Ctrl-C) and SIGTERM are passed on to the program, which may finish its own handlers; it is
 /// killed 10 seconds later, or at the second signal. Its exit status is that of lbr.
 ///
+/// As with perf record, all words after the program belong to it: lbr record ls -l.
+///
 /// Where the CPU's own branch records cannot be used at all, nor for what is asked (--from, --source,
 /// --soft-cpu, -c below the depth: every branch), a software LBR stands in: the program runs
 /// under ptrace (or the QEMU plugin), every branch it takes is fed to registers that behave like
@@ -50,7 +56,8 @@ pub(crate) struct Record {
     cpu: Option<CpuList>,
 
     /// Record this process (hardware); registers need it to be moved to the CPU meanwhile
-    #[arg(short = 'p', long = "pid", value_name = "PID", conflicts_with = "command")]
+    #[arg(short = 'p', long = "pid", value_name = "PID", conflicts_with = "command",
+          value_parser = spelling::pid)]
     pid: Option<u32>,
 
     /// Record for so many milliseconds [default: until it ends, or Ctrl-C] (-p, or no program)
@@ -67,7 +74,7 @@ pub(crate) struct Record {
         short = 'j',
         long = "branch-filter",
         value_name = "FILTER",
-        default_value = "any,u,no_far"
+        default_value = FILTER
     )]
     filter: String,
 
@@ -75,10 +82,9 @@ pub(crate) struct Record {
     #[arg(long)]
     no_save_type: bool,
 
-    /// Drain the ring so many times a second, jittered by a quarter to either side [hardware: 997]
-    #[arg(short = 'F', long = "freq", value_name = "HZ", conflicts_with = "count",
-          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    freq: Option<u32>,
+    /// Stacks per second, jittered by 25%; max: kernel.perf_event_max_sample_rate [hardware: 997]
+    #[arg(short = 'F', long = "freq", value_name = "HZ", conflicts_with = "count")]
+    freq: Option<Rate>,
 
     /// Drain the ring after so many recorded branches [software LBR: depth - 1]
     ///
@@ -89,14 +95,14 @@ pub(crate) struct Record {
           value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 
-    /// Seed of the jitter of -F [default: drawn anew and reported]
+    /// Seed of the jitter of -F [default: random; -v prints it]
     #[arg(long, value_name = "N", requires = "freq")]
     seed: Option<u64>,
 
     /// File to write; - is standard output, in perf's pipe format
     ///
-    /// A file that is there already becomes FILE.old. A pipe or a device is
-    /// written in the pipe format too.
+    /// An existing recording becomes FILE.old; any other existing file is refused. A pipe or
+    /// a device is written in the pipe format too.
     #[arg(short = 'o', long = "output", value_name = "FILE", default_value = "perf.data")]
     output: PathBuf,
 
@@ -124,22 +130,30 @@ pub(crate) struct Record {
     #[arg(long, value_name = "CPU")]
     soft_cpu: Option<String>,
 
+    /// Record predictions and cycles of a simple model, labelled as modelled (software LBR)
+    ///
+    /// A two-bit counter predicts each conditional branch, the last target each indirect one; an
+    /// instruction takes one cycle and a misprediction 15 more. They resemble no CPU's: use them to
+    /// try the views that show predictions and times.
+    #[arg(long, requires = "command")]
+    model: bool,
+
     /// What runs the program under the software LBR
     #[arg(long, value_name = "SOURCE", default_value = AUTO, value_parser = software::names())]
     source: String,
 
     /// Start recording when this function of the program is first reached; the end of its name
     /// will do
-    #[arg(long, value_name = "SYMBOL")]
+    #[arg(long, value_name = "SYMBOL", requires = "command")]
     from: Option<String>,
 
     /// Record the registers that hold the arguments of this function of the program each time it is
     /// entered, for lbr report --view args; the program is single-stepped then
-    #[arg(long, value_name = "FUNCTION")]
+    #[arg(long, value_name = "FUNCTION", requires = "command")]
     args: Option<String>,
 
     /// Record child processes too
-    #[arg(long)]
+    #[arg(long, requires = "command")]
     children: bool,
 
     #[command(flatten)]
@@ -149,12 +163,23 @@ pub(crate) struct Record {
     #[arg(long)]
     report: bool,
 
-    /// The program and its arguments
-    #[arg(last = true, required_unless_present_any = ["pid", "cpu"], value_name = "CMD")]
+    /// Also print what each CPU's sampler did, what the source cannot know, and why the software
+    /// LBR was chosen
+    #[arg(short, long)]
+    verbose: bool,
+
+    #[command(flatten)]
+    spelling: PerfSpelling,
+
+    /// The program and its arguments; options of lbr come before it
+    #[arg(trailing_var_arg = true, value_name = "CMD",
+          required_unless_present_any = ["pid", "tid", "cpu", "all_cpus"])]
     command: Vec<String>,
 }
 
-/// The first source that can be had.
+/// The filter if none is given.
+const FILTER: &str = "any,u,no_far";
+/// The first source that is available.
 const AUTO: &str = "auto";
 /// The CPU of the software LBR where none is named.
 const SOFT_CPU: &str = "06_5E";
@@ -187,13 +212,12 @@ fn output_of(args: &Record) -> Result<Output, Failure> {
     Ok(output)
 }
 
-/// Says what is recorded on, first of all, and then whose rights a program gets
-/// where we are root.
+/// Prints the source of the branches, and a warning if the program runs as root.
 fn announce(args: &Record, source: &str) {
-    say!("recording on {source}");
-    if !args.command.is_empty() {
-        args.rights.announce();
-    }
+    let as_root = !args.command.is_empty() && args.rights.are_roots();
+    let rights =
+        if as_root { "; the program runs as root (--user NAME: as another user)" } else { "" };
+    say!("recording on {source}{rights}");
 }
 
 /// How the branch records of the CPUs are reached.
@@ -204,17 +228,16 @@ enum HardwareBackend {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &Record) -> Outcome {
+pub(crate) fn run(mut args: Record) -> Outcome {
+    args.resolve_spelling()?;
+    let args = &args;
     args.rights.check()?;
+    if let Some(pid) = args.pid.filter(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+        return Err(anyhow!("no process {pid} is running")).or_exit(USAGE);
+    }
+    let chosen = choose(args)?;
     let output = output_of(args)?;
-    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-    let choice = args.backend.choose(
-        || hardware::look(args).map(HardwareBackend::Registers),
-        || Some(perf::look(args)?.map(|chosen| HardwareBackend::Perf(Box::new(chosen)))),
-    )?;
-    #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
-    let choice = Choice::<()>::Software(None);
-    let why = match choice {
+    let why = match chosen {
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
         Choice::Hardware(HardwareBackend::Registers(chosen)) => {
             return hardware::record(args, output, chosen);
@@ -227,15 +250,39 @@ pub(crate) fn run(args: &Record) -> Outcome {
         Choice::Hardware(()) => None,
         Choice::Software(why) => why,
     };
-    if args.command.is_empty() {
-        // Nothing stands in for a CPU or a process that runs already.
-        let asked = "a program after --: processes and CPUs are recorded on hardware alone";
+    if let Err(refusal) = args.served_by_software() {
         return Err(match why {
             Some(Failure { code, error }) => {
-                Failure { code, error: error.context(format!("give {asked}")) }
+                Failure { code, error: anyhow!("{refusal}; no hardware LBR: {error:#}") }
             }
-            None => Failure { code: USAGE, error: anyhow!("--backend soft needs {asked}") },
+            None => Failure { code: USAGE, error: anyhow!(refusal) },
         });
     }
     software::record(args, output, why.map(|why| format!("{:#}", why.error)).as_deref())
+}
+
+/// Chooses the first backend that is available and serves every option that was given.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+fn choose(args: &Record) -> Result<Choice<HardwareBackend>, Failure> {
+    args.backend.choose(
+        || {
+            args.served_by_registers().map_err(|refusal| {
+                // Under auto another backend may serve it.
+                let code = if args.backend == Backend::Auto { NO_LBR } else { USAGE };
+                Failure { code, error: anyhow!(refusal) }
+            })?;
+            hardware::look(args).map(HardwareBackend::Registers)
+        },
+        || match args.served_by_perf() {
+            Err(_) if args.backend == Backend::Auto => None,
+            Err(refusal) => Some(Err(anyhow!(refusal)).or_exit(USAGE)),
+            Ok(()) => Some(perf::look(args)?.map(|chosen| HardwareBackend::Perf(Box::new(chosen)))),
+        },
+    )
+}
+
+/// There is no other backend on this platform.
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+fn choose(_: &Record) -> Result<Choice<()>, Failure> {
+    Ok(Choice::Software(None))
 }

@@ -14,7 +14,8 @@ use sampler::interrupt::Interrupts;
 use sampler::source::Source;
 use sampler::{RecordConfig, RecordError, Sampling, Summary, record};
 
-use super::{Record, summary};
+use super::summary::{self, Told};
+use super::{Record, check};
 use crate::exit::{FAILED, Failure, Outcome, USAGE};
 use crate::output::Output;
 use crate::output::recording::{self, RecordingFile};
@@ -59,6 +60,8 @@ pub(super) struct Recording<'a> {
     sink: Watched<Writer<RecordingFile>>,
     interrupts: Interrupts,
     stop: Arc<AtomicBool>,
+    /// An older recording became `FILE.old`.
+    has_moved: bool,
 }
 
 impl<'a> Recording<'a> {
@@ -75,8 +78,9 @@ impl<'a> Recording<'a> {
         let types = meta.types && !args.no_save_type;
         let meta = Meta { types, compression: args.compression, ..meta };
         let interrupts = Interrupts::listen().context("signals cannot be listened for")?;
-        let writer = recording::begin(output, meta, interrupts)?;
-        Ok(Recording { args, sink: Watched::new(writer), interrupts, stop: Arc::default() })
+        let (writer, has_moved) = recording::begin(output, meta, interrupts)?;
+        let (sink, stop) = (Watched::new(writer), Arc::default());
+        Ok(Recording { args, sink, interrupts, stop, has_moved })
     }
 
     /// Writes an event of before the recording.
@@ -101,9 +105,14 @@ impl<'a> Recording<'a> {
         recorded: Result<Summary, Failure>,
         knowledge: SourceKnowledge,
     ) -> Outcome {
-        let Recording { args, sink, stop, .. } = self;
-        let recorded = recording::finish(sink.finish(), &args.output, recorded)?;
-        summary::print(&recorded, knowledge, &args.output, stop.load(Ordering::Relaxed));
+        let Recording { args, sink, stop, has_moved, .. } = self;
+        let (recorded, finished) = recording::finish(sink.finish(), &args.output, recorded)?;
+        let checked = finished.map(|file| check::read_back(&args.output, &file, recorded.complete));
+        let doubts = checked.transpose()?.flatten();
+        let (output, verbose, doubts) = (&*args.output, args.verbose, doubts.as_deref());
+        let stopped = stop.load(Ordering::Relaxed);
+        let told = Told { output, has_moved, knowledge, stopped, verbose, doubts };
+        summary::print(&recorded, &told);
         if args.report {
             crate::commands::report::hot(&args.output)?;
         }

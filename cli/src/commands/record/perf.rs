@@ -11,9 +11,9 @@ use sampler::source::perf::{Host, Perf, Refused, Subject};
 use sampler::target::{Affinity, Command, find};
 use sampler::{DEFAULT_HZ, RecordConfig, Sampling, Summary};
 
-use super::hardware::{description, tell_kernel};
+use super::hardware::{description, name, tell_kernel};
 use super::output::{Recording, meta};
-use super::{AUTO, Placing, Record, announce, software};
+use super::{Record, announce, software};
 use crate::commands::backend::{self, Backend};
 use crate::commands::cpus::CpuList;
 use crate::commands::machine::MachineArgs;
@@ -30,48 +30,18 @@ pub(super) struct Chosen {
     whose: String,
 }
 
-/// Asks the kernel. `None`: nobody asked for perf by name, and what was asked
-/// for is not of this machine, or the software LBR's alone.
+/// Asks the kernel. `None` under auto if the period asks for every branch, of which
+/// interrupts miss most.
 pub(super) fn look(args: &Record) -> Option<Result<Chosen, Failure>> {
-    let is_named = args.backend == Backend::Perf;
-    let refused = refused_options(args);
-    if !is_named && (refused.is_some() || is_for_software(args)) {
-        return None;
-    }
-    if let Some(why) = refused {
-        return Some(Err(anyhow!("{why}")).or_exit(USAGE));
-    }
     let caps = match caps(args) {
         Ok(caps) => caps,
         Err(failure) => return Some(Err(failure)),
     };
-    // A period below the depth asks for every branch, of which interrupts miss most.
-    if !is_named && args.count.is_some_and(|count| count < caps.depth.into()) {
+    let asks_for_all = args.count.is_some_and(|count| count < caps.depth.into());
+    if args.backend != Backend::Perf && asks_for_all {
         return None;
     }
     Some(open(args, caps))
-}
-
-/// Options that perf events do not have.
-fn refused_options(args: &Record) -> Option<&'static str> {
-    Some(if !MachineArgs::from(args.host.clone()).is_live() {
-        "perf events are the kernel's that runs here: leave out --msr-root and --cpuid"
-    } else if args.from.is_some() {
-        "--from: the kernel records from the program's start"
-    } else if args.args.is_some() {
-        "--args: the kernel takes a sample wherever a counter is full, not where a function begins"
-    } else if args.seed.is_some() {
-        "--seed: the kernel decides when it takes a sample"
-    } else if args.placement != Placing::Auto {
-        "--placement: no register is read by lbr"
-    } else {
-        return None;
-    })
-}
-
-/// The command line says how the software LBR is to be.
-fn is_for_software(args: &Record) -> bool {
-    args.source != AUTO || args.soft_cpu.is_some()
 }
 
 /// The branch records of the first CPUs that have any.
@@ -99,7 +69,7 @@ fn open(args: &Record, caps: LbrCaps) -> Result<Chosen, Failure> {
         None => {
             // The kernel lowers its limit where its interrupts take long.
             let usual = host.most_hz.map_or(DEFAULT_HZ, |most| most.min(DEFAULT_HZ));
-            Sampling::Rate { hz: args.freq.unwrap_or(usual), seed: 0 }
+            Sampling::Rate { hz: args.hz().unwrap_or(usual), seed: 0 }
         }
     };
     let allowed = Affinity::current()?;
@@ -149,8 +119,8 @@ fn failure(refused: Refused, caps: &LbrCaps, args: &Record) -> Failure {
 /// Records.
 pub(super) fn record(args: &Record, output: Output, chosen: Chosen) -> Outcome {
     let Chosen { caps, mut source, filter, sampling, whose } = chosen;
+    announce(args, &format!("{}, through perf_event_open, {whose}", name(&caps)));
     let desc = description(&caps);
-    announce(args, &format!("{desc}, through perf_event_open, {whose}"));
     let knowledge = SourceKnowledge::HARDWARE;
     let meta = meta(&caps, desc, filter, Source::Hardware, knowledge, sampling);
     let mut recording = Recording::create(args, output, meta)?;

@@ -1,5 +1,7 @@
 //! Recording on the software LBR.
 
+use std::time::Duration;
+
 use anyhow::{Context, anyhow};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use lbr_msr::BranchFilter;
@@ -7,6 +9,7 @@ use lbr_msr::caps::{FilterRegister, LbrCaps};
 use lbr_msr::filter::{BranchClasses, software_filter, to_register_disarmed};
 use lbr_msr::record::{BranchEntry, BranchType};
 use lbr_msr::soft::SoftCpu;
+use lbr_msr::table::NAMES;
 use profile::symbols::find_symbol;
 use sampler::source::{Command, SOFTWARE, Source, SourceError};
 use sampler::{Keep, RecordConfig, RecordError, Sampling, fresh_seed, target};
@@ -33,13 +36,15 @@ pub(super) fn record(args: &Record, output: Output, why: Option<&str>) -> Outcom
     let sampling = sampling(args, &cpu.caps);
     let mut tracer = tracer(args)?;
 
-    let desc = format!("software LBR ({}), not measured", cpu.key);
-    announce(args, &format!("the {desc}, through {}", tracer.source.name()));
-    if let Some(why) = why {
-        say!("the CPU's own branch records are out of reach: {why}");
-    }
-    if let Some(why) = &tracer.why_slow {
-        say!("single-stepping, which is slow: {why}; see lbr doctor --set-up");
+    let modelled = if args.model { "predictions and cycles modelled, " } else { "" };
+    let desc = format!("software LBR ({}), {modelled}not measured", cpu.key);
+    let name = name(&cpu);
+    let through = tracer.source.name();
+    let known =
+        if args.model { "predictions and cycles modelled" } else { "no predictions, no cycles" };
+    announce(args, &format!("the software LBR ({name}) through {through}: {known}"));
+    if let Some(why) = why.filter(|_| args.verbose) {
+        say!("no hardware LBR: {why}");
     }
 
     let knowledge = tracer.source.knowledge();
@@ -50,8 +55,22 @@ pub(super) fn record(args: &Record, output: Output, why: Option<&str>) -> Outcom
     let mut recording = Recording::create(args, output, meta)?;
     let config = RecordConfig { sampling, keep: ring.keep, ..config };
     let recorded = recording.record(&mut *tracer.source, config);
-    recording.finish(recorded.map_err(|error| failure(error, args)), knowledge)
+    let slow = recorded.as_ref().is_ok_and(|summary| summary.time > PATIENCE);
+    let outcome = recording.finish(recorded.map_err(|error| failure(error, args)), knowledge);
+    if let Some(why) = tracer.why_slow.filter(|_| slow || args.verbose) {
+        say!("single-stepping is slow, and QEMU cannot be used: {why}; see lbr doctor --set-up");
+    }
+    outcome
 }
+
+/// The CPU's name; its key in the CPU table if it has none.
+fn name(cpu: &SoftCpu) -> &str {
+    let of_key = || NAMES.iter().find(|(_, key)| *key == cpu.key).map(|(name, _)| *name);
+    cpu.caps.cpu.uarch.as_deref().or_else(of_key).unwrap_or(&cpu.key)
+}
+
+/// A faster source is worth a hint after this long.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The filter with its ring named: the sources under the software LBR see no
 /// kernel.
@@ -104,7 +123,7 @@ pub(super) fn keep(classes: BranchClasses) -> Keep {
 }
 
 fn sampling(args: &Record, caps: &LbrCaps) -> Sampling {
-    match (args.freq, args.count) {
+    match (args.hz(), args.count) {
         (Some(hz), _) => Sampling::Rate { hz, seed: args.seed.unwrap_or_else(fresh_seed) },
         (None, Some(count)) => Sampling::Period(count),
         (None, None) => Sampling::Period(u64::from(caps.depth.saturating_sub(1).max(1))),
@@ -159,6 +178,7 @@ fn command(args: &Record) -> Result<Command, Failure> {
         from: address(&args.from)?,
         arguments_of: address(&args.args)?,
         follow_children: args.children,
+        model: args.model,
         cpu: one_cpu(args)?,
         user: args.rights.user.clone(),
     })

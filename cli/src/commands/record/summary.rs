@@ -15,21 +15,44 @@ use crate::present::out::say;
 /// Who waited no longer did not wait for single steps.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Prints it.
-pub(super) fn print(summary: &Summary, knowledge: SourceKnowledge, output: &Path, stopped: bool) {
-    for line in lines(summary, knowledge, output, stopped) {
+/// What is printed of a recording besides its summary.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Told<'a> {
+    /// Where it went.
+    pub(super) output: &'a Path,
+    /// An older recording became `FILE.old`.
+    pub(super) has_moved: bool,
+    /// What its source knew.
+    pub(super) knowledge: SourceKnowledge,
+    /// It was ended before the program was.
+    pub(super) stopped: bool,
+    /// What each sampler did, too.
+    pub(super) verbose: bool,
+    /// What `lbr lint` finds in a complete recording, if it was run.
+    pub(super) doubts: Option<&'a [String]>,
+}
+
+/// Prints it: how much was recorded, where to and how complete, then what is unusual.
+pub(super) fn print(summary: &Summary, told: &Told<'_>) {
+    for line in lines(summary, told) {
         say!("{line}");
     }
-    if knowledge == SourceKnowledge::HARDWARE {
-        print_cpus(&summary.samplers);
+    for cpu in &summary.samplers {
+        let is_hardware = told.knowledge == SourceKnowledge::HARDWARE;
+        if is_hardware && (told.verbose || is_unusual(cpu)) {
+            say!("{}", cpu_line(cpu));
+        }
     }
 }
 
-/// Prints what each CPU's sampler did.
-fn print_cpus(cpus: &[SamplerReport]) {
-    for cpu in cpus {
-        say!("{}", cpu_line(cpu));
-    }
+/// Whether a sampler met something that the reader of its recording has to know.
+fn is_unusual(cpu: &SamplerReport) -> bool {
+    let kernel = cpu.kernel.as_ref();
+    cpu.not_held > 0
+        || cpu.taken_over
+        || kernel.is_some_and(|kernel| {
+            kernel.lost > 0 || kernel.throttled > 0 || recorded_share(kernel).is_some()
+        })
 }
 
 fn cpu_line(cpu: &SamplerReport) -> String {
@@ -60,43 +83,41 @@ fn kernel_line(kernel: &KernelReport) -> String {
     let records = counted(kernel.lost, "record", "records");
     let times = counted(kernel.throttled, "time", "times");
     let mut line = format!("the kernel lost {records} for want of room, and throttled {times}");
-    // What switches cost is none of another's.
-    const SHARED: f64 = 95.0;
-    let share = |(on, ran): (Duration, Duration)| 100.0 * ran.as_secs_f64() / on.as_secs_f64();
-    if let Some(share) = kernel.scheduled.map(share).filter(|share| *share < SHARED) {
+    if let Some(share) = recorded_share(kernel) {
         line += &format!(
-            "; it recorded for {share:.0} % of the time, as others use the counters, or the branch \
+            "; it recorded for {share:.0}% of the time, as others use the counters, or the branch \
              records with another filter"
         );
     }
     line
 }
 
-fn lines(
-    summary: &Summary,
-    knowledge: SourceKnowledge,
-    output: &Path,
-    stopped: bool,
-) -> Vec<String> {
-    let mut lines = Vec::new();
-    lines.push(format!(
-        "{} in {} to {}, {:.1} s, {}",
+/// The share of the time in percent that the kernel recorded for, if others took the rest.
+fn recorded_share(kernel: &KernelReport) -> Option<f64> {
+    // Switching takes the rest.
+    const SHARED: f64 = 95.0;
+    let share = |(on, ran): (Duration, Duration)| 100.0 * ran.as_secs_f64() / on.as_secs_f64();
+    kernel.scheduled.map(share).filter(|share| *share < SHARED)
+}
+
+fn lines(summary: &Summary, told: &Told<'_>) -> Vec<String> {
+    let old = told.has_moved.then(|| format!(" (the older one is now {0}.old)", name(told.output)));
+    let mut lines = vec![format!(
+        "{} in {} to {}{}, {}",
         counted(summary.branches, "branch", "branches"),
         counted(summary.samples, "sample", "samples"),
-        name(output),
-        summary.time.as_secs_f64(),
-        cost(summary),
-    ));
-    lines.push(quality(summary, stopped));
-    if let Some(unknown) = unknown(summary, knowledge) {
-        lines.push(unknown);
+        name(told.output),
+        old.unwrap_or_default(),
+        quality(summary, told)
+    )];
+    if told.verbose {
+        lines.push(format!("{:.1} s, {}", summary.time.as_secs_f64(), cost(summary)));
+        lines.extend(unknown(summary, told.knowledge));
+        lines.extend(summary.seed.map(|seed| format!("seed of the jitter: {seed}")));
     }
     lines.extend(missed(&summary.notes));
     if summary.notes.without_breakpoints && summary.time > PATIENCE {
         lines.push("every instruction was stepped: there are no debug registers here".to_owned());
-    }
-    if let Some(seed) = summary.seed {
-        lines.push(format!("seed of the jitter: {seed}"));
     }
     lines
 }
@@ -126,8 +147,8 @@ fn missed(notes: &SourceNotes) -> impl Iterator<Item = String> {
         ),
         (
             notes.children_left,
-            "child process left alone (--children with --backend perf or --source ptrace records it)",
-            "child processes left alone (--children with --backend perf or --source ptrace records them)",
+            "child process left alone (--children records it)",
+            "child processes left alone (--children records them)",
         ),
     ])
 }
@@ -147,15 +168,23 @@ fn cost(summary: &Summary) -> String {
 }
 
 /// What can be said of the recording as a whole.
-fn quality(summary: &Summary, stopped: bool) -> String {
-    let end = if stopped { ", until it was stopped" } else { "" };
+fn quality(summary: &Summary, told: &Told<'_>) -> String {
+    let end = if told.stopped { ", until it was stopped" } else { "" };
     if summary.complete {
-        return format!(
-            "complete: every taken branch that the filter lets into the ring, once and in order{end}"
-        );
+        let every = "every taken branch that passes the filter, once and in order";
+        return match told.doubts {
+            Some(doubts) if !doubts.is_empty() => {
+                format!("{every}{end}; but lbr lint finds {}", doubts.join(", "))
+            }
+            Some(_) => format!("complete: {every}{end}"),
+            None => format!("complete: {every}{end}; not checked by lbr lint"),
+        };
     }
     if let Some(why) = empty(summary) {
         return format!("{why}{end}");
+    }
+    if !summary.labels.is_empty() && summary.labels.keys().all(|label| *label == Label::Snapshot) {
+        return format!("each a snapshot of a call stack{end}");
     }
     let mut said = Vec::new();
     for (label, tally) in &summary.labels {
@@ -215,9 +244,7 @@ fn unknown(summary: &Summary, knowledge: SourceKnowledge) -> Option<String> {
     if !knowledge.kernel {
         unknown.push(match summary.notes.kernel_returns_omitted {
             0 => "the kernel".to_owned(),
-            n => {
-                format!("the kernel ({} to the program left out)", counted(n, "return", "returns"))
-            }
+            n => format!("the kernel ({} omitted)", counted(n, "return", "returns")),
         });
     }
     (!unknown.is_empty())

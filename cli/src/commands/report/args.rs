@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::{Report, Sort, View, print_hidden};
 use crate::exit::{DONE, Outcome};
-use crate::head::{self, Totals, finish, quality_json};
+use crate::head::{self, Notes, Totals, finish, quality_json};
 use crate::input;
 use crate::present::json;
 use crate::present::number::{counted, grouped, part};
@@ -49,7 +49,7 @@ struct Had {
 fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     let mut counter = Counter::<ArgumentCounts>::new();
     args.symbols.apply(counter.maps());
-    let (made, sources) = input::count(args.inputs.paths(), &args.select.selection(), counter)?;
+    let (made, sources) = input::count(args.inputs.paths(), &args.select.reading(), counter)?;
     let Arguments { mut calls, with_registers, at_entry, mut hot } = made;
     let totals = Totals {
         branches: hot.total,
@@ -57,11 +57,11 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
         predictions: Some((hot.known, hot.mispredicted)),
     };
     let shown = args
-        .shown
+        .shown()
         .keep(&mut hot.maps, &mut calls, (at_entry, "calls"), |of| (of.callee.0, of.count))?;
     let printer = args.printer();
     if printer == Printer::Text {
-        head::print(out, &sources, &hot.quality, &totals)?;
+        head::print(out, &sources, &hot.quality, &totals, Notes::default(), args.verbose)?;
         out.line(sureness(with_registers, at_entry))?;
         if let Some(rows) = &shown {
             out.line(rows.line())?;

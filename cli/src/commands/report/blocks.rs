@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::{Page, Report, Section, Sort, View, flow, print_hidden, rest};
 use crate::exit::{Failure, Outcome, USAGE};
-use crate::head::{share_line, sureness};
+use crate::head::{Notes, share_trust};
 use crate::present::chart::{Histogram, Series};
 use crate::present::number::{grouped, share};
 use crate::present::out::{Out, say};
@@ -81,25 +81,13 @@ fn find<'a>(
 }
 
 fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
-    flow::run(
-        args,
-        out,
-        true,
-        |out, flow| head(out, args, flow),
-        |out, flow| print(out, args, flow),
-    )
+    flow::run(args, out, true, |flow| notes(args, flow), |out, flow| print(out, args, flow))
 }
 
-/// What the numbers below are worth.
-fn head(out: &mut Out<'_>, args: &Report, flow: &Flow) -> io::Result<()> {
-    let ran = flow.block_quality.blocks;
-    let shares = flow.blocks.iter().take(args.rows()).filter_map(|b| share(b.count, ran));
-    if flow.is_complete() {
-        out.line(sureness(flow))?;
-    } else if let Some(line) = share_line(&flow.quality, shares) {
-        out.line(line)?;
-    }
-    flow::print_blocks(out, flow)
+fn notes(args: &Report, flow: &Flow) -> Notes {
+    let executed = flow.block_quality.blocks;
+    let shares = flow.blocks.iter().take(args.rows()).filter_map(|b| share(b.count, executed));
+    Notes { trust: share_trust(&flow.quality, shares), unusual: flow::unusual(flow) }
 }
 
 fn print(out: &mut Out<'_>, args: &Report, flow: &mut Flow) -> io::Result<Option<u8>> {

@@ -7,18 +7,19 @@ use std::sync::Arc;
 
 use clap::Args;
 use maud::{Markup, html};
-use profile::Selection;
 use profile::callgraph::{self, CallGraph, Function, Node, Sum, Unit, score};
+use profile::perf_data::Rate;
+use profile::select::EventSamples;
 use serde_json::json;
 
 use super::shown::Shown;
 use super::{Page, Report, Section, Sort, View, print_hidden, rest};
 use crate::exit::{DONE, Failure, Outcome};
-use crate::head::{self, Totals, finish, quality_json};
-use crate::input::{self, Source};
+use crate::head::{self, Notes, Totals, finish, quality_json};
+use crate::input::{self, Reading, Source};
 use crate::present::escape::escaped;
 use crate::present::json;
-use crate::present::number::{counted_nonzero, dash, grouped, part, percent, share};
+use crate::present::number::{counted, counted_nonzero, dash, grouped, part, percent, share};
 use crate::present::out::{Out, say};
 use crate::present::shorten::shortened;
 use crate::present::table::{Cell, Printer, Table};
@@ -86,13 +87,13 @@ impl GraphOptions {
 /// Reads recordings for who calls whom.
 pub(crate) fn count(
     paths: &[PathBuf],
-    selection: &Arc<Selection>,
+    reading: &Reading,
     symbols: &SymbolArgs,
     stitch: bool,
 ) -> Result<(CallGraph, Vec<Source>), Failure> {
     let mut counter = callgraph::counter(stitch);
     symbols.apply(counter.maps());
-    input::count(paths, selection, counter)
+    input::count(paths, reading, counter)
 }
 
 fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
@@ -101,18 +102,17 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     if !(0.0..=100.0).contains(&least) {
         return super::usage("--min-percent is a percentage: 0 to 100");
     }
-    let selection = args.select.selection();
-    let (mut graph, sources) =
-        count(args.inputs.paths(), &selection, &args.symbols, options.stitch)?;
+    let reading = args.select.reading();
+    let (mut graph, sources) = count(args.inputs.paths(), &reading, &args.symbols, options.stitch)?;
     let shown = Shown::of(args, &mut graph)?;
     let rows = shown.rows(args, &graph);
     let totals = Totals::of(graph.entries, graph.distinct);
     let scored = match &options.truth {
         Some(truth) => {
             // Of the same run; its event may be another.
-            let selection = Selection { events: Vec::new(), ..(*selection).clone() };
-            let (truth, _) =
-                count(std::slice::from_ref(truth), &Arc::new(selection), &args.symbols, false)?;
+            let mut reading = reading;
+            Arc::make_mut(&mut reading.selection).events.clear();
+            let (truth, _) = count(std::slice::from_ref(truth), &reading, &args.symbols, false)?;
             score(&graph, &truth)
         }
         None => None,
@@ -127,8 +127,8 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
             say!("{}", score_line(scored));
         }
     } else if printer == Printer::Text {
-        head::print(out, &sources, &graph.quality, &totals)?;
-        print_passage(out, &graph, options.stitch)?;
+        head::print(out, &sources, &graph.quality, &totals, Notes::default(), args.verbose)?;
+        print_passage(out, &graph, &sources, options.stitch)?;
         if let Some(scored) = scored {
             out.line(score_line(scored))?;
         }
@@ -178,13 +178,37 @@ fn score_line(score: f64) -> String {
     format!("against the truth: {} of the stacks are on the same paths", percent(score))
 }
 
-fn print_passage(out: &mut Out<'_>, graph: &CallGraph, stitch: bool) -> io::Result<()> {
+/// What the shares of call stacks are shares of.
+fn shares_of(graph: &CallGraph, sources: &[Source]) -> String {
+    let events: Vec<&EventSamples> = sources.iter().flat_map(Source::events).collect();
+    let all = |is: fn(&&EventSamples) -> bool| !events.is_empty() && events.iter().all(is);
+    if all(|event| matches!(event.rate, Some(Rate::Frequency(_)))) {
+        return "; taken at a rate: shares are of time".to_owned();
+    }
+    let [event, ..] = events.as_slice() else { return String::new() };
+    let same = events.iter().all(|other| other.name == event.name && other.rate == event.rate);
+    match event.rate.filter(|_| same) {
+        Some(Rate::Period(period)) if graph.quality.software > 0 => format!(
+            "; one every {}: shares are of calls and returns, not of time (record -F)",
+            counted(period, "call or return", "calls and returns")
+        ),
+        Some(Rate::Period(_)) => format!("; shares are of {}", event.name),
+        _ => String::new(),
+    }
+}
+
+fn print_passage(
+    out: &mut Out<'_>,
+    graph: &CallGraph,
+    sources: &[Source],
+    stitch: bool,
+) -> io::Result<()> {
     let passage = &graph.passage;
     match graph.unit {
-        Unit::Stacks => out.line(
-            "call stacks: self and total count stacks; a tail call innermost, and frames that \
-             longjmp left, are not told from others",
-        )?,
+        Unit::Stacks => out.line(format_args!(
+            "call stacks: self and total count stacks{}",
+            shares_of(graph, sources)
+        ))?,
         Unit::Branches => out.line(format_args!(
             "calls and returns replayed{}: self and total count taken branches",
             if graph.complete { ", all of them" } else { ", stack by stack" }
@@ -300,12 +324,12 @@ fn print_tree(out: &mut Out<'_>, graph: &CallGraph, shown: &Shown, least: f64) -
         let used = 10 + bars.len() + fork.len() + own.len();
         let room = out.width.map_or(usize::MAX, |width| width.saturating_sub(used));
         let name = shortened(&name, room.max(LEAST_NAME));
-        out.line(format_args!("{share:>8}  {bars}{fork}{name}{own}"))?;
+        out.line(format_args!("{share:>7}  {bars}{fork}{name}{own}"))?;
         let bars = format!("{bars}{}", if more { "|   " } else { "    " });
         if bars.len() / 4 < LEVELS {
             push(&mut waiting, at, &bars);
         } else if children.get(at).is_some_and(|below| !below.is_empty()) {
-            out.line(format_args!("{:>8}  {bars}(deeper)", ""))?;
+            out.line(format_args!("{:>7}  {bars}(deeper)", ""))?;
         }
     }
     Ok(())
@@ -365,8 +389,8 @@ fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {
         Ok(path) => path,
         Err(absent) => return Ok(absent("callgraph")),
     };
-    let selection = page.args.select.selection();
-    let (mut graph, _) = count(&[path.to_owned()], &selection, &page.args.symbols, false)?;
+    let reading = page.args.select.reading();
+    let (mut graph, sources) = count(&[path.to_owned()], &reading, &page.args.symbols, false)?;
     let shown = Shown::of(page.args, &mut graph)?;
     let (sums, all) = (shown.sums(&graph), graph.total());
     if all == 0 {
@@ -388,7 +412,7 @@ fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {
             @if graph.unit == Unit::Branches {
                 "Calls and returns replayed" (if graph.complete { ", all of them" } else { ", stack by stack" })
                 ": self and total count taken branches."
-            } @else { "Call stacks: self and total count stacks." }
+            } @else { "Call stacks: self and total count stacks" (shares_of(&graph, &sources)) "." }
         }
         (functions(all, graph.unit).html("Functions", &mut graph, rows))
         (rest(sums.len(), sums.len().min(page.limit), "functions"))

@@ -9,10 +9,10 @@ use serde_json::json;
 
 use super::Report;
 use crate::exit::{DONE, Outcome};
-use crate::head::{Totals, finish, flow_json};
+use crate::head::{Notes, Totals, finish, flow_json};
 use crate::input;
 use crate::present::json;
-use crate::present::number::{grouped, nonzero};
+use crate::present::number::nonzero;
 use crate::present::out::Out;
 use crate::present::table::Printer;
 
@@ -22,23 +22,23 @@ pub(super) fn run(
     args: &Report,
     out: &mut Out<'_>,
     blocks: bool,
-    head: impl FnOnce(&mut Out<'_>, &Flow) -> io::Result<()>,
+    notes: impl FnOnce(&Flow) -> Notes,
     print: impl FnOnce(&mut Out<'_>, &mut Flow) -> io::Result<Option<u8>>,
 ) -> Outcome {
-    let selection = args.select.selection();
+    let reading = args.select.reading();
     let counter = if blocks { FlowCounter::without_sites() } else { FlowCounter::without_blocks() };
-    let mut counter = counter.in_threads(input::threads_for(args.inputs.paths()));
+    let mut counter = counter.in_threads(reading.counters(args.inputs.paths()));
     args.symbols.apply(counter.maps());
-    let sources = input::read_all(args.inputs.paths(), &selection, |recording, at| {
+    let sources = input::read_all(args.inputs.paths(), &reading, |recording, at| {
         counter.recording(recording, at)
     })?;
     let mut flow = counter.finish();
     let totals = Totals::from(&flow);
-    let rows = args.shown.keep_flow(&mut flow, blocks)?;
+    let rows = args.shown().keep_flow(&mut flow, blocks)?;
     let printer = args.printer();
     if printer == Printer::Text {
-        crate::head::print(out, &sources, &flow.quality, &totals)?;
-        head(out, &flow)?;
+        let notes = notes(&flow);
+        crate::head::print(out, &sources, &flow.quality, &totals, notes, args.verbose)?;
         if let Some(rows) = &rows {
             out.line(rows.line())?;
         }
@@ -55,22 +55,21 @@ pub(super) fn run(
     Ok(status.unwrap_or(DONE))
 }
 
-/// The 95 % interval of a ratio; `None` where counts are the truth, too.
+/// The 95% interval of a ratio; `None` where counts are the truth, too.
 pub(super) fn interval_of(ratio: &Clusters, complete: bool) -> Option<Interval> {
     if complete { None } else { ratio.interval() }
 }
 
-/// The line that says what kept blocks out.
-pub(super) fn print_blocks(out: &mut Out<'_>, flow: &Flow) -> io::Result<()> {
+/// Counts of the stacks and blocks that could not be used.
+pub(super) fn unusual(flow: &Flow) -> Vec<String> {
     let quality = &flow.block_quality;
-    let odd = nonzero([
+    nonzero([
         ("blocks without code bytes", quality.without_code),
-        ("blocks left out that the code bytes contradict", quality.contradicted),
-        ("impossible blocks left out", quality.impossible()),
+        ("blocks dropped that the code bytes contradict", quality.contradicted),
+        ("impossible blocks dropped", quality.impossible()),
         ("neighbours across the kernel's boundary", quality.crossing),
-        ("neighbours in other functions, how far apart is not known", quality.apart),
-        ("stacks without blocks, because not every branch was recorded", quality.filtered),
-    ]);
-    let odd = if odd.is_empty() { String::new() } else { format!(", {}", odd.join(", ")) };
-    out.line(format_args!("blocks: {} ran{odd}", grouped(quality.blocks)))
+        ("neighbours in two functions, distance unknown", quality.apart),
+        ("places from which the extent of straight-line code is unknown", quality.open),
+        ("stacks without blocks (filtered recording)", quality.filtered),
+    ])
 }

@@ -12,6 +12,7 @@ use profile::maps::{Location, Maps};
 
 use super::{Page, Report, View, blocks, flow, hot, mispredict, outcomes, print_hidden, rest};
 use crate::exit::Outcome;
+use crate::head::Notes;
 use crate::present::number::share;
 use crate::present::out::Out;
 use crate::present::table::{Cell, Printer, Table};
@@ -233,7 +234,7 @@ impl Sums {
 /// Runs a view with its rows summed.
 pub(super) fn run(args: &Report, by: By, out: &mut Out<'_>) -> Outcome {
     let is_blocks = args.view.name == blocks::VIEW.name;
-    flow::run(args, out, is_blocks, |_, _| Ok(()), |out, flow| print(out, args, flow, by))
+    flow::run(args, out, is_blocks, |_| Notes::default(), |out, flow| print(out, args, flow, by))
 }
 
 fn print(out: &mut Out<'_>, args: &Report, flow: &mut Flow, by: By) -> io::Result<Option<u8>> {

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::{Page, Report, Section, Sort, View, print_hidden, rest};
 use crate::exit::{DONE, Failure, Outcome};
-use crate::head::{self, Totals, finish, quality_json, share_line};
+use crate::head::{self, Notes, Totals, finish, quality_json, share_trust};
 use crate::input;
 use crate::present::json;
 use crate::present::out::Out;
@@ -57,9 +57,9 @@ fn table<'a>() -> Table<'a, Whole<'a>, Row<'a>> {
         })
         .only("mispredicted", |_, (_, branch)| Cell::count(branch.mispredicted))
         .only("predictions_known", |_, (_, branch)| Cell::Count(branch.known))
-        // What was never seen may happen all the same.
         .number("mispredict_rate", "mispredict", |_, (_, branch)| match branch.mispredict_rate() {
-            Some(0.0) => Cell::Stated("never seen".to_owned(), None),
+            // The true rate is unknown: null in JSON.
+            Some(0.0) => Cell::Stated("0%".to_owned(), None),
             rate => Cell::share(rate),
         })
         .spare(1)
@@ -79,16 +79,17 @@ fn table<'a>() -> Table<'a, Whole<'a>, Row<'a>> {
             Some(Place::of(whole.maps, branch.from_location, branch.from))
         })
         .place("to", "to", Part::ALL, |whole, (_, branch)| {
-            Some(Place::of(whole.maps, branch.to_location, branch.to))
+            let from = Place::of(whole.maps, branch.from_location, branch.from);
+            Some(Place::of(whole.maps, branch.to_location, branch.to).reached_from(&from))
         })
         .behind(" -> ")
 }
 
 fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
-    let selection = args.select.selection();
-    let mut counter = Counter::new().in_threads(input::threads_for(args.inputs.paths()));
+    let reading = args.select.reading();
+    let mut counter = Counter::new().in_threads(reading.counters(args.inputs.paths()));
     args.symbols.apply(counter.maps());
-    let sources = input::read_all(args.inputs.paths(), &selection, |recording, at| {
+    let sources = input::read_all(args.inputs.paths(), &reading, |recording, at| {
         counter.recording(recording, at)
     })?;
     let mut hot = counter.finish();
@@ -98,7 +99,7 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     let mut branches = std::mem::take(&mut hot.branches);
     let distinct = branches.len() as u64;
     let rows =
-        args.shown.keep(&mut hot.maps, &mut branches, (hot.total, "branches"), |branch| {
+        args.shown().keep(&mut hot.maps, &mut branches, (hot.total, "branches"), |branch| {
             (branch.from_location, branch.count)
         })?;
     let listed = branches.len();
@@ -109,11 +110,9 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     let totals = Totals { branches: hot.total, distinct, predictions };
     let printer = args.printer();
     if printer == Printer::Text {
-        head::print(out, &sources, &hot.quality, &totals)?;
         let shares = branches.iter().map(|branch| hot.share(branch));
-        if let Some(line) = share_line(&hot.quality, shares) {
-            out.line(line)?;
-        }
+        let notes = Notes { trust: share_trust(&hot.quality, shares), ..Notes::default() };
+        head::print(out, &sources, &hot.quality, &totals, notes, args.verbose)?;
         if let Some(rows) = &rows {
             out.line(rows.line())?;
         }

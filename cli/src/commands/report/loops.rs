@@ -1,7 +1,7 @@
 //! Loops: how often their bodies ran each time they were entered, in how many
 //! cycles, and how they nest.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use maud::{Markup, html};
 use profile::interval::MIN_STACKS;
@@ -12,10 +12,10 @@ use serde_json::json;
 
 use super::{Page, Report, Section, Sort, View, print_hidden, rest};
 use crate::exit::{DONE, Failure, Outcome};
-use crate::head::{self, Totals, finish, quality_json};
+use crate::head::{self, Notes, Totals, finish, quality_json};
 use crate::input::{self, Reread};
 use crate::present::json;
-use crate::present::number::grouped;
+use crate::present::number::{grouped, nonzero};
 use crate::present::out::Out;
 use crate::present::place::{Part, Place};
 use crate::present::table::{Cell, Printer, Table};
@@ -36,23 +36,23 @@ const NAMED: usize = 12;
 type Row<'a> = (usize, &'a Loop);
 
 fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
-    let recordings = Reread::new(args.inputs.paths(), &args.select.selection())?;
+    let recordings = Reread::new(args.inputs.paths(), &args.select.reading())?;
     let (finder, _) = recordings.count(loops::finder())?;
     let (loops, sources) = recordings.count(finder.counter())?;
     let totals = Totals::of(loops.taken, loops.distinct);
     let Loops { loops: found, mut maps, quality, complete, filtered, broken, .. } = loops;
     args.symbols.apply(&mut maps);
     let mut listed: Vec<Row<'_>> = found.iter().enumerate().collect();
-    let rounds = found.iter().fold(0, |sum: u64, one| sum.saturating_add(one.rounds));
-    let rows = args
-        .shown
-        .keep(&mut maps, &mut listed, (rounds, "rounds"), |(_, one)| (one.location, one.rounds))?;
+    let trips = found.iter().fold(0, |sum: u64, one| sum.saturating_add(one.all_trips()));
+    let rows = args.shown().keep(&mut maps, &mut listed, (trips, "trips"), |(_, one)| {
+        (one.location, one.all_trips())
+    })?;
     let shown = listed.get(..args.rows().min(listed.len())).unwrap_or_default();
     let table = table(complete);
     let printer = args.printer();
     if printer == Printer::Text {
-        head::print(out, &sources, &quality, &totals)?;
-        print_sureness(out, complete, filtered)?;
+        let notes = notes(complete, filtered);
+        head::print(out, &sources, &quality, &totals, notes, args.verbose)?;
         if let Some(rows) = rows {
             out.line(rows.line())?;
         }
@@ -84,20 +84,13 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     Ok(DONE)
 }
 
-fn print_sureness(out: &mut Out<'_>, complete: bool, filtered: u64) -> io::Result<()> {
-    out.line(if complete {
-        "every taken branch is here: trip counts are the truth"
-    } else {
-        "a sample: means are rounds per exit with their 95 % interval, by stack; quantiles are of \
-         the entries that were seen to begin, >= where longer ones were lost sight of"
-    })?;
-    if filtered > 0 {
-        let stacks = grouped(filtered);
-        out.line(format_args!(
-            "{stacks} stacks show no loops, because not every branch was recorded"
-        ))?;
-    }
-    Ok(())
+fn notes(complete: bool, filtered: u64) -> Notes {
+    let trust = match complete {
+        true => "complete: every taken branch",
+        false => "trips are those seen; mean trips of an entry with 95% interval, by stack",
+    };
+    let unusual = nonzero([("stacks without loops (filtered recording)", filtered)]);
+    Notes { trust: Some(trust.to_owned()), unusual }
 }
 
 fn table<'a>(complete: bool) -> Table<'a, Maps, Row<'a>> {
@@ -106,28 +99,28 @@ fn table<'a>(complete: bool) -> Table<'a, Maps, Row<'a>> {
         .constant("view", "loops")
         .number("rank", "rank", |_, (at, _)| Cell::Number(*at as u64 + 1))
         .number("parent_rank", "in", move |_, (_, one)| Cell::number(parent(one)))
-        .spare(2)
+        .spare(4)
         .number("depth", "depth", |_, (_, one)| Cell::Number(u64::from(one.depth)))
-        .spare(7)
+        .spare(8)
         .number("", "entries", |_, (_, one)| Cell::Count(entries(one)))
-        .spare(3)
         .only("n", |_, (_, one)| Cell::Count(one.trips.n()))
         .only("not_seen_to_begin", |_, (_, one)| Cell::Count(one.headless))
         .only("not_seen_to_end", |_, (_, one)| Cell::Count(one.trips.open()))
         .only("not_seen_to_end_longest", |_, (_, one)| Cell::number(one.trips.longest_open()))
-        .number("rounds", "rounds", |_, (_, one)| Cell::Count(one.rounds))
+        .number("rounds", "trips", |_, (_, one)| Cell::Count(one.all_trips()))
         .heat()
         .number("min", "min", |_, (_, one)| Cell::number(one.trips.min()))
-        .spare(5)
+        .spare(6)
         .number("", "p50", |_, (_, one)| quantile(one.trips.quantile(0.5)))
+        .spare(3)
         .number("", "p90", |_, (_, one)| quantile(one.trips.quantile(0.9)))
-        .spare(4)
+        .spare(5)
         .only("p50", |_, (_, one)| Cell::number(trips(one, 0.5)))
         .only("p50_is_at_least", |_, (_, one)| is_at_least(one, 0.5))
         .only("p90", |_, (_, one)| Cell::number(trips(one, 0.9)))
         .only("p90_is_at_least", |_, (_, one)| is_at_least(one, 0.9))
         .number("", "max", |_, (_, one)| longest(one))
-        .spare(5)
+        .spare(6)
         .only("max", |_, (_, one)| Cell::number(one.longest().map(|(most, _)| most)))
         .only("max_is_at_least", |_, (_, one)| {
             Cell::or_absent(one.longest(), |(_, whole)| Cell::Flag(!whole))
@@ -138,7 +131,7 @@ fn table<'a>(complete: bool) -> Table<'a, Maps, Row<'a>> {
     // Where trip counts are the truth there is no interval.
     let table = match complete {
         true => table,
-        false => table.number("", "95 %", |_, (_, one)| interval(one)).spare(1),
+        false => table.number("", "95%", |_, (_, one)| interval(one)).spare(2),
     };
     table
         .only("mean", |_, (_, one)| {
@@ -147,7 +140,7 @@ fn table<'a>(complete: bool) -> Table<'a, Maps, Row<'a>> {
         .only("mean_low", |_, (_, one)| decimal(one.mean.and_then(|mean| mean.low)))
         .only("mean_high", |_, (_, one)| decimal(one.mean.and_then(|mean| mean.high)))
         .number("cycles_p50", "cycles p50", |_, (_, one)| Cell::number(one.cycles.quantile(0.5)))
-        .spare(6)
+        .spare(7)
         .only("cycles_p90", |_, (_, one)| Cell::number(one.cycles.quantile(0.9)))
         .only("cycles_min", |_, (_, one)| Cell::number(one.cycles.min()))
         .only("cycles_max", |_, (_, one)| Cell::number(one.cycles.max()))
@@ -312,13 +305,15 @@ fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {
         Err(absent) => return Ok(absent("loops")),
     };
     let failed = |e| input::failure(path, e);
-    let open = || input::open(path, &page.args.select.selection());
+    let open = || input::open(path, &page.args.select.reading());
     let finder = loops::finder().count(&mut open()?, |_, _| ()).map_err(failed)?;
     let loops = finder.counter().count(&mut open()?, |_, _| ()).map_err(failed)?;
     let Loops { loops: found, mut maps, complete, filtered, .. } = loops;
     page.args.symbols.apply(&mut maps);
     let mut listed: Vec<Row<'_>> = found.iter().enumerate().collect();
-    page.args.shown.keep(&mut maps, &mut listed, (0, ""), |(_, one)| (one.location, one.rounds))?;
+    page.args
+        .shown()
+        .keep(&mut maps, &mut listed, (0, ""), |(_, one)| (one.location, one.all_trips()))?;
     if listed.is_empty() {
         let why = if !found.is_empty() {
             "There are no loops in what is selected."

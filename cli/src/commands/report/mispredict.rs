@@ -12,7 +12,7 @@ use profile::maps::Maps;
 use super::flow::{self, interval_of};
 use super::{Page, Report, Section, Sort, View, print_hidden, rest};
 use crate::exit::{Failure, Outcome};
-use crate::head::sureness;
+use crate::head::{Notes, trust};
 use crate::present::number::percent;
 use crate::present::out::Out;
 use crate::present::place::{Part, Place};
@@ -47,7 +47,7 @@ fn table<'a>(min_n: u64, complete: bool) -> Table<'a, Maps, Row<'a>> {
         .number("taken", "taken", |_, (_, site)| Cell::Count(site.taken))
         .spare(3)
         .number("mispredict_rate", "rate", move |_, (_, site)| match site.mispredicted {
-            Some(0) => Cell::Stated("never seen".to_owned(), None),
+            Some(0) => Cell::Stated("0%".to_owned(), None),
             _ => Cell::share(rate(site, min_n, complete)),
         })
         .number("", "interval", move |_, (_, site)| match (interval(site), site.mispredicted) {
@@ -74,7 +74,7 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
         args,
         out,
         false,
-        |out, flow| out.line(sureness(flow)),
+        |flow| Notes { trust: Some(trust(flow).to_owned()), ..Notes::default() },
         |out, flow| print(out, args, flow),
     )
 }

@@ -109,7 +109,7 @@ impl Page<'_> {
 
 /// Count the branches of a recording, or of several together.
 ///
-/// The shares in the views mispredict and outcomes have a 95 % interval, which
+/// The shares in the views mispredict and outcomes have a 95% interval, which
 /// knows that the entries of one stack are alike; where every branch was
 /// recorded the counts are the truth and have none. Entries that no code can
 /// have left (see `lbr lint`) are left out of every view, and counted.
@@ -120,8 +120,9 @@ pub(crate) struct Report {
     /// What to look at.
     #[arg(long, value_parser = view(), default_value = hot::VIEW.name)]
     view: View,
-    /// By what to sort [default: count; mispredicts in its view].
-    #[arg(long, value_enum)]
+    /// By what to sort: count, mispredicts, rate, cycles or address [default: count; mispredicts
+    /// in its view].
+    #[arg(long, short, value_name = "BY", value_parser = Sort::named)]
     sort: Option<Sort>,
     /// Sum rows by function, source line or file (views hot, mispredict, outcomes,
     /// blocks): a branch counts where it comes from, a block where it ends.
@@ -150,6 +151,9 @@ pub(crate) struct Report {
     /// functions, of paths the branches.
     #[arg(long, conflicts_with = "json")]
     pub(crate) csv: bool,
+    /// Also print who recorded, distinct branches, and the quality of the data.
+    #[arg(short, long)]
+    verbose: bool,
     #[command(flatten)]
     pub(crate) select: SelectArgs,
     #[command(flatten)]
@@ -160,6 +164,19 @@ pub(crate) struct Report {
     paths: paths::PathOptions,
     #[command(flatten)]
     callgraph: callgraph::GraphOptions,
+    #[command(flatten)]
+    spelling: PerfSpelling,
+}
+
+/// Options of `perf report` for what is done anyway.
+#[derive(Debug, Default, Args)]
+struct PerfSpelling {
+    #[arg(long, hide = true)]
+    stdio: bool,
+    #[arg(short = 'b', long, hide = true)]
+    branch_stack: bool,
+    #[arg(long, hide = true)]
+    no_children: bool,
 }
 
 /// A view by its name.
@@ -185,6 +202,38 @@ enum Sort {
     Address,
 }
 
+impl Sort {
+    /// By its name; perf's sort keys, which group rows, are answered with ours.
+    fn named(name: &str) -> Result<Sort, String> {
+        const PERFS: [&str; 10] = [
+            "symbol",
+            "sym",
+            "dso",
+            "srcline",
+            "comm",
+            "pid",
+            "mispredict",
+            "in_tx",
+            "abort",
+            "cycles",
+        ];
+        let is_perfs = |key: &str| {
+            let end = key.trim_end_matches("_from").trim_end_matches("_to");
+            PERFS.contains(&end)
+        };
+        Sort::from_str(name, false).map_err(|_| {
+            let ours = "count, mispredicts, rate, cycles or address";
+            if name.split(',').all(is_perfs) {
+                return format!(
+                    "rows are branches, from and to, already: drop it, or sum them with --group \
+                     function, line or file; rows are sorted by {ours}"
+                );
+            }
+            format!("rows are sorted by {ours}")
+        })
+    }
+}
+
 impl Report {
     /// All rows of a view.
     pub(crate) fn of(inputs: Inputs, view: View) -> Report {
@@ -199,18 +248,21 @@ impl Report {
             html: None,
             json: false,
             csv: false,
+            verbose: false,
             select: SelectArgs::default(),
             shown: RowArgs::default(),
             symbols: SymbolArgs::default(),
             paths: paths::PathOptions::default(),
             callgraph: callgraph::GraphOptions::default(),
+            spelling: PerfSpelling::default(),
         }
     }
 }
 
 /// Prints the hot branches of a recording that has just been made.
 pub(crate) fn hot(recording: &Path) -> Outcome {
-    run(&Report::of(Inputs::one(recording), hot::VIEW))
+    // Its first lines belong to those of the recording, which no pager shows.
+    print(&Report::of(Inputs::one(recording), hot::VIEW), &mut Out::unpaged())
 }
 
 /// Runs the command.
@@ -251,6 +303,16 @@ pub(crate) fn print(args: &Report, out: &mut Out<'_>) -> Outcome {
 }
 
 impl Report {
+    /// The rows that the tables show: in text those of the program's own files, unless
+    /// the arguments ask for others.
+    pub(crate) fn shown(&self) -> RowArgs {
+        let is_asked = self.block.is_some()
+            || self.callgraph.any()
+            || self.group == Some(group::By::File)
+            || self.printer() != Printer::Text;
+        self.shown.program_first(!is_asked)
+    }
+
     /// Rows of a table at most.
     fn rows(&self) -> usize {
         match (self.limit, self.printer()) {

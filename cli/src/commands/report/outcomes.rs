@@ -7,13 +7,14 @@ use maud::{Markup, html};
 use profile::Flow;
 use profile::brstack::type_name;
 use profile::flow::{Site, Target};
+use profile::interval::Interval;
 use profile::maps::Maps;
 use serde_json::Value;
 
 use super::flow::{self, interval_of};
 use super::{Page, Report, Section, Sort, View, print_hidden, rest};
 use crate::exit::{Failure, Outcome};
-use crate::head::sureness;
+use crate::head::{Notes, trust};
 use crate::present::number::grouped;
 use crate::present::out::Out;
 use crate::present::place::{Part, Place};
@@ -37,20 +38,23 @@ type Row<'a> = (usize, &'a Site);
 /// The same and one of its targets.
 type Went<'a> = (usize, &'a Site, &'a Target);
 
-fn conditional<'a>(complete: bool) -> Table<'a, Maps, Row<'a>> {
-    Table::<Maps, Row<'_>>::new()
+fn conditional<'a>(complete: bool, unsure: bool) -> Table<'a, Maps, Row<'a>> {
+    let mut table = Table::<Maps, Row<'_>>::new()
         .constant("view", "outcomes")
         .constant("kind", "conditional")
         .number("rank", "rank", |_, (at, _)| Cell::Number(*at as u64 + 1))
         .spare(2)
         .number("taken", "taken", |_, (_, site)| Cell::Count(site.taken))
-        .number("not_taken", "not taken", |_, (_, site)| Cell::count(site.not_taken))
+        .number("not_taken", "not taken", |_, (_, site)| Cell::count(site.not_taken));
+    if unsure {
+        table = table.number("", "maybe passed", |_, (_, site)| Cell::Count(site.unsure));
+    }
+    table
         .number("taken_share", "share taken", move |_, (_, site)| {
             Cell::share(taken_share(site, complete))
         })
         .number("low|high", "interval", move |_, (_, site)| {
-            let known = site.not_taken.and_then(|_| interval_of(&site.outcomes(), complete));
-            Cell::interval(known)
+            Cell::interval(taken_interval(site, complete))
         })
         .spare(1)
         .only("stacks", |_, (_, site)| Cell::Count(site.outcomes().stacks))
@@ -58,9 +62,12 @@ fn conditional<'a>(complete: bool) -> Table<'a, Maps, Row<'a>> {
             Some(Place::of(maps, site.location, site.from))
         })
         .place("to", "target", Part::NAMES, |maps, (_, site)| {
-            site.targets.first().map(|target| Place::of(maps, target.location, target.to))
+            let from = Place::of(maps, site.location, site.from);
+            let target = site.targets.first()?;
+            Some(Place::of(maps, target.location, target.to).reached_from(&from))
         })
         .behind(" -> ")
+        .only("unsure", |_, (_, site)| Cell::Count(site.unsure))
 }
 
 /// One row a target: for people.
@@ -81,8 +88,9 @@ fn targets<'a>(complete: bool) -> Table<'a, Maps, Went<'a>> {
         .place("", "indirect branch", &[], |maps, (_, site, _)| {
             Some(Place::of(maps, site.location, site.from))
         })
-        .place("to", "target", Part::ALL, |maps, (_, _, target)| {
-            Some(Place::of(maps, target.location, target.to))
+        .place("to", "target", Part::ALL, |maps, (_, site, target)| {
+            let from = Place::of(maps, site.location, site.from);
+            Some(Place::of(maps, target.location, target.to).reached_from(&from))
         })
         .behind(" -> ")
 }
@@ -110,12 +118,9 @@ fn indirect<'a>(complete: bool) -> Table<'a, Maps, Row<'a>> {
 }
 
 fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
-    flow::run(args, out, false, head, |out, flow| print(out, args, flow))
-}
-
-fn head(out: &mut Out<'_>, flow: &Flow) -> io::Result<()> {
-    out.line(sureness(flow))?;
-    flow::print_blocks(out, flow)
+    let notes =
+        |flow: &Flow| Notes { trust: Some(trust(flow).to_owned()), unusual: flow::unusual(flow) };
+    flow::run(args, out, false, notes, |out, flow| print(out, args, flow))
 }
 
 fn is_conditional(site: &&Site) -> bool {
@@ -143,7 +148,8 @@ fn print(out: &mut Out<'_>, args: &Report, flow: &mut Flow) -> io::Result<Option
     let shown = || jumps.iter().chain(&switches);
     let ends = shown().flat_map(|site| &site.targets).map(|target| target.location);
     maps.look_up_lines(shown().map(|site| site.location).chain(ends));
-    let conditional = conditional(complete);
+    let unsure = complete && jumps.iter().any(|site| site.unsure > 0);
+    let conditional = conditional(complete, unsure);
     let rows = jumps.iter().copied().enumerate();
     let printer = args.printer();
     if printer != Printer::Text {
@@ -215,6 +221,18 @@ fn taken_share(site: &Site, complete: bool) -> Option<f64> {
     site.outcomes().ratio()
 }
 
+/// The 95% interval of the share taken. In a complete recording: its bounds, if the number of times
+/// not taken is uncertain.
+fn taken_interval(site: &Site, complete: bool) -> Option<Interval> {
+    let not_taken = site.not_taken?;
+    if !complete || site.unsure == 0 {
+        return interval_of(&site.outcomes(), complete);
+    }
+    let share = |passed: u64| site.taken as f64 / site.taken.saturating_add(passed) as f64;
+    Some(Interval { low: share(not_taken.saturating_add(site.unsure)), high: share(not_taken) })
+        .filter(|_| site.taken > 0)
+}
+
 fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {
     let (limit, flow) = (page.limit, &mut page.overview.flow);
     let complete = flow.is_complete();
@@ -228,7 +246,7 @@ fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {
         @if jumps.is_empty() {
             p { "No branch is known to be conditional: neither the recording nor code bytes say." }
         } @else {
-            (conditional(complete).html(
+            (conditional(complete, complete && jumps.iter().any(|site| site.unsure > 0)).html(
                 "Conditional branches", maps, jumps.iter().copied().enumerate().take(limit)))
             (rest(jumps.len(), jumps.len().min(limit), "branches"))
         }

@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use super::{Report, Sort, View, print_hidden};
 use crate::exit::{DONE, Outcome};
-use crate::head::{self, Totals, finish, quality_json};
+use crate::head::{self, Notes, Totals, finish, quality_json};
 use crate::input::Reread;
 use crate::present::json;
-use crate::present::number::{counted, grouped, part, percent, share};
+use crate::present::number::{counted, grouped, nonzero, part, percent, share};
 use crate::present::out::Out;
 use crate::present::place::{Part, Place};
 use crate::present::table::{Cell, Printer, Table};
@@ -66,7 +66,8 @@ fn table<'a>() -> Table<'a, Maps, Row<'a>> {
             Some(Place::of(maps, link.from_location, link.from))
         })
         .place("to", " ", Part::NAMES, |maps, (_, link)| {
-            Some(Place::of(maps, link.to_location, link.to))
+            let from = Place::of(maps, link.from_location, link.from);
+            Some(Place::of(maps, link.to_location, link.to).reached_from(&from))
         })
         .behind(" -> ")
         .word("", "notes", |_, (_, link)| {
@@ -86,7 +87,7 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
         }
         growth.least = percent / 100.0;
     }
-    let recordings = Reread::new(args.inputs.paths(), &args.select.selection())?;
+    let recordings = Reread::new(args.inputs.paths(), &args.select.reading())?;
     let (finder, _) = recordings.count(paths::finder())?;
     let (mut paths, sources) = recordings.count(finder.counter(growth))?;
     args.symbols.apply(&mut paths.maps);
@@ -97,7 +98,7 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     let list = std::mem::take(&mut paths.paths);
     let links = list.iter().flat_map(|path| &path.links);
     let places = links.map(|link| (link.from_location, link.count));
-    let within = args.shown.places(&mut paths.maps, places)?;
+    let within = args.shown().places(&mut paths.maps, places)?;
     // A chain is of every file that it leads through. Chains name others by
     // rank: it stays that among all.
     let is_listed = |path: &Path| {
@@ -109,12 +110,14 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     let selected = within.is_some().then(|| {
         let all = listed.iter().filter_map(|at| list.get(*at));
         let count = all.fold(0, |sum: u64, path| sum.saturating_add(path.branches));
-        args.shown.rows("branches", (count, paths.taken), (listed.len(), list.len()))
+        args.shown().rows("branches", (count, paths.taken), (listed.len(), list.len()))
     });
     let shown = rows.min(listed.len());
     if text {
-        head::print(out, &sources, &paths.quality, &totals)?;
-        print_bounds(out, &paths)?;
+        head::print(out, &sources, &paths.quality, &totals, notes(&paths), args.verbose)?;
+        if args.verbose {
+            print_bounds(out, &paths)?;
+        }
         if let Some(rows) = &selected {
             out.line(rows.line())?;
         }
@@ -160,19 +163,17 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     Ok(DONE)
 }
 
+fn notes(paths: &Paths) -> Notes {
+    Notes {
+        trust: paths.complete.then(|| "complete: every taken branch".to_owned()),
+        unusual: nonzero([("stacks without paths (filtered recording)", paths.filtered)]),
+    }
+}
+
 fn print_bounds(out: &mut Out<'_>, paths: &Paths) -> io::Result<()> {
-    if paths.complete {
-        out.line("every taken branch is here: counts are the truth")?;
-    }
-    if paths.filtered > 0 {
-        let stacks = grouped(paths.filtered);
-        out.line(format_args!(
-            "{stacks} stacks show no paths, because not every branch was recorded"
-        ))?;
-    }
     out.line(format_args!(
-        "chains go on where a branch follows with at least {}{}; {FOLLOWERS} followers of each \
-         branch are kept, {} more",
+        "a chain goes on while the next branch follows with at least {}{}; {FOLLOWERS} followers \
+         of each branch are kept, {} more",
         percent(paths.growth.least),
         if paths.growth.cross_calls { ", through calls and returns" } else { "" },
         counted(paths.crowded, "branch has", "branches have"),

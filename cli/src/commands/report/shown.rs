@@ -25,7 +25,7 @@ impl Shown {
         let places = sums.into_iter().filter_map(|sum| {
             functions.get(sum.function).map(|function| (place(function), sum.own))
         });
-        let within = args.shown.places(maps, places)?;
+        let within = args.shown().places(maps, places)?;
         let is = |function| within.as_ref().is_none_or(|within| within.has(place(function)));
         let functions = graph.functions.iter().map(is).collect();
         Ok(Shown { functions, any: within.is_none() })
@@ -57,6 +57,6 @@ impl Shown {
         let (sums, all) = (self.sums(graph), graph.sums().len());
         let own = sums.iter().fold(0, |sum: u64, of| sum.saturating_add(of.own));
         let unit = graph.unit.name();
-        args.shown.any().then(|| args.shown.rows(unit, (own, graph.total()), (sums.len(), all)))
+        (!self.any).then(|| args.shown().rows(unit, (own, graph.total()), (sums.len(), all)))
     }
 }

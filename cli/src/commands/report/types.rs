@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::{Page, Report, Section, Sort, View};
 use crate::exit::{DONE, Failure, Outcome};
-use crate::head::{self, Totals, finish, quality_json};
+use crate::head::{self, Notes, Totals, finish, quality_json};
 use crate::input;
 use crate::present::json;
 use crate::present::number::share;
@@ -43,9 +43,8 @@ fn table<'a>(all: u64) -> Table<'a, (), Row<'a>> {
         .spare(2)
         .number("mispredicted", "mispredicts", |(), (_, of)| Cell::count(of.mispredicted))
         .only("predictions_known", |(), (_, of)| Cell::Count(of.known))
-        // What was never seen may happen all the same.
         .number("mispredict_rate", "rate", |(), (_, of)| match of.mispredicted {
-            Some(0) => Cell::Stated("never seen".to_owned(), None),
+            Some(0) => Cell::Stated("0%".to_owned(), None),
             missed => Cell::share(missed.and_then(|missed| share(missed, of.known))),
         })
         .word("type", "type", |(), (_, of)| Cell::word(of.branch_type.map(type_name)))
@@ -54,7 +53,7 @@ fn table<'a>(all: u64) -> Table<'a, (), Row<'a>> {
 fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     let mut counter = Counter::new();
     args.symbols.apply(counter.maps());
-    let (mut hot, sources) = input::count(args.inputs.paths(), &args.select.selection(), counter)?;
+    let (mut hot, sources) = input::count(args.inputs.paths(), &args.select.reading(), counter)?;
     let mut branches = std::mem::take(&mut hot.branches);
     let totals = Totals {
         branches: hot.total,
@@ -62,13 +61,13 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
         predictions: Some((hot.known, hot.mispredicted)),
     };
     let rows =
-        args.shown.keep(&mut hot.maps, &mut branches, (hot.total, "branches"), |branch| {
+        args.shown().keep(&mut hot.maps, &mut branches, (hot.total, "branches"), |branch| {
             (branch.from_location, branch.count)
         })?;
     let types = by_type(&branches, &mut hot.maps);
     let printer = args.printer();
     if printer == Printer::Text {
-        head::print(out, &sources, &hot.quality, &totals)?;
+        head::print(out, &sources, &hot.quality, &totals, Notes::default(), args.verbose)?;
         if let Some(rows) = &rows {
             out.line(rows.line())?;
         }

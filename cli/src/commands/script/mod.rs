@@ -75,19 +75,19 @@ pub(crate) enum Field {
 
 /// Runs the command.
 pub(crate) fn run(args: &Script) -> Outcome {
-    let selection = args.select.selection();
+    let reading = args.select.reading();
     let paths = args.inputs.paths();
     let [path] = paths else {
         let error = anyhow!("one recording at a time: lbr script FILE");
         return Err(Failure { code: USAGE, error });
     };
-    let copied = match selection.needs_names() {
-        true => Some(Reread::new(paths, &selection)?),
+    let copied = match reading.selection.needs_names() {
+        true => Some(Reread::new(paths, &reading)?),
         false => None,
     };
     let mut recording = match &copied {
         Some(copied) => copied.open(0)?,
-        None => input::open(path, &selection)?,
+        None => input::open(path, &reading)?,
     };
     let out = BufWriter::with_capacity(256 * 1024, pager::stdout());
     let mut ordered = Ordered::new(out);

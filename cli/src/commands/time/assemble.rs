@@ -18,7 +18,7 @@ pub(super) fn assemble(source: &str, att: bool, what: &str) -> anyhow::Result<Ve
         command.args(["-msyntax=intel", "-mnaked-reg"]);
     }
     command.arg("-").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let child = command.env("LC_ALL", "C").spawn();
+    let child = lab::measure::end_with_caller(command.env("LC_ALL", "C")).spawn();
     let mut child = child.context("the assembler `as` could not be started")?;
     let mut input = child.stdin.take();
     if let Some(input) = &mut input {

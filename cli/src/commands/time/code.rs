@@ -1,6 +1,8 @@
 //! What is measured, from the command line to machine code.
 
-use anyhow::Context;
+use std::path::Path;
+
+use anyhow::{Context, anyhow};
 use lab::measure::bracket::Body;
 use lab::measure::image::{LoadError, LoadedFile};
 use lbr_msr::text::AsText;
@@ -35,59 +37,96 @@ impl TimedCode {
             None => Vec::new(),
         };
         let rounds = match args.rounds {
-            Some(Rounds::Times(rounds)) => Some(rounds),
+            Some(Rounds::Times(rounds)) => Some(rounds).filter(|rounds| *rounds > 1),
             // Until it has been tried out.
             _ => args.calibrates().then_some(1),
         };
-        let mut body = Body { init, unroll: args.unroll, rounds, ..Body::default() };
-        if let (Some(path), Some(symbol)) = (&args.object, &args.symbol) {
-            let failed = |error: LoadError| {
-                let code = match &error {
-                    LoadError::Map { .. } | LoadError::Link { .. } => FAILED,
-                    _ => USAGE,
-                };
-                Failure { code, error: error.into() }
-            };
-            let functions = LoadedFile::functions(path).map_err(failed)?;
-            let names = functions.iter().map(|name| (name.as_str(), None));
-            let (symbol, _) = Called::new(symbol)
-                .one_of(names)
-                .with_context(|| path.as_text().into_owned())
-                .or_exit(USAGE)?;
-            let image = LoadedFile::load(path, symbol).map_err(failed)?;
-            body.call = Some(image.function());
-            let title = format!("{} of {}", demangle(symbol), path.as_text());
-            return Ok(vec![TimedCode { body, image: Some(image), source: title.clone(), title }]);
-        }
+        let fresh = args.init.is_some();
+        let body = Body { init, fresh, unroll: args.unroll, rounds, ..Body::default() };
         let mut all = Vec::new();
-        for hex in &args.hex {
-            all.push((hex.clone(), assemble::bytes(hex).or_exit(USAGE)?));
-        }
         for given in &args.code {
-            let source = match given.as_str() {
-                "-" => {
-                    let source = input::file::read("-".as_ref(), LONGEST);
-                    let source = source.context("the code cannot be read from stdin")?;
-                    String::from_utf8(source).context("stdin is no text").or_exit(USAGE)?
-                }
-                code => code.to_owned(),
-            };
-            let what = match args.code.len() {
-                1 => "the code".to_owned(),
-                _ => format!("`{given}`"),
+            let (source, shown) = read(given)?;
+            let what = match (&shown, args.code.len()) {
+                (Some(file), _) => file.clone(),
+                (None, 1) => "the code".to_owned(),
+                (None, _) => format!("`{given}`"),
             };
             let code = assemble::assemble(&source, args.att, &what).or_exit(USAGE)?;
-            all.push((source, code));
-        }
-        let of = |(source, code): (String, Vec<u8>)| {
-            let title = match code.len() {
-                1 => "1 byte of code".to_owned(),
-                length => format!("{length} bytes of code"),
-            };
             let lines = source.lines().map(str::trim).filter(|line| !line.is_empty());
-            let source = lines.collect::<Vec<_>>().join("; ");
-            TimedCode { body: Body { code, ..body.clone() }, image: None, title, source }
-        };
-        Ok(all.into_iter().map(of).collect())
+            let source = shown.unwrap_or_else(|| lines.collect::<Vec<_>>().join("; "));
+            all.push(TimedCode::of_bytes(Body { code, ..body.clone() }, source));
+        }
+        for hex in &args.hex {
+            let code = assemble::bytes(hex).or_exit(USAGE)?;
+            all.push(TimedCode::of_bytes(Body { code, ..body.clone() }, hex.clone()));
+        }
+        let one = args.object.len() == 1;
+        if !one && args.object.len() != args.symbol.len() {
+            let error = anyhow!("give each --object its --symbol, or one --object for all of them");
+            return Err(error).or_exit(USAGE);
+        }
+        for (i, symbol) in args.symbol.iter().enumerate() {
+            let Some(path) = args.object.get(if one { 0 } else { i }) else { continue };
+            all.push(TimedCode::of_function(path, symbol, &body)?);
+        }
+        Ok(all)
     }
+
+    fn of_bytes(body: Body, source: String) -> TimedCode {
+        let title = match body.code.len() {
+            1 => "1 byte of code".to_owned(),
+            length => format!("{length} bytes of code"),
+        };
+        TimedCode { body, image: None, title, source }
+    }
+
+    fn of_function(path: &Path, symbol: &str, body: &Body) -> Result<TimedCode, Failure> {
+        let failed = |error: LoadError| {
+            let code = match &error {
+                LoadError::Map { .. } | LoadError::Link { .. } => FAILED,
+                _ => USAGE,
+            };
+            Failure { code, error: error.into() }
+        };
+        let functions = LoadedFile::functions(path).map_err(failed)?;
+        let names = functions.iter().map(|name| (name.as_str(), None));
+        let (symbol, _) = Called::new(symbol)
+            .one_of(names)
+            .with_context(|| path.as_text().into_owned())
+            .or_exit(USAGE)?;
+        let image = LoadedFile::load(path, symbol).map_err(failed)?;
+        let body = Body { call: Some(image.function()), ..body.clone() };
+        let title = format!("{} of {}", demangle(symbol), path.as_text());
+        Ok(TimedCode { body, image: Some(image), source: title.clone(), title })
+    }
+}
+
+/// The assembly that an argument is or names, with the name of its file. One that has a `.` or a
+/// `/` in it and is a file is read: `nop` is an instruction, `./nop` a file.
+fn read(given: &str) -> Result<(String, Option<String>), Failure> {
+    let path = Path::new(given);
+    let named = given.contains(['.', '/']) && !given.contains(['\n', ';', ' ']);
+    let source = match given {
+        "-" => {
+            input::file::read("-".as_ref(), LONGEST).context("the code cannot be read from stdin")
+        }
+        _ if given.contains(['.', '/']) && path.is_file() => {
+            input::file::read(path, LONGEST).map_err(Into::into)
+        }
+        _ if named && (given.contains('/') || given.ends_with(".s") || given.ends_with(".S")) => {
+            return Err(anyhow!("{}: there is no such file", path.as_text())).or_exit(USAGE);
+        }
+        code => return Ok((code.to_owned(), None)),
+    };
+    let (source, shown) = (source.or_exit(FAILED)?, (given != "-").then(|| given.to_owned()));
+    if source.starts_with(b"\x7fELF") {
+        let error = anyhow!(
+            "{} is an object file: time a function of it with --object {0} --symbol NAME",
+            path.as_text()
+        );
+        return Err(error).or_exit(USAGE);
+    }
+    let name = shown.clone().unwrap_or_else(|| "stdin".to_owned());
+    let text = String::from_utf8(source).with_context(|| format!("{name} is not text"));
+    Ok((text.or_exit(USAGE)?, shown))
 }

@@ -2,8 +2,7 @@
 //! first.
 
 use anyhow::anyhow;
-use lab::measure::bracket::Body;
-use lab::measure::{MeasureError, Measurement, Options};
+use lab::measure::{Options, Ratio, TURNS, Turn, TurnRatio, ticks_of};
 
 use super::code::TimedCode;
 use super::figures::{Figures, Source};
@@ -13,130 +12,68 @@ use crate::present::number::counted;
 use crate::present::out::Out;
 use crate::present::table::{Cell, Printer, Table};
 
-/// Each piece of code has so many turns, one after the other, so that what
-/// changes over time, such as the frequency of the core, changes all alike.
-const TURNS: u32 = 12;
-
-/// Rounds of a loop that are single-stepped at most.
-const STEPPED_ROUNDS: u32 = 64;
-
 /// A piece of code, with what its turns came to.
 struct Side {
+    number: usize,
     source: String,
+    /// As much of it as shows which one it is.
+    label: String,
     rounds: Option<u32>,
+    unroll: u32,
     /// Per iteration, by single-stepping.
     instructions: Option<f64>,
-    /// Medians of the turns, per iteration.
-    cycles: Vec<Option<f64>>,
-    ticks: Vec<Option<f64>>,
-    /// Turn by turn how many times as long it takes as the first, from low to
-    /// high; empty for the first.
-    ratios: Vec<f64>,
+    /// Medians of the turns that count, per iteration.
+    cycles: Option<f64>,
+    ticks: Option<f64>,
+    /// Compared with the first; `None` for the first itself.
+    ratio: Option<Ratio>,
 }
 
 impl Side {
-    fn new(
-        code: &TimedCode,
-        turns: &[Measurement],
-        source: &Source,
-        instructions: Option<f64>,
-    ) -> Side {
-        let counted: Vec<Figures<'_>> =
-            turns.iter().map(|turn| Figures::new(turn, code, source.clone())).collect();
-        let cycles = |of: &Figures<'_>| of.rounds.or(of.cycles).map(|spread| spread.median);
-        Side {
-            source: code.source.clone(),
-            rounds: code.body.rounds,
-            instructions,
-            cycles: counted.iter().map(cycles).collect(),
-            ticks: counted.iter().map(|of| of.ticks.map(|spread| spread.median)).collect(),
-            ratios: Vec::new(),
-        }
-    }
-
-    fn compare(&mut self, mine: &[Option<f64>], first: &[Option<f64>]) {
-        let ratio = |(mine, first): (&Option<f64>, &Option<f64>)| {
-            let (mine, first) = ((*mine)?, (*first)?);
-            (mine > 0.0 && first > 0.0).then(|| mine / first)
-        };
-        self.ratios = mine.iter().zip(first).filter_map(ratio).collect();
-        self.ratios.sort_by(f64::total_cmp);
-    }
-
-    /// Where the median of such ratios lies in more than 99 of 100 cases: between
-    /// the second from either end of 12, the outermost of 8 (David and Nagaraja,
-    /// Order Statistics, 7.1). `None` with fewer.
-    fn interval(&self) -> Option<(f64, f64)> {
-        let n = self.ratios.len();
-        let skipped = match n {
-            ..8 => return None,
-            8..12 => 0,
-            _ => 1,
-        };
-        Some((*self.ratios.get(skipped)?, *self.ratios.get(n - 1 - skipped)?))
-    }
-
-    fn verdict(&self) -> &'static str {
-        match self.interval() {
+    fn verdict(&self) -> Option<&'static str> {
+        Some(match self.ratio.as_ref()?.interval() {
             None => "not known",
             Some((low, _)) if low > 1.0 => "slower",
             Some((_, high)) if high < 1.0 => "faster",
             Some(_) => "no difference seen",
-        }
+        })
     }
 }
 
-/// Of those that are known; of an even number the lower.
+/// Of an even number the lower.
 fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     values.get(values.len().saturating_sub(1) / 2).copied()
 }
 
+/// All turns, and those that count.
+struct Turns {
+    made: usize,
+    whole: Vec<Turn>,
+    /// Ratios are of core cycles, not of ticks.
+    in_cycles: bool,
+    modelled: bool,
+}
+
 /// Measures them in turns and prints them.
 pub(super) fn run(args: &TimeArgs, options: Options, codes: &mut [TimedCode]) -> Outcome {
     let mut bodies: Vec<_> = codes.iter().map(|code| code.body.clone()).collect();
-    let Some(alike) = bodies.first().cloned() else { return Ok(DONE) };
-    let repeat = args.repeat.div_ceil(TURNS);
-    // Which of them did not come to its end is asked for behind it.
+    // Which of them did not come to its end is asked for afterwards.
     let mut at = 0;
-    let mut instructions = Vec::new();
-    let (measured, source) = machine::measure(args, options, &alike, |session| {
-        let stepped = session.options().stepped;
-        let mut turns: Vec<Vec<Measurement>> = vec![Vec::new(); bodies.len()];
+    let all = bodies.clone();
+    let (measured, source) = machine::measure(args, options, &all, |session| {
         if args.calibrates() {
             for (i, body) in bodies.iter_mut().enumerate() {
                 at = i;
-                body.rounds = Some(session.calibrate(body, ENOUGH)?);
+                *body = session.calibrate(body, ENOUGH)?;
             }
         }
-        // Stepping takes thousands of times as long: a part of a long loop tells
-        // the instructions of an iteration.
-        session.options().repeat = 1;
-        for (i, body) in bodies.iter().enumerate().filter(|_| stepped > 0) {
+        session.options().repeat = args.repeat.div_ceil(TURNS as u32);
+        session.take_turns(&bodies).map_err(|(i, error)| {
             at = i;
-            let rounds = body.rounds.map(|rounds| rounds.min(STEPPED_ROUNDS));
-            let counted = session.measure_code(&Body { rounds, ..body.clone() })?;
-            instructions.push(
-                counted
-                    .counts
-                    .map(|counts| counts.instructions as f64 / counted.iterations.max(1) as f64),
-            );
-        }
-        session.options().repeat = repeat;
-        session.options().stepped = 0;
-        for turn in 0..TURNS {
-            for (i, (body, own)) in bodies.iter().zip(&mut turns).enumerate() {
-                at = i;
-                match session.measure_code(body) {
-                    Ok(measured) if !measured.stopped => own.push(measured),
-                    Ok(_) | Err(MeasureError::Stopped) if turn > 0 => return Ok(turns),
-                    Ok(_) => return Err(MeasureError::Stopped),
-                    Err(error) => return Err(error),
-                }
-            }
-        }
-        Ok(turns)
+            error
+        })
     })?;
     let turns = match (measured, codes.get(at)) {
         (Ok(turns), _) => turns,
@@ -150,39 +87,17 @@ pub(super) fn run(args: &TimeArgs, options: Options, codes: &mut [TimedCode]) ->
     for (code, body) in codes.iter_mut().zip(bodies) {
         code.body = body;
     }
-    let made = turns.iter().map(Vec::len).min().unwrap_or(0);
-    let mut sides: Vec<Side> = Vec::new();
-    for (i, (code, turns)) in codes.iter().zip(&turns).enumerate() {
-        let turns = turns.get(..made).unwrap_or_default();
-        sides.push(Side::new(code, turns, &source, instructions.get(i).copied().flatten()));
-    }
-    // Both of a ratio have to be of one kind.
-    let in_cycles = sides.iter().all(|side| side.cycles.iter().all(Option::is_some));
-    let of = |side: &Side| if in_cycles { side.cycles.clone() } else { side.ticks.clone() };
-    let each: Vec<Vec<Option<f64>>> = sides.iter().map(of).collect();
-    for (side, mine) in sides.iter_mut().zip(&each).skip(1) {
-        side.compare(mine, each.first().map_or(&[], Vec::as_slice));
-    }
+    let made = turns.len();
+    let whole = turns.into_iter().filter(|turn| !turn.is_disturbed()).collect();
+    let mut turns = Turns { made, whole, in_cycles: false, modelled: source.modelled };
+    let sides = turns.sides(codes, &source);
     let mut out = Out::stdout();
-    let table = table(in_cycles, source.modelled);
+    let table = turns.table(args.verbose);
     match Printer::of(args.json, args.csv) {
         Printer::Json => table.write_json(&mut out, &mut (), sides.iter())?,
         Printer::Csv => table.write_csv(&mut out, &mut (), sides.iter())?,
         Printer::Text => {
-            out.line(format_args!(
-                "{} of code in {} of {} each{}",
-                counted(sides.len() as u64, "piece", "pieces"),
-                counted(made as u64, "turn", "turns"),
-                counted(u64::from(repeat), "run", "runs"),
-                if made < TURNS as usize { "; stopped before all were made" } else { "" },
-            ))?;
-            out.line(&source.words)?;
-            out.line(if in_cycles {
-                "ratios of core cycles; per iteration, medians:"
-            } else {
-                "ratios of TSC ticks; per iteration, medians:"
-            })?;
-            out.gap()?;
+            turns.head(&mut out, &sides, &source, args.verbose)?;
             table.write_text(&mut out, &mut (), sides.iter())?;
         }
     }
@@ -190,84 +105,208 @@ pub(super) fn run(args: &TimeArgs, options: Options, codes: &mut [TimedCode]) ->
     Ok(DONE)
 }
 
-fn table<'a>(in_cycles: bool, modelled: bool) -> Table<'a, (), &'a Side> {
-    let two = |value: Option<f64>| Cell::or_absent(value, |value| Cell::Decimal(value, 2));
-    let of = |turns: &[Option<f64>]| median(turns.iter().flatten().copied());
-    let end = |of: fn((f64, f64)) -> f64| {
-        move |(): &mut (), side: &&Side| {
-            Cell::or_absent(side.interval().map(of), |end| Cell::Decimal(end, 4))
+impl Turns {
+    fn sides(&mut self, codes: &[TimedCode], source: &Source) -> Vec<Side> {
+        let of = |i: usize| self.whole.iter().filter_map(move |turn| turn.pieces.get(i));
+        let cycles: Vec<Vec<Option<f64>>> = (0..codes.len())
+            .zip(codes)
+            .map(|(i, code)| {
+                let each = |piece| {
+                    let counted = Figures::new(piece, code, source.clone());
+                    counted.rounds.or(counted.cycles).map(|spread| spread.median)
+                };
+                of(i).map(each).collect()
+            })
+            .collect();
+        // Both of a ratio have to be of one kind.
+        let in_cycles = cycles.iter().flatten().all(Option::is_some) && !self.whole.is_empty();
+        let ratio = |i: usize| match in_cycles {
+            true => {
+                let pairs =
+                    cycles.get(i).into_iter().flatten().zip(cycles.first().into_iter().flatten());
+                let ratio = |mine: f64, first: f64| {
+                    (mine > 0.0 && first > 0.0)
+                        .then(|| TurnRatio { ratio: mine / first, error: 0.0 })
+                };
+                Ratio::new(pairs.filter_map(|(mine, first)| ratio((*mine)?, (*first)?)))
+            }
+            false => Ratio::of_ticks(&self.whole, i, 0),
+        };
+        let side = |(i, code): (usize, &TimedCode)| Side {
+            number: i + 1,
+            source: code.source.clone(),
+            label: label(codes, i),
+            rounds: code.body.rounds,
+            unroll: code.body.unroll,
+            instructions: of(i).next().and_then(|piece| {
+                let counts = piece.counts?;
+                Some(counts.instructions as f64 / piece.stepped_iterations.max(1) as f64)
+            }),
+            cycles: cycles.get(i).and_then(|each| median(each.iter().flatten().copied())),
+            ticks: median(of(i).filter_map(ticks_of)),
+            ratio: (i > 0).then(|| ratio(i)),
+        };
+        let sides = codes.iter().enumerate().map(side).collect();
+        self.in_cycles = in_cycles;
+        sides
+    }
+
+    /// The answer, then what it is measured by.
+    fn head(
+        &self,
+        out: &mut Out<'_>,
+        sides: &[Side],
+        source: &Source,
+        verbose: bool,
+    ) -> std::io::Result<()> {
+        let answers = sides.iter().filter_map(|side| {
+            let verdict = side.verdict()?;
+            let ratio = side.ratio.as_ref().and_then(Ratio::median);
+            let ratio = ratio.map_or(String::new(), |ratio| format!(" ({ratio:.3}\u{d7})"));
+            Some(match verdict {
+                "not known" => format!("{} is not known", side.number),
+                "no difference seen" => format!("{} takes as long{ratio}", side.number),
+                verdict => format!("{} is {verdict}{ratio}", side.number),
+            })
+        });
+        let answers: Vec<String> = answers.collect();
+        out.line(format_args!("compared with 1: {}", answers.join(", ")))?;
+        if let Some(absent) = &source.absent {
+            out.line(format_args!("core cycles: {absent}; ratios are of TSC ticks"))?;
         }
+        let disturbed = self.made - self.whole.len();
+        if disturbed > 0 {
+            let advice = match self.whole.len() {
+                ..8 => "; too few are left: run it on a quieter CPU (-C)",
+                _ => "",
+            };
+            out.line(format_args!(
+                "{disturbed} of {} were disturbed (load, steal, frequency) and dropped{advice}",
+                counted(self.made as u64, "turn", "turns"),
+            ))?;
+        }
+        if verbose {
+            out.line(&source.words)?;
+            let first = self.whole.first().and_then(|turn| turn.pieces.first());
+            out.line(format_args!(
+                "{} count, of {} each; medians, per iteration",
+                counted(self.whole.len() as u64, "turn", "turns"),
+                counted(first.map_or(0, |piece| piece.runs.len()) as u64, "run", "runs"),
+            ))?;
+            if let Some(ticks) = median(self.whole.iter().filter_map(Turn::ticks_per_cycle)) {
+                out.line(format_args!(
+                    "an ADD that waits for the one before it: {ticks:.3} ticks"
+                ))?;
+            }
+        }
+        out.gap()
+    }
+
+    fn table<'a>(&self, verbose: bool) -> Table<'a, (), &'a Side> {
+        let two = |value: Option<f64>| Cell::or_absent(value, |value| Cell::Decimal(value, 2));
+        let end = |of: fn((f64, f64)) -> f64| {
+            move |(): &mut (), side: &&Side| {
+                let interval = side.ratio.as_ref().and_then(Ratio::interval);
+                Cell::or_absent(interval.map(of), |end| Cell::Decimal(end, 4))
+            }
+        };
+        let (in_cycles, modelled) = (self.in_cycles, self.modelled);
+        let (whole, disturbed) = (self.whole.len() as u64, (self.made - self.whole.len()) as u64);
+        let mut table = Table::<(), &Side>::new()
+            .constant("kind", "comparison")
+            .number("", "#", |(), side| Cell::Count(side.number as u64))
+            .number("ratio", "ratio", |(), side| {
+                let ratio = side.ratio.as_ref().and_then(Ratio::median);
+                Cell::or_absent(ratio, |ratio| Cell::Decimal(ratio, 3))
+            })
+            .only("ratio_low", end(|(low, _)| low))
+            .only("ratio_high", end(|(_, high)| high))
+            .word("", "99% interval", |(), side| {
+                let interval = side.ratio.as_ref().and_then(Ratio::interval);
+                Cell::word(interval.map(|(low, high)| format!("{low:.3} .. {high:.3}")))
+            });
+        table = match in_cycles {
+            true => table
+                .number("cycles_per_iteration", "core cycles", move |(), side| two(side.cycles)),
+            false => table.only("cycles_per_iteration", move |(), side| two(side.cycles)),
+        };
+        table = table
+            .number("tsc_ticks_per_iteration", "TSC ticks", move |(), side| two(side.ticks))
+            .number("instructions_per_iteration", "instructions", move |(), side| {
+                two(side.instructions)
+            });
+        let rounds = |(): &mut (), side: &&Side| Cell::count(side.rounds.map(u64::from));
+        table = match verbose {
+            true => table
+                .number("unroll", "copies", |(), side| Cell::Count(side.unroll.max(1).into()))
+                .number("loop", "rounds", rounds),
+            false => table
+                .only("unroll", |(), side| Cell::Count(side.unroll.max(1).into()))
+                .only("loop", rounds),
+        };
+        table
+            .only("ratio_of", move |(), _| {
+                Cell::Word(if in_cycles { "cycles" } else { "tsc_ticks" }.into())
+            })
+            .only(
+                "modelled",
+                move |(), _| if in_cycles { Cell::Flag(modelled) } else { Cell::Absent },
+            )
+            .only("turns", move |(), _| Cell::Count(whole))
+            .only("disturbed_turns", move |(), _| Cell::Count(disturbed))
+            .only("verdict", |(), side| Cell::word(side.verdict()))
+            .only("code", |(), side| Cell::Name(side.source.clone()))
+            .name("", "code", |(), side| Cell::Name(side.label.clone()))
+    }
+}
+
+/// Code that is longer starts where it differs from another, if it is cut.
+const LONG: usize = 24;
+
+/// A piece of code without the start that another one shares.
+fn label(codes: &[TimedCode], which: usize) -> String {
+    let Some(own) = codes.get(which).map(|code| code.source.as_str()) else { return String::new() };
+    let shared = |other: &TimedCode| {
+        let same = own.char_indices().zip(other.source.chars());
+        let differs = same.clone().find(|((_, a), b)| a != b).map(|((at, _), _)| at);
+        differs.unwrap_or(own.len().min(other.source.len()))
     };
-    Table::<(), &Side>::new()
-        .constant("kind", "comparison")
-        .number(
-            "instructions_per_iteration",
-            "instructions",
-            move |(), side| two(side.instructions),
-        )
-        .number("cycles_per_iteration", "core cycles", move |(), side| two(of(&side.cycles)))
-        .number("tsc_ticks_per_iteration", "TSC ticks", move |(), side| two(of(&side.ticks)))
-        .number("loop", "rounds", |(), side| Cell::count(side.rounds.map(u64::from)))
-        .spare(1)
-        .number("ratio", "ratio", |(), side| {
-            Cell::or_absent(median(side.ratios.iter().copied()), |ratio| Cell::Decimal(ratio, 3))
-        })
-        .only("ratio_low", end(|(low, _)| low))
-        .only("ratio_high", end(|(_, high)| high))
-        .word("", "99 % interval", |(), side| {
-            Cell::word(side.interval().map(|(low, high)| format!("{low:.3} .. {high:.3}")))
-        })
-        .only("ratio_of", move |(), _| {
-            Cell::Word(if in_cycles { "cycles" } else { "tsc_ticks" }.into())
-        })
-        .only("modelled", move |(), _| if in_cycles { Cell::Flag(modelled) } else { Cell::Absent })
-        .word("verdict", "than the first", |(), side| match side.ratios.is_empty() {
-            true => Cell::Absent,
-            false => Cell::Word(side.verdict().into()),
-        })
-        .name("code", "code", |(), side| Cell::Name(side.source.clone()))
+    let others = codes.iter().enumerate().filter(|(i, _)| *i != which);
+    let start = others.map(|(_, other)| shared(other)).max().unwrap_or(0);
+    // From the start of the instruction that differs.
+    let start = own.get(..start).and_then(|same| same.rfind("; ")).map_or(0, |at| at + 2);
+    match own.get(start..) {
+        Some(rest) if start > 0 && own.chars().count() > LONG => format!("\u{2026}; {rest}"),
+        _ => own.to_owned(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn side(ratios: &[f64]) -> Side {
-        let each: Vec<Option<f64>> = ratios.iter().copied().map(Some).collect();
-        let mut side = Side {
-            source: String::new(),
-            rounds: None,
-            instructions: None,
-            cycles: Vec::new(),
-            ticks: Vec::new(),
-            ratios: Vec::new(),
+    fn labels(sources: &[&str]) -> Vec<String> {
+        let code = |source: &&str| TimedCode {
+            body: lab::measure::bracket::Body::default(),
+            image: None,
+            title: String::new(),
+            source: (*source).to_owned(),
         };
-        side.compare(&each, &vec![Some(1.0); each.len()]);
-        side
+        let codes: Vec<TimedCode> = sources.iter().map(code).collect();
+        (0..codes.len()).map(|which| label(&codes, which)).collect()
     }
 
     #[test]
-    fn one_turn_in_twelve_that_is_off_decides_nothing() {
-        let mut ratios = vec![1.5; 12];
-        ratios[3] = 0.9;
-        assert_eq!(side(&ratios).interval(), Some((1.5, 1.5)));
-        assert_eq!(side(&ratios).verdict(), "slower");
-        ratios[7] = 0.95;
-        assert_eq!(side(&ratios).verdict(), "no difference seen");
-        let faster: Vec<f64> = ratios.iter().map(|ratio| ratio / 2.0).collect();
-        assert_eq!(side(&faster).verdict(), "faster");
-    }
-
-    #[test]
-    fn few_turns_tell_nothing() {
-        assert_eq!(side(&[2.0; 7]).verdict(), "not known");
-        assert_eq!(side(&[2.0; 8]).interval(), Some((2.0, 2.0)));
-    }
-
-    #[test]
-    fn what_is_not_above_the_overhead_gives_no_ratio() {
-        let mut of = side(&[]);
-        of.compare(&[Some(3.0), Some(-1.0), None], &[Some(2.0), Some(1.0), Some(1.0)]);
-        assert_eq!(of.ratios, [1.5]);
+    fn code_that_starts_alike_is_shown_from_where_it_differs() {
+        let shared = "mov rax, [r14]; add rax, 64; and rax, 4095";
+        let (one, two) =
+            (format!("{shared}; imul rax, rax"), format!("{shared}; lea rax, [rax+8]"));
+        assert_eq!(
+            labels(&[&one, &two]),
+            ["\u{2026}; imul rax, rax", "\u{2026}; lea rax, [rax+8]"]
+        );
+        assert_eq!(labels(&["nop", "nop; nop"]), ["nop", "nop; nop"], "short as it is");
+        assert_eq!(labels(&[shared, "nop"]), [shared, "nop"]);
+        assert_eq!(labels(&[shared, shared]).len(), 2);
     }
 }

@@ -19,6 +19,8 @@ pub(super) struct Source {
     pub(super) modelled: bool,
     /// There are records that carry cycles, or counters of them.
     pub(super) cycles: bool,
+    /// Why it has none.
+    pub(super) absent: Option<String>,
 }
 
 /// A distribution of a quantity for each run, per iteration.
@@ -48,7 +50,8 @@ impl Spread {
 
     /// Less a constant, and divided.
     fn per(self, less: f64, parts: u64) -> Spread {
-        let of = |value: f64| (value - less) / parts.max(1) as f64;
+        // What is not above the overhead takes no time that could be measured.
+        let of = |value: f64| (value - less).max(0.0) / parts.max(1) as f64;
         Spread {
             n: self.n,
             min: of(self.min),
@@ -143,9 +146,15 @@ impl<'a> Figures<'a> {
         }
     }
 
-    /// A count of one run, per iteration.
+    /// A count of a stepped run, per iteration.
     pub(super) fn per_iteration(&self, count: u64) -> f64 {
-        count as f64 / self.measured.iterations.max(1) as f64
+        count as f64 / self.measured.stepped_iterations.max(1) as f64
+    }
+
+    /// It takes less time than the overhead varies by.
+    pub(super) fn is_below_overhead(&self) -> bool {
+        let (Some(net), Some(less)) = (self.ticks, self.overhead_ticks) else { return false };
+        net.median * (self.measured.iterations as f64) < less.p99 - less.min
     }
 
     /// Instructions per core cycle: by the rounds of a loop where there are
@@ -156,14 +165,6 @@ impl<'a> Figures<'a> {
         let instructions = stepped.or(by_counter.map(|spread| spread.median))?;
         let cycles = self.rounds.or(self.cycles)?.median;
         (cycles > 0.0).then(|| instructions / cycles)
-    }
-
-    /// The loop went round as often as it was told to; where the code changes
-    /// R15, how often instead.
-    pub(super) fn strayed(&self) -> Option<u64> {
-        let asked = u64::from(self.code.body.rounds?);
-        let seen = self.measured.counts?.rounds;
-        (seen != asked).then_some(seen)
     }
 }
 

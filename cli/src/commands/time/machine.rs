@@ -1,17 +1,18 @@
 //! What the code is measured with: the registers of a CPU, its counters, or neither.
 
+use std::cell::RefCell;
 use std::fmt::Display;
 
 use anyhow::{Context, anyhow};
 use lab::measure::bracket::Body;
 use lab::measure::{GuardedRegisters, Options, Session, select};
-use lbr_msr::arm::{ArmOptions, ArmPlan};
+use lbr_msr::arm::{ArmOptions, ArmPlan, ChangedControl, Restored};
 use lbr_msr::caps::CpuIdentity;
 use lbr_msr::text::AsText;
-use lbr_msr::{BranchFilter, LbrCaps};
+use lbr_msr::{BranchFilter, LbrCaps, MsrError};
 use sampler::guard::Ready;
 use sampler::keeper;
-use sampler::source::perf::{Counting, Host, attempt};
+use sampler::source::perf::{Counting, Host, Refused, attempt};
 use sampler::target::{Affinity, Moved};
 
 use super::TimeArgs;
@@ -21,12 +22,12 @@ use crate::commands::machine::MachineArgs;
 use crate::exit::{Failure, OrExit, USAGE};
 use crate::present::out::say;
 
-/// Measures, with the registers of the CPU where they can be had. `body` is such
-/// as will be measured; what `work` came to is told beside what it had.
+/// Measures `bodies`, with the registers of the CPU where they can be had; what `work` came to,
+/// and what it was measured with.
 pub(super) fn measure<T, E: Display>(
     args: &TimeArgs,
     options: Options,
-    body: &Body,
+    bodies: &[Body],
     work: impl FnOnce(&mut Session) -> Result<T, E>,
 ) -> Result<(Result<T, E>, Source), Failure> {
     let allowed = Affinity::current()?;
@@ -36,14 +37,17 @@ pub(super) fn measure<T, E: Display>(
     let cpu = chosen.as_ref().ok().copied().or(allowed.cpus().last()).unwrap_or(0);
     let pin = allowed.only(cpu).or_exit(USAGE)?;
     let options = Options { pin: Some(pin), ..options };
-    let look = |caps: &LbrCaps| plan(caps, &options, body);
+    let look = |caps: &LbrCaps| plan(caps, &options, bodies);
     let registers = || {
         let found = backend::look(args.backend, chosen?, &machine, look)?;
         Ok(Instrument::Registers(Box::new((found.caps, found.usable))))
     };
+    let hidden = RefCell::new(None);
     // Counters are of the machine that this runs on.
-    let perf =
-        || (args.backend == Backend::Perf || machine.is_live()).then(|| counters(cpu, &machine));
+    let perf = || {
+        (args.backend == Backend::Perf || machine.is_live())
+            .then(|| counters(cpu, &machine, &mut hidden.borrow_mut()))
+    };
     match args.backend.choose(registers, perf)? {
         Choice::Hardware(Instrument::Registers(found)) => {
             let (caps, plan) = *found;
@@ -56,7 +60,7 @@ pub(super) fn measure<T, E: Display>(
             Ok((work(&mut Session::new(options, None)), source))
         }
         Choice::Software(why) => {
-            let source = stepped(args, why.as_ref());
+            let source = stepped(args, why.as_ref(), hidden.into_inner());
             Ok((work(&mut Session::new(options, None)), source))
         }
     }
@@ -68,8 +72,12 @@ enum Instrument {
     Counters(Box<Counting>, Option<Box<(Host, LbrCaps)>>, Source),
 }
 
-/// The counters of a CPU.
-fn counters(cpu: u32, machine: &MachineArgs) -> Result<Instrument, Failure> {
+/// The counters of a CPU. `hidden` says in short what hides them.
+fn counters(
+    cpu: u32,
+    machine: &MachineArgs,
+    hidden: &mut Option<String>,
+) -> Result<Instrument, Failure> {
     if !machine.is_live() {
         let error = anyhow!(
             "perf events are the kernel's that runs here: leave out --msr-root and --cpuid"
@@ -84,8 +92,14 @@ fn counters(cpu: u32, machine: &MachineArgs) -> Result<Instrument, Failure> {
         None => return Err(anyhow!("this process may not run on CPU {cpu}")).or_exit(USAGE),
     };
     let host = Host::look(&machine.root());
-    let counting =
-        Counting::look(&host, cpu).map_err(|error| backend::refused_by_perf(error, &identity))?;
+    let counting = Counting::look(&host, cpu).map_err(|refused| {
+        if let (Refused::NoCounters | Refused::NoStacks, Some(name)) =
+            (&refused, &identity.hypervisor)
+        {
+            *hidden = Some(format!("{name} hides the performance counters"));
+        }
+        backend::refused_by_perf(refused, &identity)
+    })?;
     let modelled = is_modelled(&identity);
     let any = BranchFilter::ANY | BranchFilter::USER;
     let has_stacks = |caps: &LbrCaps| caps.cycles() && attempt(&host, any).is_ok();
@@ -99,6 +113,7 @@ fn counters(cpu: u32, machine: &MachineArgs) -> Result<Instrument, Failure> {
         ),
         modelled,
         cycles: true,
+        absent: None,
     };
     Ok(Instrument::Counters(Box::new(counting), stacks, source))
 }
@@ -117,7 +132,7 @@ fn named(cpu: &CpuIdentity) -> String {
     }
 }
 
-fn plan(caps: &LbrCaps, options: &Options, body: &Body) -> Result<ArmPlan, Failure> {
+fn plan(caps: &LbrCaps, options: &Options, bodies: &[Body]) -> Result<ArmPlan, Failure> {
     if caps.filter == lbr_msr::caps::FilterRegister::None {
         let error = anyhow!(
             "{} cannot leave out the kernel's branches, which overwrite the records before they \
@@ -126,7 +141,13 @@ fn plan(caps: &LbrCaps, options: &Options, body: &Body) -> Result<ArmPlan, Failu
         );
         return Err(Failure { code: crate::exit::NO_LBR, error });
     }
-    let value = select(options.filter, body, caps.filter).map_err(backend::not_here)?;
+    // Such as takes the branches around any of them.
+    let alike = Body {
+        rounds: bodies.iter().find_map(|body| body.rounds),
+        call: bodies.iter().find_map(|body| body.call),
+        ..Body::default()
+    };
+    let value = select(options.filter, &alike, caps.filter).map_err(backend::not_here)?;
     ArmPlan::new(caps, value, ArmOptions::default()).map_err(backend::no_plan)
 }
 
@@ -148,7 +169,11 @@ fn hardware<T, E: Display>(
         say!("lbr may run on no other CPU than {cpu}: more runs than elsewhere are interrupted");
     }
     let notice = backend::taint_notice(&*registers, &root);
-    let ready = Ready::new(registers, plan).map_err(backend::not_armed)?;
+    let ready = Ready::new(registers, plan.exclusive()).map_err(backend::not_armed)?;
+    let ready = ready.with_report(|cpu, restored| match restored {
+        Ok(restored) => report(cpu, restored),
+        Err(error) => say!("{:#}", not_put_back(cpu, error).error),
+    });
     if ready.saved().in_use() {
         say!(
             "CPU {cpu}: a branch filter or a freeze on PMI was set before: something such as \
@@ -169,43 +194,63 @@ fn hardware<T, E: Display>(
         ),
         modelled,
         cycles: caps.cycles(),
+        absent: (!caps.cycles()).then(|| "unknown, this CPU's branch records hold none".to_owned()),
     };
     if let Some(notice) = notice {
         say!("{notice}");
     }
-    let armed = ready.arm().map_err(backend::not_armed)?;
-    let ring = GuardedRegisters::new(armed, caps, &node)
+    let node = root
+        .open_node(&node, true)
         .with_context(|| format!("{} cannot be used", node.as_text()))?;
+    let armed = ready.arm().map_err(backend::not_armed)?;
+    let ring = GuardedRegisters::new(armed, caps, node).map_err(backend::refused)?;
     let mut session = Session::new(options, Some(Box::new(ring)));
     let measured = work(&mut session);
     match session.restore() {
-        Ok(restored) if restored.foreign => say!(
-            "CPU {cpu}: something else changed the branch filter meanwhile; it was left as it is"
-        ),
-        Ok(_) => {}
+        Ok(restored) => report(cpu, restored),
         Err(error) => {
-            // What the code did is said too, and first.
+            // The fault of the code comes first.
             if let Err(failed) = &measured {
                 say!("{failed}");
             }
-            let Failure { code, error } = backend::refused(error);
-            let error = error.context(format!(
-                "the registers of CPU {cpu} could not be put back (lbr disarm -C {cpu} tries again)"
-            ));
-            return Err(Failure { code, error });
+            return Err(not_put_back(cpu, error));
         }
     }
     Ok((measured, source))
 }
 
-fn stepped(args: &TimeArgs, why: Option<&Failure>) -> Source {
-    if let Some(why) = why {
+/// Says what has changed registers while code was measured.
+fn report(cpu: u32, restored: Restored) {
+    if restored.foreign {
+        say!("CPU {cpu}: something else changed the branch filter meanwhile; it was left as it is");
+    }
+    if let Some(ChangedControl { msr, found, before }) = restored.control {
         say!(
-            "the CPU's own branch records are out of reach, core cycles are not known: {:#}",
-            why.error
+            "CPU {cpu}: the control register {msr} was {found:#x} at the end, with bits that lbr \
+             did not write; it was put back to {before:#x}"
         );
     }
+}
+
+fn not_put_back(cpu: u32, error: MsrError) -> Failure {
+    let Failure { code, error } = backend::refused(error);
+    let error = error.context(format!(
+        "the registers of CPU {cpu} could not be put back (lbr disarm -C {cpu} tries again)"
+    ));
+    Failure { code, error }
+}
+
+fn stepped(args: &TimeArgs, why: Option<&Failure>, hidden: Option<String>) -> Source {
+    let reason = why.map(|why| format!("{:#}", why.error));
+    if let Some(reason) = reason.as_ref().filter(|_| args.json || args.csv || args.verbose) {
+        say!("core cycles are not known: {reason}");
+    }
+    let reason = reason.map_or_else(
+        || "--backend soft counts none".to_owned(),
+        |reason| reason.split("; ").next().unwrap_or_default().to_owned(),
+    );
     Source {
+        absent: Some(format!("unknown, {}", hidden.unwrap_or(reason))),
         name: "stepped",
         words: format!(
             "counted by single-stepping, filters of {}; no branch records, so no core cycles",

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use clap::{ArgGroup, Args};
-use lab::measure::{MeasureError, Options};
+use lab::measure::{CodeRights, MeasureError, Options};
 use lbr_msr::BranchFilter;
 use lbr_msr::soft::SoftCpu;
 
@@ -28,7 +28,7 @@ use crate::commands::machine::HostArgs;
 use crate::exit::{DONE, FAILED, Failure, NO_LBR, OrExit, Outcome, USAGE};
 use crate::present::out::{Out, say};
 
-/// Time a piece of code by its own branches
+/// Time a piece of code, or compare several: cycles, instructions, branches
 ///
 /// The code is put between two jumps whose addresses are known and runs in a process of its own, with
 /// a time limit. It is tried at full speed first, then single-stepped, which counts its instructions
@@ -44,66 +44,88 @@ use crate::present::out::{Out, say};
 ///
 /// At the start RSP points into a stack of 8 MiB, RBP, RSI, RDI and R14 each into the middle of 64
 /// KiB of memory, all other registers are 0, and those of x87, SSE and AVX are as in a new process.
-/// Memory keeps from one run to the next what the code writes. The loop of --loop counts in R15. An instruction
+/// Memory keeps from one run to the next what the code writes. The loop of --loop counts in R15, which
+/// the code must not change, or in memory where each round is set up (--init). An instruction
 /// with a REP prefix counts as one, however often it repeats.
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("what").required(true).args(["code", "hex", "object"]))]
+#[command(after_help = "Examples:
+  lbr time 'imul rax, rax'
+  lbr time 'imul rax, rax' 'lea rax, [rax+rax]'        which is faster?
+  lbr time 'mov rax, [r14]; add rax, 1' --init 'mov qword ptr [r14], 6'")]
+#[command(mut_arg("cpuid", |arg| arg.hide_short_help(true)))]
+#[command(mut_arg("assume", |arg| arg.hide_short_help(true)))]
+#[command(group = ArgGroup::new("what").required(true).multiple(true).args(["code", "hex", "object"]))]
 pub(crate) struct TimeArgs {
-    /// Assembly, Intel syntax: instructions separated by `;` or lines; `-` reads it from stdin
+    /// Assembly, Intel syntax, separated by `;` or lines; a file of it; `-` for stdin
     ///
-    /// Several pieces of code are measured in turns and told side by side, with how many times as
-    /// long each takes as the first. Each is put in a loop of its own unless --loop or --unroll says
-    /// otherwise.
+    /// An argument with a `.` or `/` in it that is a file is read: `nop` is an instruction, ./nop a
+    /// file. Several pieces of code (CODE, then --hex, then --symbol) are measured in turns and
+    /// compared with the first.
     #[arg(value_name = "CODE")]
     code: Vec<String>,
 
     /// The assembly (and that of --init) is in AT&T syntax
-    #[arg(long)]
+    #[arg(long, help_heading = "Code")]
     att: bool,
 
-    /// Machine code as hexadecimal bytes, such as "48 ff c8"; may be given several times
-    #[arg(long, value_name = "BYTES")]
+    /// Machine code as hexadecimal bytes, such as "48 ff c8"
+    #[arg(long, value_name = "BYTES", help_heading = "Code")]
     hex: Vec<String>,
 
-    /// Call a function of this object file or shared library
-    #[arg(long, value_name = "FILE", requires = "symbol")]
-    object: Option<PathBuf>,
+    /// Call functions of this object file or shared library
+    ///
+    /// One --object for all of --symbol, or one for each.
+    #[arg(long, value_name = "FILE", requires = "symbol", help_heading = "Code")]
+    object: Vec<PathBuf>,
 
     /// The function's name; the end of it will do (push for `Vec<T>::push`)
-    #[arg(long, value_name = "NAME", requires = "object")]
-    symbol: Option<String>,
+    #[arg(long, value_name = "NAME", requires = "object", help_heading = "Code")]
+    symbol: Vec<String>,
 
-    /// Assembly that sets up registers and memory before each run
-    #[arg(long, value_name = "CODE", allow_hyphen_values = true)]
+    /// Assembly that sets up each run and each round of the loop
+    ///
+    /// Each round of the loop then starts with the registers of a run, and this code runs again; the
+    /// time of both is measured around nothing and taken off. --init '' sets up the registers alone.
+    /// Functions (--object) are always set up for each call. Copies (--unroll) run on from one
+    /// another.
+    #[arg(long, value_name = "CODE", allow_hyphen_values = true, help_heading = "Code")]
     init: Option<String>,
 
-    /// Execute the code so many times in a loop of ours (DEC R15, JNZ); `auto` finds out how often it
-    /// takes to be measured well
-    #[arg(long = "loop", value_name = "N|auto", value_parser = Rounds::new)]
+    /// Rounds of a loop around the code; 1 for no loop [default: auto]
+    ///
+    /// The loop is DEC R15, JNZ. `auto` copies short code and chooses N so that a run takes long
+    /// enough to be measured well; with --unroll there is no loop by default.
+    #[arg(long = "loop", value_name = "N|auto", value_parser = Rounds::new, help_heading = "Runs")]
     rounds: Option<Rounds>,
 
-    /// Put so many copies of the code behind each other
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Copies of the code, one after another
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Runs")]
     unroll: u32,
 
     /// Runs before those that count
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 10,
+        hide_short_help = true,
+        help_heading = "Runs"
+    )]
     warm_up: u32,
 
     /// Runs at full speed
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Runs")]
     repeat: u32,
 
-    /// Runs that are single-stepped; 0 leaves instructions and branches uncounted
-    #[arg(long, value_name = "N", default_value_t = 2)]
+    /// Single-stepped runs, which count instructions
+    #[arg(long, value_name = "N", default_value_t = 2, help_heading = "Runs")]
     stepped: u32,
 
-    /// Time limit of one run in seconds; a stepped run has ten times as long
-    #[arg(long, value_name = "S", default_value = "5", value_parser = seconds)]
+    /// Time limit of a run in seconds; a stepped one has ten times as long
+    #[arg(long, value_name = "S", default_value = "5", value_parser = seconds, hide_short_help = true, help_heading = "Runs")]
     timeout: Duration,
 
     /// Logical CPU to run on [default: the last one allowed]
-    #[arg(short = 'C', long = "cpu", value_name = "CPU")]
+    #[arg(short = 'C', long = "cpu", value_name = "CPU", help_heading = "Runs")]
     cpu: Option<u32>,
 
     /// Let the code make any system call, with all of our rights
@@ -112,38 +134,56 @@ pub(crate) struct TimeArgs {
     /// (CAP_SYS_PTRACE is needed for that), gets no new rights (no_new_privs), and may make the system
     /// calls that reach nothing but itself: memory, time, its own signals, pipes, reading and writing
     /// what it has open. Any other raises SIGSYS.
-    #[arg(long)]
+    #[arg(long, help_heading = "Runs")]
     unconfined: bool,
 
-    /// Branches that end a block, perf's names separated by commas, as in lbr record
-    #[arg(short = 'j', long = "branch-filter", value_name = "FILTER", default_value = "any,u")]
-    filter: String,
-
-    /// What records the branches
-    #[arg(long, value_enum, default_value = "auto")]
+    /// What counts cycles and branches
+    #[arg(long, value_enum, default_value = "auto", help_heading = "Source")]
     backend: Backend,
 
+    /// Branches that end a block, perf's names separated by commas, as in lbr record
+    #[arg(
+        short = 'j',
+        long = "branch-filter",
+        value_name = "FILTER",
+        default_value = "any,u",
+        help_heading = "Source",
+        hide_short_help = true
+    )]
+    filter: String,
+
     /// CPU whose filters a single-stepped run is recorded with: FF_MMH, or a name
-    #[arg(long, value_name = "CPU", default_value = "06_5E", value_parser = SoftCpu::preset)]
+    #[arg(long, value_name = "CPU", default_value = "06_5E", value_parser = SoftCpu::preset, help_heading = "Source", hide_short_help = true)]
     soft_cpu: SoftCpu,
 
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Source")]
     host: HostArgs,
 
+    /// Print the method too: counts, overhead, all blocks
+    #[arg(short, long, conflicts_with_all = ["json", "csv"], help_heading = "Output")]
+    verbose: bool,
+
     /// Blocks to show
-    #[arg(short = 'n', long, alias = "rows", value_name = "N", default_value_t = 20)]
+    #[arg(
+        short = 'n',
+        long,
+        alias = "rows",
+        value_name = "N",
+        default_value_t = 20,
+        help_heading = "Output"
+    )]
     limit: usize,
 
     /// Print as comma-separated values
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long, conflicts_with = "json", help_heading = "Output")]
     csv: bool,
 
     /// Print as JSON Lines, with every distribution whole
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     json: bool,
 
-    /// Draw the distributions: into FILE (.svg or .png), or as text
-    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    /// Draw the distributions: into FILE (.svg), or as text
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, help_heading = "Output")]
     plot: Option<Option<PathBuf>>,
 }
 
@@ -167,11 +207,11 @@ impl Rounds {
 }
 
 impl TimeArgs {
-    /// The rounds of the loop are found out.
+    /// The rounds of the loop are chosen so that a run takes long enough.
     fn calibrates(&self) -> bool {
         match self.rounds {
             Some(rounds) => matches!(rounds, Rounds::Auto),
-            None => self.code.len() + self.hex.len() > 1 && self.unroll == 1,
+            None => self.unroll == 1,
         }
     }
 }
@@ -179,6 +219,9 @@ impl TimeArgs {
 /// Ticks of the time stamp counter that a calibrated run takes: hundreds of times
 /// what the bracket around it varies by.
 const ENOUGH: u64 = 20_000;
+
+/// Executions in a stepped run of a calibrated loop: stepping takes thousands of times as long.
+const STEPPED: u32 = 64;
 
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
@@ -192,9 +235,12 @@ fn seconds(text: &str) -> Result<Duration, String> {
 pub(crate) fn run(args: &TimeArgs) -> Outcome {
     let filter = filter(&args.filter)?;
     let plot = args.plot.as_ref().map(|path| {
-        path.as_ref().map(|path| output::picture(path, args.object.as_ref())).transpose()
+        path.as_ref().map(|path| output::picture(path, args.object.first())).transpose()
     });
     let plot = plot.transpose()?;
+    if !args.unconfined {
+        CodeRights::of_caller().or_exit(USAGE)?;
+    }
     let mut codes = TimedCode::all(args)?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
@@ -208,6 +254,7 @@ pub(crate) fn run(args: &TimeArgs) -> Outcome {
         limit: args.timeout,
         filter,
         confined: !args.unconfined,
+        stepped_iterations: if args.calibrates() { STEPPED } else { u32::MAX },
         stop,
         ..Options::new(args.soft_cpu.clone())
     };
@@ -218,12 +265,13 @@ pub(crate) fn run(args: &TimeArgs) -> Outcome {
         return compare::run(args, options, &mut codes);
     };
     let mut body = code.body.clone();
-    let (measured, source) = machine::measure(args, options, &code.body, |session| {
-        if args.calibrates() {
-            body.rounds = Some(session.calibrate(&body, ENOUGH)?);
-        }
-        session.measure_code(&body)
-    })?;
+    let (measured, source) =
+        machine::measure(args, options, std::slice::from_ref(&code.body), |session| {
+            if args.calibrates() {
+                body = session.calibrate(&body, ENOUGH)?;
+            }
+            session.measure_code(&body)
+        })?;
     let measured = measured.map_err(|error| failed(error, code))?;
     code.body = body;
     let counted = Figures::new(&measured, code, source);
@@ -271,9 +319,20 @@ fn filter(text: &str) -> Result<BranchFilter, Failure> {
 /// The sentence of a measurement that failed.
 fn failed(error: MeasureError, code: &TimedCode) -> Failure {
     match error {
-        MeasureError::Fault { fault, layout, stepped, needs } => {
-            let what = place::fault(&fault, &layout, code, stepped, &needs);
+        MeasureError::Fault { fault, layout, stepped, needs, again } => {
+            let mut what = place::fault(&fault, &layout, code, stepped, &needs);
+            if again {
+                what += ", when it ran again with the registers that it had left: --init '' sets \
+                         them up for each round, --loop 1 runs it once";
+            }
             Failure { code: FAILED, error: anyhow!("{what}") }
+        }
+        error @ MeasureError::Counter => {
+            let error = anyhow!(
+                "{error}: use another register, let --init set up each round (--init '' is enough; \
+                 the rounds are counted in memory then), or do without the loop (--loop 1)"
+            );
+            Failure { code: FAILED, error }
         }
         MeasureError::Filter(error) => Failure { code: NO_LBR, error: error.into() },
         MeasureError::Register(error) => crate::commands::backend::refused(error),

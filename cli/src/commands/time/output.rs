@@ -12,7 +12,8 @@ use super::place::CodePlace;
 use super::text::name;
 use crate::exit::{Failure, OrExit, USAGE};
 use crate::output::Output;
-use crate::present::chart::{Histogram, Series, Terminal, png_sheet, svg_sheet};
+use crate::present::chart::{Histogram, Series, Terminal, svg_sheet};
+use crate::present::csv;
 use crate::present::json::{self, hex};
 
 /// JSON Lines: the whole, then each block.
@@ -52,6 +53,7 @@ pub(super) fn json(out: &mut impl Write, all: &Figures<'_>) -> io::Result<()> {
             ("unroll", json!(all.code.body.unroll.max(1))),
             ("loop", json!(all.code.body.rounds)),
             ("iterations", json!(measured.iterations)),
+            ("stepped_iterations", json!(counts.map(|_| measured.stepped_iterations))),
             ("stepped_runs", json!(measured.stepped)),
             ("counts_vary", json!(counts.map(|_| measured.counts_vary))),
             ("instructions", json!(counts.map(|c| c.instructions))),
@@ -127,12 +129,11 @@ fn end(place: &CodePlace) -> Value {
 
 /// One line for each quantity and each block; what is absent is empty.
 pub(super) fn csv(out: &mut impl Write, all: &Figures<'_>) -> io::Result<()> {
-    let mut to = csv::Writer::from_writer(out);
     let keys = "quantity,block,n,value,min,median,p99,max,saturated,modes";
-    to.write_record(keys.split(','))?;
+    csv::write(out, keys.split(','))?;
     let shown = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
     let mut row = |quantity: &str, cells: [String; 9]| {
-        to.write_record(std::iter::once(quantity.to_owned()).chain(cells))
+        csv::write(out, std::iter::once(quantity.to_owned()).chain(cells))
     };
     let none = String::new;
     let measured = all.measured;
@@ -193,15 +194,14 @@ pub(super) fn csv(out: &mut impl Write, all: &Figures<'_>) -> io::Result<()> {
             ],
         )?;
     }
-    to.flush()
+    Ok(())
 }
 
 /// A file that a picture can go to.
 pub(super) fn picture(path: &Path, object: Option<&PathBuf>) -> Result<Output, Failure> {
     match path.extension().and_then(|ending| ending.to_str()) {
-        Some("svg" | "png") => Output::new(path, object),
-        _ => Err(anyhow!("--plot: {}: its ending must be .svg or .png", path.as_text()))
-            .or_exit(USAGE),
+        Some("svg") => Output::new(path, object),
+        _ => Err(anyhow!("--plot: {}: its ending must be .svg", path.as_text())).or_exit(USAGE),
     }
 }
 
@@ -220,9 +220,6 @@ pub(super) fn plot(
             for chart in &charts {
                 write!(out, "\n{}", chart.text(Terminal::of_stdout()))?;
             }
-        }
-        Some(output) if output.path().extension().is_some_and(|ending| ending == "png") => {
-            output.write(png_sheet(&charts)?)?;
         }
         Some(output) => output.write(svg_sheet(&charts)?)?,
     }

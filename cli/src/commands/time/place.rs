@@ -137,8 +137,10 @@ pub(super) fn fault(
         FaultKind::Exit(status) => {
             format!("the code ended its process with status {status}{at}")
         }
-        FaultKind::Fork => format!("the code made another process{at}; both were killed"),
-        FaultKind::Exec => "the code replaced its program".to_owned(),
+        FaultKind::Fork => {
+            format!("the code starts another thread or process{at}: only one can be measured")
+        }
+        FaultKind::Exec => format!("the code replaces its program{at}"),
         FaultKind::Killed(signal) => {
             let name = Signal::try_from(signal).map_or("a signal", Signal::as_str);
             format!("the process of the code was killed by {name}{at}")

@@ -4,6 +4,7 @@ use std::io;
 
 use super::TimeArgs;
 use super::figures::{Block, Figures, Spread};
+use super::place::CodePlace;
 use crate::present::number::{counted, dash, grouped, share};
 use crate::present::out::Out;
 use crate::present::table::{Cell, Table};
@@ -14,19 +15,120 @@ fn number(value: f64) -> String {
     if text == "-0.00" { "0.00".to_owned() } else { text }
 }
 
-/// Prints everything.
+/// Prints the answer, and the blocks where they show more; with `--verbose` everything.
 pub(super) fn print(out: &mut Out<'_>, counted: &Figures<'_>, args: &TimeArgs) -> io::Result<()> {
-    head(out, counted, args)?;
-    counts(out, counted)?;
-    times(out, counted)?;
-    blocks(out, counted, args)
+    answer(out, counted)?;
+    if args.verbose {
+        out.gap()?;
+        head(out, counted, args)?;
+        counts(out, counted)?;
+        times(out, counted)?;
+    }
+    // Without cycles the one block of straight-line code shows nothing.
+    let timed = counted.blocks.iter().any(|block| block.cycles.n() > 0);
+    let branches = counted.blocks.iter().any(|block| {
+        matches!(block.exit, CodePlace::Code { .. } | CodePlace::Symbol(..) | CodePlace::Outside(_))
+    });
+    if args.verbose || timed || branches {
+        if !args.verbose {
+            out.gap()?;
+        }
+        blocks(out, counted, args)?;
+    }
+    Ok(())
+}
+
+/// Core cycles or why there are none, instructions and branches, and the spread.
+fn answer(out: &mut Out<'_>, all: &Figures<'_>) -> io::Result<()> {
+    let measured = all.measured;
+    let cycles = all.rounds.or(all.cycles);
+    let modelled = if all.source.modelled { ", modelled" } else { "" };
+    match (cycles, &all.source.absent) {
+        (Some(cycles), _) => {
+            let per_cycle =
+                all.ipc().map(|ipc| format!("; {} instructions per cycle", number(ipc)));
+            let per_cycle = per_cycle.unwrap_or_default();
+            let saturated = if all.saturated > 0 { "at least " } else { "" };
+            out.line(format_args!(
+                "{saturated}{} core cycles{modelled}{per_cycle}",
+                number(cycles.median)
+            ))?;
+        }
+        (None, Some(absent)) => out.line(format_args!("core cycles: {absent}"))?,
+        (None, None) => out.line("core cycles: unknown, no run can be used (-v shows why)")?,
+    }
+    let ticks = all.ticks.map_or_else(
+        || "no TSC ticks".to_owned(),
+        |ticks| match all.is_below_overhead() {
+            true => "fewer TSC ticks than can be measured".to_owned(),
+            false => format!("{} TSC ticks", number(ticks.median)),
+        },
+    );
+    let counts = match measured.counts {
+        None => "instructions not counted".to_owned(),
+        Some(counts) => {
+            let per = |count| number(all.per_iteration(count));
+            let vary =
+                if measured.counts_vary { " (NOT the same in every stepped run)" } else { "" };
+            let calls = match counts.system_calls {
+                0 => String::new(),
+                calls => format!(", {} system calls", per(calls)),
+            };
+            let branches = match (counts.branches, counts.not_taken) {
+                (0, 0) => "no branches".to_owned(),
+                (taken, not) => format!("branches {} taken, {} not taken", per(taken), per(not)),
+            };
+            format!("{} instructions, {branches}{calls}{vary}", per(counts.instructions))
+        }
+    };
+    let per = if measured.iterations > 1 { "per iteration: " } else { "" };
+    out.line(format_args!("{per}{ticks}, {counts}"))?;
+    let (spread, unit, gather) = match (all.cycles, all.rounds) {
+        (Some(spread), _) => (Some(spread), "cycles", &all.cycle_modes),
+        (None, Some(spread)) => (Some(spread), "cycles", &all.cycle_modes),
+        (None, None) => (all.ticks.filter(|_| !all.is_below_overhead()), "ticks", &all.tick_modes),
+    };
+    if let Some(spread) = spread {
+        let preempted = measured.runs.iter().filter(|run| run.preempted).count();
+        let preempted = match preempted {
+            0 => String::new(),
+            n => format!("; {n} preempted"),
+        };
+        let stopped = if measured.stopped { "; stopped early" } else { "" };
+        out.line(format_args!(
+            "{unit} of {}: {} to {}, 99% within {}{}{preempted}{stopped}",
+            counted(measured.runs.len() as u64, "run", "runs"),
+            number(spread.min),
+            number(spread.max),
+            number(spread.p99),
+            gathering(gather),
+        ))?;
+    }
+    if let Some(counts) = measured.counts.filter(|counts| counts.undecoded > 0) {
+        let undecoded = counted(counts.undecoded, "instruction", "instructions");
+        out.line(format_args!(
+            "warning: {undecoded} could not be decoded: the counts are not complete"
+        ))?;
+    }
+    if measured.overflowed > 0 {
+        out.line(format_args!(
+            "more branches than the {} records in {}: the last ones are shown, and an interrupt before \
+             them is not seen",
+            measured.depth.unwrap_or(0),
+            counted(measured.overflowed, "run", "runs"),
+        ))?;
+    }
+    if all.is_below_overhead() && all.cycles.is_none() {
+        out.line("less time than the overhead varies by: leave --loop away, or --unroll more")?;
+    }
+    Ok(())
 }
 
 fn head(out: &mut Out<'_>, all: &Figures<'_>, args: &TimeArgs) -> io::Result<()> {
     let measured = all.measured;
     let mut what = all.code.title.clone();
-    if args.unroll > 1 {
-        what += &format!(", {} copies", grouped(u64::from(args.unroll)));
+    if all.code.body.unroll > 1 {
+        what += &format!(", {} copies", grouped(u64::from(all.code.body.unroll)));
     }
     if let Some(rounds) = all.code.body.rounds {
         what += &format!(", {} of a loop", counted(u64::from(rounds), "round", "rounds"));
@@ -55,21 +157,6 @@ fn head(out: &mut Out<'_>, all: &Figures<'_>, args: &TimeArgs) -> io::Result<()>
         runs += "; stopped before all were made";
     }
     out.line(runs)?;
-    if measured.overflowed > 0 {
-        out.line(format_args!(
-            "more branches than the {} records in {}: the last ones are shown, and an interrupt before \
-             them is not seen",
-            measured.depth.unwrap_or(0),
-            counted(measured.overflowed, "run", "runs"),
-        ))?;
-    }
-    if let Some(seen) = all.strayed() {
-        out.line(format_args!(
-            "the code changes R15: the loop went round {} instead of {}",
-            counted(seen, "time", "times"),
-            grouped(u64::from(all.code.body.rounds.unwrap_or(1))),
-        ))?;
-    }
     out.gap()
 }
 
@@ -185,11 +272,6 @@ fn times(out: &mut Out<'_>, all: &Figures<'_>) -> io::Result<()> {
         }
     }
     let mut ticks = all.ticks.map(|spread| of(&spread, all.overhead_ticks)).unwrap_or_default();
-    if let (Some(net), Some(less)) = (all.ticks, all.overhead_ticks)
-        && net.median * (all.measured.iterations as f64) < less.p99 - less.min
-    {
-        ticks += "; less than the overhead varies by: --loop auto or --unroll tells more";
-    }
     ticks += &gathering(&all.tick_modes);
     rows.push(("TSC ticks", all.ticks, ticks));
     spreads("per iteration", two_places).write_text(out, &mut (), rows.into_iter())?;

@@ -15,6 +15,7 @@ pub(super) fn write(out: &mut dyn Write, machine: &Machine, addresses: bool) -> 
             writeln!(out, "Lies switched on: {}.\n", lies.join(", "))?;
         }
         writeln!(out, "{}.\n", verified.summary())?;
+        writeln!(out, "Found with {}.\n", cell(&verified.origin(machine)))?;
         writeln!(out, "| check | expected | found | verdict |")?;
         writeln!(out, "|---|---|---|---|")?;
         for check in verified.by_verdict() {

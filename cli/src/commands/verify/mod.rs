@@ -3,7 +3,7 @@
 mod diff;
 mod markdown;
 mod report;
-mod subject;
+pub(super) mod subject;
 mod text;
 
 use std::{
@@ -13,6 +13,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::SystemTime,
 };
 
 use anyhow::{Context, anyhow};
@@ -24,6 +25,7 @@ use sampler::target::Affinity;
 use super::{
     backend::{Backend, of_registers},
     cpus::CpuList,
+    export::day,
     machine::MachineArgs,
 };
 use crate::exit::{DONE, FAILED, Failure, NO_LBR, OrExit, Outcome, USAGE};
@@ -121,12 +123,32 @@ pub(crate) fn run(args: &VerifyArgs) -> Outcome {
         return Err(anyhow!("--json and --markdown cannot both go to standard output"))
             .or_exit(USAGE);
     }
+    check_lies(args)?;
     let output = |path: &PathBuf| Output::new(path, args.machine.host.cpuid.iter());
     let json = args.json.as_ref().map(output).transpose()?;
     let markdown = args.markdown.as_ref().map(output).transpose()?;
     let machine = verify_all(args)?;
     publish(args, &machine, json.as_ref(), markdown.as_ref())?;
     Ok(if machine.verified.iter().any(Verified::differs) { FAILED } else { DONE })
+}
+
+/// Refuses lies that no check could find.
+fn check_lies(args: &VerifyArgs) -> Result<(), Failure> {
+    let (Some(soft), Some(lies)) = (&args.machine.soft_cpu, args.soft_lie) else { return Ok(()) };
+    let none = subject::without_effect(soft, lies.iter())?;
+    if none.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<&str> = none.iter().map(|fault| fault.name()).collect();
+    let (faults, have) =
+        if names.len() == 1 { ("this fault", "has") } else { ("these faults", "have") };
+    let error = anyhow!(
+        "--soft-lie {}: {faults} {have} no effect on this CPU; lbr verify --soft-cpu {} --soft-lie \
+         list lists those that have one",
+        names.join(","),
+        soft.key
+    );
+    Err(error).or_exit(USAGE)
 }
 
 /// Verifies each CPU in turn; those with one outcome become one.
@@ -152,6 +174,8 @@ fn verify_all(args: &VerifyArgs) -> Result<Machine, Failure> {
     let mut machine = Machine {
         verified: Vec::new(),
         soft_lies: args.soft_lie.map(|lies| lies.iter().map(|lie| lie.name()).collect()),
+        kernel: report::kernel(&args.machine.root()),
+        date: day(SystemTime::now()),
     };
     // Each CPU is asked by a thread on it, so that the next has to be reachable.
     let everywhere = Affinity::current()?;
@@ -169,7 +193,11 @@ fn verify_all(args: &VerifyArgs) -> Result<Machine, Failure> {
         let verified = subject::verify(args, found, &config, &mut notice);
         everywhere.apply(0)?;
         match verified {
-            Ok(report) => machine.add(report, found),
+            Ok(report) => {
+                let hardware = args.machine.soft_cpu.is_none();
+                let microcode = report::microcode(&args.machine.root(), cpu);
+                machine.add(report, found, microcode.filter(|_| hardware));
+            }
             // The others are another matter only where this one has nothing.
             Err(failure) if failure.code == NO_LBR => refused.push((cpu, failure)),
             Err(failure) => return Err(failure),

@@ -3,12 +3,14 @@
 use std::io::{self, Write};
 
 use lab::verify::{Check, Report, SubjectKind, Verdict};
+use lbr_msr::access::Root;
 use lbr_msr::probe::{
     cores::{CoreType, cpu_list},
     recorded::RecordedCpu,
 };
 use serde_json::{Value, json};
 
+use crate::present::escape::escaped;
 use crate::present::json;
 
 /// The CPUs of a machine.
@@ -18,6 +20,10 @@ pub(super) struct Machine {
     pub(super) verified: Vec<Verified>,
     /// The lies of a software CPU; `None` where it has none.
     pub(super) soft_lies: Option<Vec<&'static str>>,
+    /// The release of its kernel.
+    pub(super) kernel: Option<String>,
+    /// The day of the report, UTC.
+    pub(super) date: Option<String>,
 }
 
 /// CPUs that came to the same.
@@ -25,24 +31,49 @@ pub(super) struct Machine {
 pub(super) struct Verified {
     pub(super) cpus: Vec<u32>,
     pub(super) core_type: Option<CoreType>,
+    /// The version of their microcode, as the kernel prints it.
+    pub(super) microcode: Option<String>,
     pub(super) report: Report,
 }
 
 impl Machine {
     /// Adds what a CPU came to.
-    pub(super) fn add(&mut self, report: Report, cpu: &RecordedCpu) {
+    pub(super) fn add(&mut self, report: Report, cpu: &RecordedCpu, microcode: Option<String>) {
         let core_type = CoreType::of(&cpu.cpuid);
         let same = self.verified.iter_mut().find(|known| {
             known.core_type == core_type
+                && known.microcode == microcode
                 && known.report.caps == report.caps
                 && known.report.checks.len() == report.checks.len()
                 && known.report.checks.iter().zip(&report.checks).all(alike)
         });
         match same {
             Some(known) => known.cpus.push(cpu.cpu),
-            None => self.verified.push(Verified { cpus: vec![cpu.cpu], core_type, report }),
+            None => {
+                self.verified.push(Verified { cpus: vec![cpu.cpu], core_type, microcode, report });
+            }
         }
     }
+}
+
+/// The version of a CPU's microcode, from the kernel's list of CPUs.
+pub(super) fn microcode(root: &Root, cpu: u32) -> Option<String> {
+    let list = std::fs::read_to_string(root.join("proc/cpuinfo")).ok()?;
+    let value = |line: &str, key: &str| {
+        let (name, value) = line.split_once(':')?;
+        (name.trim() == key).then(|| value.trim().to_owned())
+    };
+    let number = cpu.to_string();
+    let is_it =
+        |of: &&str| of.lines().any(|line| value(line, "processor").as_ref() == Some(&number));
+    let of = list.split("\n\n").find(is_it)?;
+    of.lines().find_map(|line| value(line, "microcode"))
+}
+
+/// The release of the kernel.
+pub(super) fn kernel(root: &Root) -> Option<String> {
+    let release = std::fs::read_to_string(root.join("proc/sys/kernel/osrelease")).ok()?;
+    Some(release.trim().to_owned())
 }
 
 /// Two CPUs came to the same in a check. What a check that is as documented
@@ -91,6 +122,16 @@ impl Verified {
             SubjectKind::Hardware => "",
         });
         title
+    }
+
+    /// `microcode 0xf4, kernel 6.1.0, 2026-01-31`, as far as known.
+    pub(super) fn origin(&self, machine: &Machine) -> String {
+        let named = |name: &str, value: &Option<String>| {
+            value.as_ref().map(|value| format!("{name}{}", escaped(value)))
+        };
+        let microcode = named("microcode ", &self.microcode);
+        let parts = [microcode, named("kernel ", &machine.kernel), named("", &machine.date)];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 
     /// `1 differs, 20 as documented, …`.
@@ -169,6 +210,9 @@ pub(super) fn write_json(
                 ("soft_lies", json!(machine.soft_lies)),
                 ("written", json!(written)),
                 ("lbr", json!(env!("CARGO_PKG_VERSION"))),
+                ("microcode", json!(verified.microcode)),
+                ("kernel", json!(machine.kernel)),
+                ("date", json!(machine.date)),
             ],
         )?;
         for check in checks {
@@ -204,13 +248,14 @@ mod tests {
         let subject = SoftSubject::new(&soft, faults);
         let config = Config { write: true, ..Config::default() };
         let report = Ready::new(subject, &config).and_then(|mut ready| ready.verify());
-        machine.add(report.expect("a report"), &RecordedCpu { cpu, cpuid: soft.cpuid });
+        machine.add(report.expect("a report"), &RecordedCpu { cpu, cpuid: soft.cpuid }, None);
     }
 
     /// Two kinds of cores, and one core that is not like its kind.
     #[test]
     fn cpus_with_one_outcome_are_together() {
-        let mut machine = Machine { verified: Vec::new(), soft_lies: None };
+        let mut machine =
+            Machine { verified: Vec::new(), soft_lies: None, kernel: None, date: None };
         for cpu in 0..3 {
             add(&mut machine, cpu, "06_97", Faults::NONE);
         }

@@ -1,7 +1,6 @@
 //! The CPU that is asked: software, or one of this machine's.
 
 use lbr_msr::text::AsText;
-use std::fs::{File, OpenOptions};
 
 use anyhow::Context;
 use lab::verify::{
@@ -9,8 +8,12 @@ use lab::verify::{
     real::RealSubject,
 };
 use lbr_msr::{
-    MsrRead, access::Device, address::IA32_PERF_CAPABILITIES, arm::Need,
+    MsrRead,
+    access::Device,
+    address::IA32_PERF_CAPABILITIES,
+    arm::Need,
     probe::recorded::RecordedCpu,
+    soft::{Fault, Faults, SoftCpu},
 };
 use sampler::keeper;
 
@@ -51,6 +54,27 @@ pub(super) fn verify(
     ready.verify().map_err(failed)
 }
 
+/// The faults that change nothing of a software CPU: each alone, all checks find
+/// what they find of a sound one.
+pub(crate) fn without_effect(
+    soft: &SoftCpu,
+    faults: impl Iterator<Item = Fault>,
+) -> Result<Vec<Fault>, Failure> {
+    let config = Config { write: true, ..Config::default() };
+    let checks = |faults: Faults| {
+        let mut ready = Ready::new(SoftSubject::new(soft, faults), &config).map_err(failed)?;
+        Ok::<_, Failure>(ready.verify().map_err(failed)?.checks)
+    };
+    let sound = checks(Faults::NONE)?;
+    let mut none = Vec::new();
+    for fault in faults {
+        if checks(fault.into())? == sound {
+            none.push(fault);
+        }
+    }
+    Ok(none)
+}
+
 /// Opens the registers of a CPU of this machine, for writing where that is
 /// asked for.
 fn open(
@@ -77,10 +101,8 @@ fn open(
             .map_err(backend::refused)?;
     }
     let path = registers.node(&root);
-    let descriptor: File = OpenOptions::new()
-        .read(true)
-        .write(config.write)
-        .open(&path)
+    let descriptor = root
+        .open_node(&path, config.write)
         .with_context(|| format!("opening {}", path.as_text()))?;
     let sibling = sibling(&root, cpu)
         .and_then(|sibling| Device::open(sibling, &root).ok())

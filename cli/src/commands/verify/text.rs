@@ -2,7 +2,7 @@
 
 use std::io;
 
-use lab::verify::{Check, Verdict};
+use lab::verify::{Check, SubjectKind, Verdict};
 
 use super::report::Machine;
 use crate::present::number::dash;
@@ -22,6 +22,9 @@ pub(super) fn write(out: &mut Out<'_>, machine: &Machine, addresses: bool) -> io
         let checks = verified.by_verdict().into_iter();
         let items: Vec<Item> = checks.flat_map(|check| items(check, addresses)).collect();
         write_list(out, &items)?;
+        if verified.report.kind == SubjectKind::Hardware {
+            out.line(verified.origin(machine))?;
+        }
         out.line(verified.summary())?;
     }
     Ok(())

@@ -13,8 +13,8 @@ use super::binning::Gaps;
 use super::{Bins, Histogram, PICTURE_BINS, Series, one_line};
 use crate::present::number::grouped;
 
-/// Family of the texts. An SVG is shown in the reader's own; a PNG in ours.
-pub(super) const FONT: &str = "monospace";
+/// Font family of the labels.
+const FONT: &str = "monospace";
 /// Colours that are no series': a page may give others to what has them.
 pub(super) const PAPER: RGBColor = RGBColor(0xFF, 0xFF, 0xFF);
 const INK: RGBColor = RGBColor(0x1F, 0x23, 0x28);
@@ -229,8 +229,8 @@ where
     let whole = |value: f64| (value - value.round()).abs() < 1e-6;
     let labels = (x_labels(area.dim_in_pixel().0)).min((span + 2.0 * side).max(2.0) as usize);
     let percent = |value: f64| match value {
-        value if value >= 1.0 && whole(value) => format!("{value:.0} %"),
-        value => format!("{} %", (value * 1e4).round() / 1e4),
+        value if value >= 1.0 && whole(value) => format!("{value:.0}%"),
+        value => format!("{}%", (value * 1e4).round() / 1e4),
     };
     let several = chart.series.len() > 1;
     plot.configure_mesh()

@@ -1,13 +1,10 @@
-//! The chart as SVG and as PNG.
-
-use std::sync::OnceLock;
+//! The chart as SVG.
 
 use anyhow::anyhow;
-use plotters::prelude::{BitMapBackend, DrawingBackend, IntoDrawingArea, SVGBackend};
-use plotters::style::{FontStyle, register_font};
+use plotters::prelude::{IntoDrawingArea, SVGBackend};
 
 use super::Histogram;
-use super::draw::{self, FONT};
+use super::draw;
 
 /// Size of one picture, pixels.
 const SINGLE: (u32, u32) = (960, 480);
@@ -36,21 +33,6 @@ pub(crate) fn svg_sheet(charts: &[Histogram]) -> anyhow::Result<String> {
     Ok(svg)
 }
 
-/// Several charts, side by side, as PNG.
-pub(crate) fn png_sheet(charts: &[Histogram]) -> anyhow::Result<Vec<u8>> {
-    let (width, height) = size(charts);
-    let mut pixels = vec![0; width as usize * height as usize * 3];
-    render(BitMapBackend::with_buffer(&mut pixels, (width, height)), charts)?;
-    let mut png = Vec::new();
-    let mut encoder = png::Encoder::new(&mut png, width, height);
-    encoder.set_color(png::ColorType::Rgb);
-    encoder.set_depth(png::BitDepth::Eight);
-    let mut writer = encoder.write_header()?;
-    writer.write_image_data(&pixels)?;
-    writer.finish()?;
-    Ok(png)
-}
-
 /// Columns and rows of a sheet.
 fn grid(charts: usize) -> (usize, usize) {
     let across = charts.clamp(1, ACROSS);
@@ -65,8 +47,7 @@ fn size(charts: &[Histogram]) -> (u32, u32) {
     (width * across as u32, (height + draw::LINE * (lines - 1)) * down as u32)
 }
 
-fn render<B: DrawingBackend>(backend: B, charts: &[Histogram]) -> anyhow::Result<()> {
-    load_font()?;
+fn render(backend: SVGBackend<'_>, charts: &[Histogram]) -> anyhow::Result<()> {
     let cannot = |error: String| anyhow!("the picture cannot be drawn: {error}");
     let root = backend.into_drawing_area();
     root.fill(&draw::PAPER).map_err(|e| cannot(e.to_string()))?;
@@ -75,12 +56,4 @@ fn render<B: DrawingBackend>(backend: B, charts: &[Histogram]) -> anyhow::Result
         draw::histogram(area, chart).map_err(|e| cannot(e.to_string()))?;
     }
     root.present().map_err(|e| cannot(e.to_string()))
-}
-
-/// Pictures bring their font along: a server has none.
-fn load_font() -> anyhow::Result<()> {
-    static LOADED: OnceLock<bool> = OnceLock::new();
-    let load =
-        || register_font(FONT, FontStyle::Normal, epaint_default_fonts::HACK_REGULAR).is_ok();
-    if *LOADED.get_or_init(load) { Ok(()) } else { Err(anyhow!("the font of pictures is damaged")) }
 }

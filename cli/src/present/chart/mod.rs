@@ -1,5 +1,5 @@
 //! The one chart of this program: how often each cycle count occurred, as bars
-//! of text, as SVG and as PNG.
+//! of text or as SVG.
 //!
 //! Whatever the form, it says how many runs it is about, how many of them hit
 //! the highest count that a record holds, how many have no count, and marks
@@ -11,7 +11,7 @@ mod file;
 mod text;
 
 pub(crate) use binning::{Bin, Bins, Gaps};
-pub(crate) use file::{png_sheet, svg_sheet};
+pub(crate) use file::svg_sheet;
 pub(crate) use text::{Terminal, sparkline};
 
 use profile::cycles::Cycles;

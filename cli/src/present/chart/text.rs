@@ -2,7 +2,7 @@
 
 use super::binning::{FOLD, Gaps};
 use super::{Bins, Histogram, Series, TEXT_BINS, one_line};
-use crate::present::number::grouped;
+use crate::present::number::{grouped, percent};
 
 /// Columns where no terminal says how many it has.
 const COLUMNS: usize = 100;
@@ -111,22 +111,22 @@ impl Histogram {
             (true, true) => (share / floor).ln() / (longest / floor).ln(),
         };
         let mark = "  < mode 65535";
-        let used = widest + 2 + most + 2 + 8 + 2 + mark.len();
+        let used = widest + 2 + most + 2 + 7 + 2 + mark.len();
         let columns = terminal.width.saturating_sub(used).max(MIN_BAR);
         let scale = if self.log { "  (logarithmic bars)" } else { "" };
         *out += &format!(
-            "{:>widest$}  {:>most$}  {:>8}{scale}\n",
+            "{:>widest$}  {:>most$}  {:>7}{scale}\n",
             self.unit.map_or("cycles", |_| "ticks"),
             "runs",
             "share"
         );
         let mut row = |label: &str, series: usize, runs: Option<f64>, bar: &str, modes: &[u32]| {
             let cells = runs.map(|runs| {
-                let percent = format!("{:.2} %", share(series, runs) * 100.0);
+                let percent = percent(share(series, runs));
                 (grouped(runs.round() as u64), percent)
             });
             let (runs, percent) = cells.unwrap_or_default();
-            let line = format!("{label:>widest$}  {runs:>most$}  {percent:>8}  {bar}");
+            let line = format!("{label:>widest$}  {runs:>most$}  {percent:>7}  {bar}");
             *out += line.trim_end();
             if !modes.is_empty() {
                 let arrow = if terminal.unicode { '◂' } else { '<' };

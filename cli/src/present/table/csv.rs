@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::json::CellPart;
 use super::{Form, Member, Table};
-use crate::present::escape::escaped;
+use crate::present::csv;
 
 impl<C: ?Sized, R> Table<'_, C, R> {
     /// Writes a line of keys, then every row. What is absent is empty; what holds
@@ -23,18 +23,17 @@ impl<C: ?Sized, R> Table<'_, C, R> {
                 && !member.key.ends_with("_inlines")
         };
         let members: Vec<Member> = self.members().filter(is_single).collect();
-        let mut to = csv::Writer::from_writer(out);
-        to.write_record(members.iter().map(|member| &member.key))?;
+        csv::write(out, members.iter().map(|member| &member.key))?;
         for row in rows {
             let cells = self.cells(context, &row);
             let value =
                 |member: &Member| match json!(CellPart(cells.get(member.column)?, member.of)) {
                     Value::Null => None,
-                    Value::String(text) => Some(escaped(&text).into_owned()),
+                    Value::String(text) => Some(text),
                     value => Some(value.to_string()),
                 };
-            to.write_record(members.iter().map(|member| value(member).unwrap_or_default()))?;
+            csv::write(out, members.iter().map(|member| value(member).unwrap_or_default()))?;
         }
-        to.flush()
+        Ok(())
     }
 }

@@ -30,7 +30,7 @@ pub(crate) enum Cell {
     Count(u64),
     /// A number that is no count of things, such as a rank: `1234`.
     Number(u64),
-    /// A share, 0 to 1: `12.50 %`.
+    /// A share, 0 to 1: `12.50%`.
     Share(f64),
     /// A number with so many digits behind the point.
     Decimal(f64, usize),

@@ -1,6 +1,7 @@
 //! Rows as lines of text, one after the other: as wide as they are in a pipe or
 //! a file, cut to its width on a terminal.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
@@ -180,7 +181,7 @@ pub(crate) fn write_list(out: &mut Out<'_>, items: &[Item]) -> io::Result<()> {
 
 /// Puts names behind each other, which share the room.
 fn share(line: &mut String, behind: &[(&str, Cell)], room: Option<usize>) {
-    let texts: Vec<_> = behind.iter().map(|(_, cell)| cell.text()).collect();
+    let texts: Vec<_> = behind.iter().map(|(_, cell)| cell.shown()).collect();
     let joints: usize = behind.iter().map(|(joint, _)| cells(joint)).sum();
     let all: usize = texts.iter().map(|text| cells(text)).sum();
     let Some(room) = room.filter(|room| all + joints > *room) else {
@@ -237,13 +238,21 @@ impl Cell {
             Cell::Count(count) => digits(*count) + (digits(*count) - 1) / 3,
             Cell::Number(number) => digits(*number),
             Cell::Absent => 1,
-            cell => cells(&cell.text()),
+            cell => cells(&cell.shown()),
         }
     }
 
-    /// As people read it, in so many cells.
+    /// The whole text, with a target in the same function shortened to its offset.
+    fn shown(&self) -> Cow<'_, str> {
+        match self {
+            Cell::Place(place) => place.cell().into(),
+            cell => cell.text(),
+        }
+    }
+
+    /// The text, shortened to `room` terminal cells.
     pub(super) fn within(&self, room: usize) -> String {
-        let text = self.text();
+        let text = self.shown();
         match self {
             _ if cells(&text) <= room => text.into_owned(),
             Cell::Place(place) => place.within(room),

@@ -1,0 +1,283 @@
+//! A name in a directory that an output goes into.
+//!
+//! The path is resolved one component at a time, and the directory stays open:
+//! whoever renames a component afterwards changes nothing. A link is followed
+//! only if root or the user who runs `lbr` owns it, since its owner decides
+//! where it leads (systemd's `CHASE_SAFE` is the same idea). The kernel's
+//! `RESOLVE_NO_SYMLINKS` would also refuse `/var/run` and people's own links.
+
+use std::collections::hash_map::RandomState;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::hash::BuildHasher;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::{Component, Path, PathBuf};
+
+use anyhow::anyhow;
+use lbr_msr::text::AsText;
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, open, openat, readlinkat, renameat};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
+use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
+
+use crate::exit::{Failure, USAGE};
+use crate::input::file::is_trusted;
+
+/// Links followed in one path, the kernel's own limit (`MAXSYMLINKS`).
+const MOST_LINKS: usize = 40;
+/// Random names that are tried.
+const TRIES: usize = 100;
+
+/// A name, and the open directory that it is in.
+#[derive(Debug)]
+pub(super) struct DirEntry {
+    directory: OwnedFd,
+    name: OsString,
+}
+
+impl DirEntry {
+    /// Resolves a path, all but its last component.
+    pub(super) fn of(path: &Path) -> Result<DirEntry, Failure> {
+        let Some(name) = path.file_name() else {
+            let what = if path.as_os_str().is_empty() { "empty" } else { "a directory" };
+            let error = anyhow!("{} is {what}: name a file", path.as_text());
+            return Err(Failure { code: USAGE, error });
+        };
+        let parent = path.parent().unwrap_or(Path::new(""));
+        let directory = Walk::to(parent).map_err(|stop| stop.failure(path))?;
+        Ok(DirEntry { directory, name: name.to_owned() })
+    }
+
+    /// The same directory with `suffix` appended to the name.
+    pub(super) fn with_suffix(&self, suffix: &str) -> io::Result<DirEntry> {
+        let mut name = self.name.clone();
+        name.push(suffix);
+        Ok(DirEntry { directory: self.directory.try_clone()?, name })
+    }
+
+    /// The status of the name, also of a link.
+    pub(super) fn status(&self) -> nix::Result<FileStat> {
+        fstatat(&self.directory, self.name.as_os_str(), AtFlags::AT_SYMLINK_NOFOLLOW)
+    }
+
+    /// Whether the name leads to this file.
+    pub(super) fn is_of(&self, file: &File) -> bool {
+        let both = self.status().and_then(|named| Ok((named, fstat(file)?)));
+        both.is_ok_and(|(named, file)| (named.st_dev, named.st_ino) == (file.st_dev, file.st_ino))
+    }
+
+    /// Opens it, never through a link.
+    pub(super) fn open(&self, flags: OFlag, mode: u32) -> nix::Result<File> {
+        self.open_name(&self.name, flags, mode)
+    }
+
+    fn open_name(&self, name: &OsStr, flags: OFlag, mode: u32) -> nix::Result<File> {
+        let flags = flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        openat(&self.directory, name, flags, Mode::from_bits_truncate(mode)).map(File::from)
+    }
+
+    /// Renames it in its directory.
+    pub(super) fn rename(&self, to: &DirEntry) -> nix::Result<()> {
+        renameat(&self.directory, self.name.as_os_str(), &to.directory, to.name.as_os_str())
+    }
+
+    /// Removes the file or the link.
+    pub(super) fn remove(&self) -> nix::Result<()> {
+        unlinkat(&self.directory, self.name.as_os_str(), UnlinkatFlags::NoRemoveDir)
+    }
+
+    /// A new file without a name: nothing is left of it if this process dies.
+    /// File systems without `O_TMPFILE` (NFS, FAT) get one of the directory for
+    /// temporary files, which [`publish`](Self::publish) copies.
+    pub(super) fn unnamed(&self, mode: u32) -> io::Result<File> {
+        match self.open_name(OsStr::new("."), OFlag::O_TMPFILE | OFlag::O_RDWR, mode) {
+            Err(Errno::EOPNOTSUPP | Errno::EISDIR | Errno::EINVAL) => tempfile::tempfile(),
+            made => Ok(made?),
+        }
+    }
+
+    /// Gives a file that [`unnamed`](Self::unnamed) made the name, in place of
+    /// whatever has it.
+    pub(super) fn publish(&self, file: &mut File, mode: u32) -> io::Result<()> {
+        let descriptor = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let link = |name: &OsStr| {
+            let follow = AtFlags::AT_SYMLINK_FOLLOW;
+            linkat(AT_FDCWD, descriptor.as_str(), self.directory.as_fd(), name, follow)
+        };
+        match link(&self.name) {
+            Ok(()) => return Ok(()),
+            Err(Errno::EEXIST) if self.replace(|name| Ok(link(name)?)).is_ok() => return Ok(()),
+            // Another file system, or one without /proc.
+            Err(_) => {}
+        }
+        self.replace(|name| {
+            let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL;
+            let mut copy = self.open_name(name, flags, mode)?;
+            io::Seek::rewind(file)?;
+            io::copy(file, &mut copy).map(drop).inspect_err(|_| self.discard(name))
+        })
+    }
+
+    /// Makes a file under a random name and renames it. Signals wait meanwhile,
+    /// so that only SIGKILL can leave the random name.
+    fn replace(&self, mut make: impl FnMut(&OsStr) -> io::Result<()>) -> io::Result<()> {
+        let ends = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
+        let before = SigSet::from_iter(ends).thread_swap_mask(SigmaskHow::SIG_BLOCK);
+        let made = self.replace_blocked(&mut make);
+        if let Ok(before) = before {
+            let _ = before.thread_set_mask();
+        }
+        made
+    }
+
+    fn replace_blocked(&self, make: &mut impl FnMut(&OsStr) -> io::Result<()>) -> io::Result<()> {
+        for _ in 0..TRIES {
+            let name = OsString::from(format!(".lbr-{:016x}", RandomState::new().hash_one(())));
+            match make(&name) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+                made => made?,
+            }
+            let (from, to) = (name.as_os_str(), self.name.as_os_str());
+            let renamed = renameat(&self.directory, from, &self.directory, to);
+            return Ok(renamed.inspect_err(|_| self.discard(&name))?);
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+
+    /// Removes a random name after a failure, which is the error to report.
+    fn discard(&self, name: &OsStr) {
+        let _ = unlinkat(&self.directory, name, UnlinkatFlags::NoRemoveDir);
+    }
+}
+
+/// Why a directory was not reached.
+#[derive(Debug)]
+enum Stop {
+    System(Errno),
+    /// A link of another user.
+    Link(PathBuf, u32),
+    /// `..` in a directory that another user can move.
+    Moved(PathBuf, u32),
+}
+
+impl From<Errno> for Stop {
+    fn from(error: Errno) -> Stop {
+        Stop::System(error)
+    }
+}
+
+impl Stop {
+    fn failure(self, path: &Path) -> Failure {
+        let path = path.as_text();
+        let (at, what, owner) = match self {
+            Stop::System(error) => {
+                return anyhow!(io::Error::from(error))
+                    .context(format!("{path} cannot be written"))
+                    .into();
+            }
+            Stop::Link(at, owner) => (at, "is a link that", owner),
+            Stop::Moved(at, owner) => (at, "goes up from a directory that", owner),
+        };
+        let error = anyhow!(
+            "{path} is not written: {} {what} another user owns (uid {owner}), who decides where \
+             it leads; name the directory itself",
+            at.as_text()
+        );
+        Failure { code: USAGE, error }
+    }
+}
+
+/// A walk along a path.
+struct Walk {
+    at: OwnedFd,
+    /// The components that were passed, for messages.
+    passed: PathBuf,
+    /// Components to come, the next one last.
+    rest: Vec<OsString>,
+    /// The owner of a directory on the way, if another user: that user can move
+    /// what is in it.
+    foreign: Option<u32>,
+}
+
+impl Walk {
+    fn to(directory: &Path) -> Result<OwnedFd, Stop> {
+        let at = open(".", OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
+        let mut walk = Walk { at, passed: PathBuf::new(), rest: Vec::new(), foreign: None };
+        walk.push(directory);
+        let mut links = 0;
+        while let Some(name) = walk.rest.pop() {
+            if let Some(target) = walk.step(&name)? {
+                links += 1;
+                if links > MOST_LINKS {
+                    return Err(Errno::ELOOP.into());
+                }
+                walk.push(&target);
+            }
+        }
+        Ok(walk.at)
+    }
+
+    fn push(&mut self, path: &Path) {
+        self.rest.extend(path.components().rev().map(|part| part.as_os_str().to_owned()));
+    }
+
+    /// Enters a directory, or returns where a link leads.
+    fn step(&mut self, name: &OsStr) -> Result<Option<PathBuf>, Stop> {
+        if name == Component::RootDir.as_os_str() {
+            self.foreign = None;
+        }
+        let up = name == Component::ParentDir.as_os_str();
+        let path = self.passed.join(name);
+        if let Some(owner) = self.foreign.filter(|_| up) {
+            return Err(Stop::Moved(path, owner));
+        }
+        let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let next = openat(&self.at, name, flags, Mode::empty())?;
+        // Of the descriptor, so that the name may change meanwhile.
+        let status = fstat(&next)?;
+        match SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT {
+            SFlag::S_IFDIR => {
+                if !is_trusted(status.st_uid) && !up {
+                    self.foreign = Some(status.st_uid);
+                }
+                (self.at, self.passed) = (next, path);
+                Ok(None)
+            }
+            SFlag::S_IFLNK if is_trusted(status.st_uid) => {
+                Ok(Some(PathBuf::from(readlinkat(&next, "")?)))
+            }
+            SFlag::S_IFLNK => Err(Stop::Link(path, status.st_uid)),
+            _ => Err(Errno::ENOTDIR.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// Such as on NFS: the file cannot be linked, and is copied.
+    #[test]
+    fn a_file_that_cannot_be_linked_is_copied() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("place");
+        std::fs::write(folder.path().join("victim"), "secret").unwrap();
+        std::os::unix::fs::symlink("victim", &place).unwrap();
+        let (mut file, name) = tempfile::NamedTempFile::new().unwrap().into_parts();
+        name.close().unwrap();
+        file.write_all(b"text").unwrap();
+        let entry = DirEntry::of(&place).unwrap_or_else(|failure| panic!("{}", failure.error));
+        entry.publish(&mut file, 0o600).unwrap();
+        assert_eq!(std::fs::read(&place).unwrap(), b"text");
+        let made = std::fs::symlink_metadata(&place).unwrap();
+        assert!(made.is_file());
+        assert_eq!(made.permissions().mode() & 0o777, 0o600);
+        assert_eq!(std::fs::read(folder.path().join("victim")).unwrap(), b"secret");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+}

@@ -1,0 +1,213 @@
+//! `lbr record --model`: predictions and cycles of the documented model, by hand, and their label
+//! wherever they are shown.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::support::lbr::{done, json_lines, lbr, printed, rows, stderr};
+use crate::support::programs::{BARE, Program, build};
+use crate::support::skip::skipped;
+
+/// textbook.S with its code where the text has it.
+fn textbook() -> Option<Program> {
+    build("textbook.S", &[BARE, &["-Wl,-Ttext=0x4ed000"]].concat())
+}
+
+fn sources() -> Vec<&'static str> {
+    match sampler::source::qemu::Qemu::find() {
+        Ok(_) => vec!["ptrace", "qemu"],
+        Err(why) => {
+            skipped(format_args!("the qemu source: {why}"));
+            vec!["ptrace"]
+        }
+    }
+}
+
+/// Records a program with the model.
+fn record(file: &Path, source: &str, more: &[&str], program: &Program) {
+    let options = ["record", "--model", "--source", source, "-o", file.to_str().unwrap()];
+    let out = lbr(&[&options, more, &["--", program.name()]].concat());
+    assert!(out.status.code().is_some_and(|code| code < 128), "{}", stderr(&out));
+    assert!(stderr(&out).contains("predictions and cycles modelled"), "{}", stderr(&out));
+    assert!(stderr(&out).contains("complete: every taken branch"), "{}", stderr(&out));
+}
+
+/// Branches by thread in the order in which they were executed: ends, misprediction, cycles.
+fn branches(file: &Path) -> BTreeMap<u64, Vec<[Value; 4]>> {
+    let mut threads: BTreeMap<u64, Vec<[Value; 4]>> = BTreeMap::new();
+    for sample in rows(&["script", "--json", "-i", file.to_str().unwrap()]) {
+        let thread = threads.entry(sample["tid"].as_u64().unwrap()).or_default();
+        let entries = sample["entries"].as_array().unwrap().iter().rev();
+        thread.extend(
+            entries.map(|entry| {
+                ["from", "to", "mispredicted", "cycles"].map(|key| entry[key].clone())
+            }),
+        );
+    }
+    threads
+}
+
+/// The loop runs for 5, -1, -7, 12, 0. An instruction takes one cycle, a misprediction 15 more in the
+/// next record. JNS goes T N N T T: its counter, first weakly not taken,
+/// is wrong but for the third time. JNE is taken four times, and wrong at the first.
+#[test]
+fn the_text_books_loop() {
+    let Some(program) = textbook() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("perf.data");
+    let [jns, call, ret, jne] = [
+        ("0x4eda14", "0x4eda1e"),
+        ("0x4eda1e", "0x4edb26"),
+        ("0x4edb29", "0x4eda23"),
+        ("0x4eda2d", "0x4eda10"),
+    ];
+    let wanted = [
+        (jns, true, 3),
+        (call, false, 15 + 1),
+        (ret, false, 2),
+        (jne, true, 4),
+        // JNE and JNS were wrong: mov test jns, mov shl lea call.
+        (call, false, 15 + 3 + 15 + 4),
+        (ret, false, 2),
+        (jne, false, 4),
+        (call, false, 3 + 4),
+        (ret, false, 2),
+        (jne, false, 4),
+        (jns, true, 3),
+        (call, false, 15 + 1),
+        (ret, false, 2),
+        (jne, false, 4),
+        (jns, true, 3),
+        (call, false, 15 + 1),
+        (ret, false, 2),
+    ];
+    for source in sources() {
+        for period in [31, 3] {
+            let count = period.to_string();
+            record(&file, source, &["--from", "loop", "-c", &count], &program);
+            let wanted: Vec<[Value; 4]> = wanted
+                .iter()
+                .enumerate()
+                .map(|(at, ((from, to), mispredicted, cycles))| {
+                    // The first record after a drain has none, as on a CPU.
+                    let cycles = (at % period > 0).then_some(cycles);
+                    [json!(from), json!(to), json!(mispredicted), json!(cycles)]
+                })
+                .collect();
+            let threads = branches(&file);
+            assert_eq!(threads.values().collect::<Vec<_>>(), [&wanted], "{source} -c {period}");
+        }
+        // A filter omits records: the cycles of JNS and JNE go to the next call.
+        record(&file, source, &["--from", "loop", "-j", "any_call,u"], &program);
+        let threads = branches(&file);
+        let cycles = threads.values().flatten().map(|branch| branch[3].clone());
+        let expected = [json!(null), json!(2 + 4 + 37), json!(2 + 4 + 7), json!(2 + 4 + 3 + 16)];
+        assert_eq!(cycles.take(4).collect::<Vec<_>>(), expected, "{source}");
+    }
+}
+
+/// Haswell's records hold no cycles, Core 2's neither cycles nor predictions.
+#[test]
+fn a_cpu_records_of_it_what_its_format_holds() {
+    let Some(program) = textbook() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("perf.data");
+    for (cpu, predictions, cycles) in [("06_3C", true, false), ("06_8F", true, true)] {
+        record(&file, "ptrace", &["--soft-cpu", cpu], &program);
+        let threads = branches(&file);
+        let later = threads.values().flatten().skip(1);
+        for [_, _, mispredicted, count] in later {
+            assert_eq!(mispredicted.is_boolean(), predictions, "{cpu}");
+            assert_eq!(count.is_u64(), cycles, "{cpu}");
+        }
+    }
+}
+
+/// The same program, the same numbers, thread by thread.
+#[test]
+fn the_model_is_deterministic() {
+    let Some(program) = build("threads.c", &["-O1", "-static", "-pthread"]) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("perf.data");
+    let run = || {
+        record(&file, "ptrace", &["--from", "main"], &program);
+        let known = |branch: &[Value; 4]| [branch[2].clone(), branch[3].clone()];
+        let threads = branches(&file);
+        let first = threads.values().next().unwrap();
+        first.iter().map(known).collect::<Vec<_>>()
+    };
+    let first = run();
+    assert!(first.len() > 10, "{}", first.len());
+    assert_eq!(run(), first);
+}
+
+#[test]
+fn every_view_says_that_it_is_modelled() {
+    let Some(program) = textbook() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("perf.data");
+    let name = file.to_str().unwrap();
+    record(&file, "ptrace", &["--from", "loop"], &program);
+    let label = "software LBR (06_5E), predictions and cycles modelled, not measured";
+    for view in ["hot", "types", "mispredict", "outcomes", "blocks", "loops", "callgraph", "paths"]
+    {
+        let text = done(&["report", "--view", view, "-i", name]);
+        assert!(text.contains(label), "{view}: {text}");
+        let out = lbr(&["report", "--view", view, "--json", "-i", name]);
+        let quality = json_lines(&out).into_iter().find(|row| row["view"] == "quality").unwrap();
+        assert_eq!(quality["modelled"], true, "{view}");
+    }
+    for command in [&["annotate"][..], &["hist"], &["report", "--html", "-"]] {
+        let text = done(&[command, &["-i", name]].concat());
+        assert!(text.contains("modelled, not measured"), "{command:?}: {text}");
+    }
+    let misses = rows(&["report", "--view", "mispredict", "--json", "--min-n", "1", "-i", name]);
+    let missed = misses.iter().filter(|row| row["view"] == "mispredict");
+    assert_eq!(missed.filter_map(|row| row["mispredicted"].as_u64()).sum::<u64>(), 4);
+}
+
+/// Exports hold the branches, which are real, and nothing that was modelled, except for a copy of
+/// the recording, which keeps the label.
+#[test]
+fn exports_omit_what_was_modelled() {
+    let Some(program) = textbook() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let [modelled, plain] = ["modelled", "plain"].map(|name| dir.path().join(name));
+    record(&modelled, "ptrace", &["--from", "loop"], &program);
+    let options = ["record", "--source", "ptrace", "--from", "loop", "-o", plain.to_str().unwrap()];
+    assert!(lbr(&[&options[..], &["--", program.name()]].concat()).status.code().is_some());
+    for kind in ["llvm-raw", "preagg", "preagg:T", "autofdo", "csv:uprof", "folded"] {
+        let export = |file: &Path| lbr(&["export", "--to", kind, "-i", file.to_str().unwrap()]);
+        let (of_model, of_plain) = (export(&modelled), export(&plain));
+        assert_eq!(printed(&of_model), printed(&of_plain), "{kind}");
+        let says = "predictions and cycles are modelled, and are omitted here";
+        assert!(stderr(&of_model).contains(says), "{kind}: {}", stderr(&of_model));
+        assert!(!stderr(&of_plain).contains(says), "{kind}: {}", stderr(&of_plain));
+    }
+    let modelled = modelled.to_str().unwrap();
+    for row in rows(&["export", "--to", "jsonl:edges", "-i", modelled]) {
+        assert_eq!((&row["mispredicted"], &row["predictions_known"]), (&json!(null), &json!(0)));
+    }
+    let text = done(&["export", "--to", "brstack", "-i", modelled]);
+    assert!(text.contains("/-/-/-/0/COND") && !text.contains("/M/"), "{text}");
+    let selected = done(&["export", "--to", "brstack", "-i", modelled, "--event", "branches:u"]);
+    assert_eq!(selected, text, "with a selection too");
+    let copy = dir.path().join("copy");
+    let copy = copy.to_str().unwrap();
+    done(&["export", "--to", "perfdata", "-i", modelled, "-o", copy]);
+    let report = done(&["report", "-i", copy]);
+    assert!(report.contains("predictions and cycles modelled, not measured"), "{report}");
+    assert!(report.contains("; 4 mispredicted"), "{report}");
+}
+
+#[test]
+fn only_the_software_lbr_models() {
+    for backend in ["perf", "msr"] {
+        let out = lbr(&["record", "--backend", backend, "--model", "--", "true"]);
+        assert_eq!(out.status.code(), Some(2), "{backend}: {}", stderr(&out));
+        assert!(stderr(&out).contains("--model: only the software LBR"), "{}", stderr(&out));
+    }
+    assert_eq!(lbr(&["record", "--model", "-C", "0"]).status.code(), Some(2));
+}
