@@ -66,7 +66,7 @@ kill $graph
 /work/long & graph=$!
 enough whole 50 lbr record -C 0,1 -o /out/whole.data
 kill $graph
-try period lbr record -C 1 -c 5 -o /out/period.data -- /work/graph
+try period lbr record --backend msr -C 1 -c 5 -o /out/period.data -- /work/graph
 try after lbr dump -C 1 --json
 "#;
 
@@ -99,7 +99,7 @@ pub(crate) fn machine_with(
     let run = Command::new(top().join("scripts/test-machine"))
         .arg("run")
         .args(options)
-        .args(["--cpu", cpu, "--timeout", "900", "--out"])
+        .args(["--cpu", cpu, "--timeout", "420", "--out"])
         .arg(out)
         .args(programs.iter().flat_map(|program| [Path::new("--file"), program]))
         .arg("--script")
