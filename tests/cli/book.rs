@@ -17,20 +17,26 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
 }
 
-/// README and the chapters.
+/// README and the pages of the book, by their paths from the root.
 fn pages() -> Vec<(String, String)> {
-    let mut paths: Vec<PathBuf> = std::fs::read_dir(root().join("docs"))
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|end| end == "md"))
-        .collect();
+    let mut paths = vec![PathBuf::from("README.md")];
+    let mut folders = vec![PathBuf::from("docs")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(root().join(&folder)).unwrap() {
+            let path = folder.join(entry.unwrap().file_name());
+            if root().join(&path).is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|end| end == "md") {
+                paths.push(path);
+            }
+        }
+    }
     paths.sort();
-    paths.push(root().join("README.md"));
-    let named = |path: PathBuf| {
-        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
-        (name, std::fs::read_to_string(path).unwrap())
+    let read = |path: PathBuf| {
+        let page = std::fs::read_to_string(root().join(&path)).unwrap();
+        (path.to_str().unwrap().to_owned(), page)
     };
-    paths.into_iter().map(named).collect()
+    paths.into_iter().map(read).collect()
 }
 
 /// The fenced blocks of a page: the text after the fence, and the content.
@@ -153,14 +159,17 @@ fn commands_on_hardware_and_in_sentences_exist() {
     assert!(commands > 20, "{commands}");
 }
 
-/// Every page of the book is in its table of contents, and every link has a target.
+/// Every page of the book is in its table of contents and its index, and every link has a target.
 #[test]
 fn links_lead_somewhere() {
-    let contents = std::fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
     for (name, page) in pages() {
-        let listed = name == "README.md" || name == "SUMMARY.md";
-        assert!(listed || contents.contains(&format!("({name})")), "{name}");
-        let folder = if name == "README.md" { root() } else { root().join("docs") };
+        if let Some(chapter) = name.strip_prefix("docs/").filter(|name| name.contains('/')) {
+            for contents in ["docs/SUMMARY.md", "docs/README.md"] {
+                let contents = std::fs::read_to_string(root().join(contents)).unwrap();
+                assert!(contents.contains(&format!("({chapter})")), "{name}");
+            }
+        }
+        let folder = root().join(&name).parent().unwrap().to_owned();
         for link in page.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()) {
             let file = link.split('#').next().unwrap();
             assert!(link.contains("://") || folder.join(file).exists(), "{name}: {link}");

@@ -1,7 +1,7 @@
 //! Reading a recording back: the program that was recorded may have removed,
 //! replaced or overwritten the file.
 //!
-//! By the figures of docs/speed.md, counting takes about 14 ns a branch (a plain
+//! By the figures of docs/evidence/speed.md, counting takes about 14 ns a branch (a plain
 //! scan), `lbr lint` 60 and recording in QEMU 50 to 100: lint looks at recordings
 //! that take it half a second at most.
 
