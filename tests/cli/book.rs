@@ -1,7 +1,8 @@
 //! README and the book: every command line in them does what they say.
 //!
 //! `console` blocks are run, and their output compared; `sh` blocks are run, those marked
-//! `hardware` only parsed; so are commands in sentences.
+//! `hardware` only parsed; so are commands in sentences, and in output that depends on the machine
+//! (`text`).
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -17,9 +18,9 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
 }
 
-/// README and the pages of the book, by their paths from the root.
+/// README, SECURITY.md and the pages of the book, by their paths from the root.
 fn pages() -> Vec<(String, String)> {
-    let mut paths = vec![PathBuf::from("README.md")];
+    let mut paths = vec![PathBuf::from("README.md"), PathBuf::from("SECURITY.md")];
     let mut folders = vec![PathBuf::from("docs")];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(root().join(&folder)).unwrap() {
@@ -141,22 +142,99 @@ fn is_usage(words: &[&str]) -> bool {
     }
 }
 
+/// The arguments of each `lbr` in a line of a shell.
+fn arguments(line: &str) -> impl Iterator<Item = Vec<&str>> {
+    let line = line.split(" #").next().unwrap();
+    line.split(" | ").flat_map(|part| part.split(" && ")).filter_map(|part| {
+        let part = part.trim_start_matches("$ ").trim_start_matches("sudo ");
+        let inside = part.starts_with("scripts/").then(|| part.split_once(" -- ")).flatten();
+        let part = inside.map_or(part, |(_, command)| command);
+        let rest = part.strip_prefix("lbr ").or_else(|| part.strip_prefix("cargo run -- "))?;
+        Some(rest.split_whitespace().collect())
+    })
+}
+
 #[test]
 fn commands_on_hardware_and_in_sentences_exist() {
     let mut commands = 0;
     for (name, page) in pages() {
-        let fenced = blocks(&page)
-            .filter(|(kind, _)| *kind == "sh hardware")
-            .flat_map(|(_, block)| block.lines());
+        let fenced = blocks(&page).flat_map(|(kind, block)| {
+            let known = ["console", "sh", "sh hardware", "text", "sql", "python", "rust"];
+            assert!(known.contains(&kind), "{name}: ```{kind}");
+            block.lines().filter(move |line| kind.starts_with("sh") || line.starts_with("$ "))
+        });
         let spoken = page.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
-        for line in fenced.chain(spoken).filter(|line| line.starts_with("lbr ")) {
-            let line = line.split(" #").next().unwrap();
-            let words: Vec<&str> = line.split_whitespace().skip(1).collect();
-            assert!(is_usage(&words), "{name}: {line}");
-            commands += 1;
+        for line in fenced.chain(spoken) {
+            for words in arguments(line) {
+                assert!(is_usage(&words), "{name}: {line}");
+                commands += 1;
+            }
+        }
+        for script in page.split("scripts/").skip(1) {
+            let end = script.find(|c: char| !c.is_ascii_lowercase() && c != '-');
+            let script = &script[..end.unwrap_or(script.len())];
+            assert!(root().join("scripts").join(script).is_file(), "{name}: scripts/{script}");
         }
     }
-    assert!(commands > 20, "{commands}");
+    assert!(commands > 150, "{commands}");
+}
+
+/// Every key that a command prints as JSON is in the reference.
+#[test]
+fn the_keys_of_json_are_documented() {
+    let reference = std::fs::read_to_string(root().join("docs/reference/json.md")).unwrap();
+    let reader = Reader::new();
+    let build = "cc -nostdlib -static -no-pie -o textbook tests/programs/textbook.S";
+    let record = "lbr record --model --source ptrace -o perf.data -- ./textbook";
+    for command in [build, record, "cp perf.data old.data"] {
+        let out = reader.run(command);
+        if !out.status.success() {
+            assert!(out_of_reach(&out), "{command}\n{}", text(&out.stderr));
+            return;
+        }
+    }
+    let views = ["hot", "mispredict", "outcomes", "blocks", "loops", "paths", "types", "callgraph"];
+    let views = views.map(|view| format!("report --view {view}"));
+    let others = [
+        "hist",
+        "annotate loop",
+        "diff old.data perf.data",
+        "lint",
+        "script",
+        "decode --format 6 raw",
+        "explain",
+        "explain DEBUGCTL 1",
+        "probe --soft-cpu skylake",
+        "doctor",
+        "dump --soft-cpu skylake",
+        "verify --soft-cpu skylake --write",
+        "time --hex 90 --repeat 3",
+    ];
+    std::fs::write(reader.folder.path().join("raw"), "8000555555554444 0019555555554450").unwrap();
+    for command in views.iter().map(String::as_str).chain(others) {
+        let out = reader.run(&format!("lbr {command} --json"));
+        if !out.status.success() {
+            assert!(out_of_reach(&out), "{command}: {}", text(&out.stderr));
+            continue;
+        }
+        let mut keys = 0;
+        for object in text(&out.stdout).lines() {
+            let object: serde_json::Value = serde_json::from_str(object).unwrap();
+            for key in object.as_object().unwrap().keys() {
+                let of_place = ["from", "to", "entry", "exit", "head", "start", "end"]
+                    .iter()
+                    .find_map(|place| key.strip_prefix(place)?.strip_prefix('_'))
+                    .is_some_and(|rest| reference.contains(&format!("`X_{rest}`")));
+                let of_side = command.starts_with("diff") && key.contains("_p")
+                    || key.ends_with("_before")
+                    || key.ends_with("_after");
+                let is_documented = reference.contains(&format!("`{key}`"));
+                assert!(is_documented || of_place || of_side, "{command}: {key}");
+                keys += 1;
+            }
+        }
+        assert!(keys > 0, "{command}");
+    }
 }
 
 /// Every page of the book is in its table of contents and its index, and every link has a target.
