@@ -238,6 +238,13 @@ fn the_keys_of_json_are_documented() {
     }
 }
 
+/// The anchor of a heading, as GitHub makes it.
+fn anchor(line: &str) -> Option<String> {
+    let heading = line.strip_prefix('#')?.trim_start_matches('#').trim();
+    let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    Some(kept.collect::<String>().to_lowercase().replace(' ', "-"))
+}
+
 /// Every page of the book is in its table of contents and its index, and every link has a target.
 #[test]
 fn links_lead_somewhere() {
@@ -250,8 +257,14 @@ fn links_lead_somewhere() {
         }
         let folder = root().join(&name).parent().unwrap().to_owned();
         for link in page.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()) {
-            let file = link.split('#').next().unwrap();
-            assert!(link.contains("://") || folder.join(file).exists(), "{name}: {link}");
+            if link.contains("://") {
+                continue;
+            }
+            let (file, section) = link.split_once('#').unwrap_or((link, ""));
+            let file = if file.is_empty() { root().join(&name) } else { folder.join(file) };
+            assert!(file.exists(), "{name}: {link}");
+            let has = |page: String| page.lines().filter_map(anchor).any(|it| it == section);
+            assert!(section.is_empty() || has(std::fs::read_to_string(file).unwrap()), "{link}");
         }
     }
 }
