@@ -269,6 +269,25 @@ fn links_lead_somewhere() {
     }
 }
 
+/// What the page on troubleshooting quotes is in the messages of `doctor`.
+#[test]
+fn troubleshooting_quotes_doctor() {
+    let sources = ["cli/src/commands/doctor", "sampler/src/source/perf"];
+    let files = sources.iter().flat_map(|dir| std::fs::read_dir(root().join(dir)).unwrap());
+    let code: String =
+        files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap()).collect();
+    // Without the line ends in literals.
+    let code: String = code.split("\\\n").map(str::trim_start).collect();
+    let page = std::fs::read_to_string(root().join("docs/start/troubleshooting.md")).unwrap();
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split(" | ").next());
+    let mut quotes = 0;
+    for quote in rows.flat_map(|cell| cell.split('`').step_by(2)).filter(|it| !it.is_empty()) {
+        assert!(code.contains(quote), "{quote}");
+        quotes += 1;
+    }
+    assert!(quotes > 12, "{quotes}");
+}
+
 /// The first page fits on a few screens.
 #[test]
 fn the_front_page_is_short() {
