@@ -1,6 +1,5 @@
-//! Code that we run to learn about a CPU: how long a piece of code takes
-//! ([`measure`]), whether branch records hold what is documented of them
-//! ([`verify`]), and what they do, step by step ([`learn`]).
+//! Runs code to learn about a CPU: times pieces of code ([`measure`]), checks branch records
+//! against their documentation ([`verify`]), and teaches how they work, step by step ([`learn`]).
 //!
 //! It never prints.
 

@@ -344,7 +344,7 @@ fn names_that_mean_no_code_are_explained() {
     let Some(recorded) = record(name, &[]) else { return };
     let input = ["-i", &recorded.file];
     let said = |symbol: &str| refused(&[&[symbol], &input[..]].concat());
-    assert_eq!(said("sq"), "lbr: sq has no code of its own: it is inlined into f; annotate that\n");
+    assert_eq!(said("sq"), "lbr: sq exists only inlined into f; annotate that\n");
     assert_eq!(said("nowhere"), "lbr: no function nowhere in the files of this recording\n");
     assert_eq!(said("0x10"), "lbr: 0x10 is outside of all files that the recording mapped\n");
     assert!(said("f..run..f").starts_with("lbr: "));
@@ -409,7 +409,7 @@ fn of_several_the_one_that_ran_is_meant() {
         let Some(recorded) = record(program.to_str().unwrap(), &[]) else { return };
         if both {
             let said = refused(&["twin", "-i", &recorded.file]);
-            let (shares, of) = (said.matches("% of what ran").count(), program.display());
+            let (shares, of) = (said.matches("% of executed code").count(), program.display());
             assert!(said.starts_with("lbr: twin may mean 0x") && said.contains(" or 0x"), "{said}");
             assert!(shares == 2 && said.contains(&format!("), in {of}")), "{said}");
             continue;

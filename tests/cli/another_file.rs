@@ -295,7 +295,9 @@ fn blocks_that_are_no_code() {
     assert_eq!(said(&input, &view), "");
     std::fs::write(&input, stacks(&[1, 2, 3])).unwrap();
     assert!(!known(names(&input, &view)));
-    assert!(said(&input, &view).contains(" blocks between them are no code (the first at byte 0x"));
+    assert!(
+        said(&input, &view).contains(" blocks between them are not code (the first at byte 0x")
+    );
     let (verdict, finding) = judged(&input, &[]);
     assert_ne!(verdict, "sound");
     assert!(finding.is_some());

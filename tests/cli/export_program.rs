@@ -163,7 +163,7 @@ fn nothing_to_profile() {
     let out = lbr(&args);
     assert_eq!((out.status.code(), stdout(&out)), (Some(2), String::new()));
     let said = stderr(&out);
-    assert!(said.contains("/made/up/prog; branches go to /lib64/made-up/ld-linux"), "{said}");
+    assert!(said.contains("/made/up/prog; branches are in /lib64/made-up/ld-linux"), "{said}");
     let out = lbr(&[&args[..], &["--pid", "9999"]].concat());
     assert_eq!(out.status.code(), Some(2), "{}", stderr(&out));
 }

@@ -37,7 +37,7 @@ fn printed_places_are_taken() {
         assert_eq!(code, Some(0), "{block}: {shown} {said}");
         // Without cycle counts there is nothing to draw, but the block is found.
         let (_, _, said) = run(&["hist", "--block", &block]);
-        assert!(!said.contains("no block") && !said.contains("no place"), "{block}: {said}");
+        assert!(!said.contains("no block") && !said.contains("not a location"), "{block}: {said}");
         let (code, shown, said) = run(&["annotate", &entry]);
         assert_eq!(code, Some(0), "{entry}: {shown} {said}");
     }

@@ -287,7 +287,7 @@ fn what_is_wrong_is_said() {
     refused(&["--hex", "90", "-C", "4000"], "CPU 4000", 2);
     refused(&["--object", "/dev/null", "--symbol", "f"], "no regular file", 2);
     let text_file = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
-    refused(&["--object", text_file, "--symbol", "f"], "no object file", 2);
+    refused(&["--object", text_file, "--symbol", "f"], "not an object file", 2);
     if has_as() {
         refused(&["nop; foo"], "line 1: no such instruction", 2);
         refused(&["call foo"], "refers to `foo` at +0x1", 2);

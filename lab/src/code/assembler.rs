@@ -1,33 +1,32 @@
-//! Writes the few instructions that frames, brackets and kernels are made of.
+//! A minimal assembler: the few instructions that frames, brackets and kernels consist of.
 
 use super::frame::Gpr;
 
 /// State components: x87, SSE, AVX, and AVX-512's three. SDM Vol. 1, 13.1.
 const VECTORS: u32 = 0xE7;
-/// A cache line: places are apart by one, so that no two branches share it.
+/// A cache line. Labels one line apart never share one.
 pub(crate) const LINE: u64 = 64;
 
-/// Keeps what is executed on its two sides apart.
+/// Orders what executes before it against what executes after it.
 const LFENCE: [u8; 3] = [0x0F, 0xAE, 0xE8];
 
-/// An address in the code, perhaps not written yet.
+/// An address in the code, possibly not yet known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Label(usize);
 
-/// Code that is being written. All addresses count from the start of the
-/// mapping that it will lie in, and the code refers to them by distance alone:
-/// it runs wherever the mapping is.
+/// Code under construction. Addresses are offsets from the start of the final mapping, and the code
+/// refers to itself by distance only: it runs wherever the mapping is.
 #[derive(Debug)]
 pub(crate) struct Assembler {
     start: u64,
     bytes: Vec<u8>,
     labels: Vec<u64>,
-    /// Four bytes here are the distance from their end to a label.
+    /// Four bytes at this offset that will hold the distance from their end to a label.
     distances: Vec<(usize, Label)>,
 }
 
 impl Assembler {
-    /// Code whose first byte lies at `start` of the mapping.
+    /// Starts code whose first byte is at offset `start` of the mapping.
     pub(crate) const fn at(start: u64) -> Assembler {
         Assembler { start, bytes: Vec::new(), labels: Vec::new(), distances: Vec::new() }
     }
@@ -37,7 +36,7 @@ impl Assembler {
         self.start + self.bytes.len() as u64
     }
 
-    /// The code.
+    /// Resolves all labels and returns the code.
     pub(crate) fn finish(&self) -> Vec<u8> {
         let mut bytes = self.bytes.clone();
         for (at, label) in &self.distances {
@@ -58,7 +57,7 @@ impl Assembler {
         Label(self.labels.len() - 1)
     }
 
-    /// The next instruction is at the label.
+    /// Binds the label to the next instruction.
     pub(crate) fn bind(&mut self, label: Label) {
         let here = self.here();
         if let Some(address) = self.labels.get_mut(label.0) {
@@ -66,39 +65,39 @@ impl Assembler {
         }
     }
 
-    /// A label of the next instruction.
+    /// Returns a label bound to the next instruction.
     pub(crate) fn bound(&mut self) -> Label {
         let label = self.label();
         self.bind(label);
         label
     }
 
-    /// Where a label is bound.
+    /// The label's address. The label must be bound.
     pub(crate) fn address_of(&self, label: Label) -> u64 {
         self.labels.get(label.0).copied().unwrap_or(0)
     }
 
-    /// The next instruction is at the start of a cache line, and at this label.
-    /// What lies before it does not run on.
+    /// Pads to the start of a cache line and binds the label there. Execution must not fall through
+    /// into it: the padding is INT3.
     pub(crate) fn place(&mut self, label: Label) {
         self.trap();
         self.align();
         self.bind(label);
     }
 
-    /// Fills up a cache line with INT3.
+    /// Pads to a cache line with INT3.
     pub(crate) fn align(&mut self) {
         while !self.here().is_multiple_of(LINE) {
             self.trap();
         }
     }
 
-    /// INT3.
+    /// Writes INT3.
     pub(crate) fn trap(&mut self) {
         self.raw(&[0xCC]);
     }
 
-    /// An opcode and the distance to a label; its address.
+    /// Writes an opcode and a rel32 to a label; returns the instruction's address.
     pub(crate) fn relative(&mut self, opcode: &[u8], to: Label) -> u64 {
         let from = self.here();
         self.raw(opcode);
@@ -107,7 +106,7 @@ impl Assembler {
         from
     }
 
-    /// An opcode that ends in `[rip + ...]`; its address.
+    /// Writes an opcode with a `[rip + ...]` operand; returns the instruction's address.
     fn memory(&mut self, opcode: &[u8], address: u64) -> u64 {
         let from = self.here();
         self.raw(opcode);
@@ -137,7 +136,7 @@ impl Assembler {
         self.transfer(0x8D, register, address);
     }
 
-    /// An opcode whose last three bits are a register's.
+    /// An opcode whose low three bits encode a register.
     fn short(&mut self, opcode: u8, register: Gpr) {
         let number = register as u8;
         if number >= 8 {
@@ -160,13 +159,13 @@ impl Assembler {
         self.short(0x58, register);
     }
 
-    /// RFLAGS from memory, by the stack.
+    /// Loads RFLAGS from memory, through the stack.
     pub(crate) fn load_flags(&mut self, address: u64) {
         self.memory(&[0xFF, 0x35], address); // push qword [rip + ...]
         self.raw(&[0x9D]); // popfq
     }
 
-    /// RFLAGS to memory, by the stack.
+    /// Stores RFLAGS to memory, through the stack.
     pub(crate) fn store_flags(&mut self, address: u64) {
         self.memory(&[0x9C, 0x8F, 0x05], address); // pushfq; pop qword [rip + ...]
     }
@@ -180,7 +179,7 @@ impl Assembler {
         self.memory(&[0x48, 0x0F, 0xAE, extension << 3 | 5], area);
     }
 
-    /// LFENCE: nothing after it starts before all before it is complete.
+    /// LFENCE: later instructions start only after all earlier ones have completed.
     pub(crate) fn fence(&mut self) {
         self.raw(&LFENCE);
     }
@@ -193,12 +192,12 @@ impl Assembler {
         self.raw(&[0xC3]);
     }
 
-    /// Reads the counter whose page (perf_event_open(2), "mmap layout") is at
-    /// `page` into four words: the page's lock and index, the two halves that
-    /// RDPMC gives, lock and index again. Where the index is 0 nothing counts, and
-    /// the halves stay. RAX, RCX, RDX and flags are lost.
+    /// Reads the counter whose page (perf_event_open(2), "mmap layout") is at `page` into four
+    /// words: the page's lock and index, the two halves that RDPMC returns, then lock and index
+    /// again. If the index is 0 the counter is not active, and the halves keep their values.
+    /// Clobbers RAX, RCX, RDX and flags.
     pub(crate) fn read_counter(&mut self, page: u64, into: u64) {
-        /// Of the 32-bit fields `lock` and `index`.
+        /// Offset of the 32-bit fields `lock` and `index`.
         const LOCK: u64 = 8;
         let behind = self.label();
         self.load(Gpr::Rax, page + LOCK);
@@ -216,8 +215,8 @@ impl Assembler {
         self.store(into + 24, Gpr::Rax);
     }
 
-    /// The time stamp into memory; RAX and RDX are lost, flags stay. LFENCE on
-    /// both sides keeps it in its place (SDM Vol. 2, RDTSC).
+    /// Stores the time stamp in memory. Clobbers RAX and RDX, keeps flags. LFENCE on both sides
+    /// stops RDTSC from being reordered (SDM Vol. 2, RDTSC).
     pub(crate) fn time_stamp(&mut self, address: u64) {
         self.raw(&LFENCE);
         self.raw(&[0x0F, 0x31]); // rdtsc
@@ -241,7 +240,7 @@ impl Assembler {
         self.memory(&[0xE8], address)
     }
 
-    /// CALL of the address that stands at `pointer`; its own address.
+    /// CALL of the address stored at `pointer`; returns the instruction's address.
     pub(crate) fn call_at(&mut self, pointer: u64) -> u64 {
         self.memory(&[0xFF, 0x15], pointer)
     }
@@ -260,8 +259,8 @@ impl Assembler {
     }
 }
 
-/// From the end of the four bytes that hold it. What is written lies within one
-/// mapping of less than 2 GiB.
+/// The rel32 from the end of the four bytes that hold it. The target is in the same mapping, which
+/// is smaller than 2 GiB.
 const fn distance(next: u64, to: u64) -> [u8; 4] {
     (to.wrapping_sub(next) as u32).to_le_bytes()
 }

@@ -1,29 +1,29 @@
-//! What counters say that a [frame](super::frame) has read at its two ends.
+//! Differences between the two counter readings of a [frame](super::frame).
 
-/// Counters that a frame reads.
+/// Number of counters that a frame reads.
 pub(crate) const COUNTERS: usize = 4;
 
 /// The words of [`read_counter`](super::assembler::Assembler::read_counter).
 pub(crate) type Reading = [u64; 4];
 
-/// What [counters](sampler::source::perf::Counting) came to.
+/// Differences of the [counters](sampler::source::perf::Counting) over one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CounterDeltas {
-    /// By each; `None` for one that does not count.
+    /// Each counter's difference; `None` for an inactive one.
     All([Option<u64>; COUNTERS]),
-    /// The kernel had a counter stopped meanwhile, to let something else run.
+    /// The kernel multiplexed a counter during the run.
     Interrupted,
 }
 
 impl CounterDeltas {
-    /// From the two readings of each.
+    /// Computes the differences from two readings of each counter.
     pub(crate) fn of(readings: &[[Reading; COUNTERS]; 2]) -> CounterDeltas {
         let mut all = [None; COUNTERS];
         let [opening, closing] = readings;
         for ((count, opening), closing) in all.iter_mut().zip(opening).zip(closing) {
             let [page, low, high, behind] = *opening;
-            // While neither changes the kernel leaves the counter alone (linux/perf_event.h, `lock`);
-            // where it would wrap around, there is an interrupt that changes it.
+            // As long as neither changes, the kernel did not touch the counter (linux/perf_event.h,
+            // `lock`); a counter about to overflow raises an interrupt that changes them.
             if [behind, closing[0], closing[3]] != [page; 3] {
                 return CounterDeltas::Interrupted;
             }
@@ -39,12 +39,12 @@ impl CounterDeltas {
 mod tests {
     use super::*;
 
-    /// perf_event_open(2), "mmap layout": lock 2 at 8, index at 12.
+    /// perf_event_open(2), "mmap layout": offset 8 holds lock 2, offset 12 index 3.
     const PAGE_OF_3: u64 = 2 | 3 << 32;
 
     #[test]
-    fn what_counters_count() {
-        // The lower half wraps around; the third does not count.
+    fn differences_need_an_unchanged_page() {
+        // The lower half wraps around; the third counter is inactive.
         let opening = [
             [PAGE_OF_3, 0xFFFF_FFF0, 1, PAGE_OF_3],
             [PAGE_OF_3, 5, 0, PAGE_OF_3],
@@ -55,7 +55,7 @@ mod tests {
         closing[0] = [PAGE_OF_3, 0x10, 2, PAGE_OF_3];
         let found = CounterDeltas::of(&[opening, closing]);
         assert_eq!(found, CounterDeltas::All([Some(0x20), Some(0), None, None]));
-        // The kernel stopped one between, or while it was read.
+        // The kernel multiplexed one between the readings, or during one.
         closing[1] = [PAGE_OF_3 + 2, 5, 0, PAGE_OF_3 + 2];
         assert_eq!(CounterDeltas::of(&[opening, closing]), CounterDeltas::Interrupted);
         closing[1] = opening[1];

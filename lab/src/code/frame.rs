@@ -1,11 +1,10 @@
-//! A function without arguments around code of ours or of anybody, with
-//! recording on in the midst of it.
+//! A callable function around arbitrary code, with recording switched on just around that code.
 //!
 //! ```text
 //! entry:  save the caller's registers
 //!         x87 and vector registers as in a new process
-//!         load the registers of the caller's choice
-//!         CODE that sets up
+//!         load the requested register values
+//!         set-up CODE
 //!         pwrite(control register, on)       inline SYSCALL
 //!         read the counters                  RDPMC
 //!         time stamp
@@ -18,14 +17,13 @@
 //!         restore the caller's registers, return
 //! ```
 //!
-//! Between the two system calls stands no call, return or branch but those of
-//! the code. Which of both are there, [`Ends`] says.
+//! Between the two system calls only the code itself executes calls, returns or branches. [`Ends`]
+//! selects whether the frame has the system calls and the counter readings.
 //!
-//! All of it lies in one mapping: a page of data, pages of counters, the code, and areas of
-//! memory with guard pages between them. RBP, RSI, RDI and R14 point into the
-//! middle of an area each, RSP into a stack ([`Frame::start`]); the other
-//! registers are 0.
-#![allow(unsafe_code, reason = "a call of what was written, and the data page that it shares")]
+//! Everything is in one mapping: a page of data, pages of counters, the code, and memory areas
+//! separated by guard pages. RBP, RSI, RDI and R14 each point into the middle of an area, RSP into
+//! a stack ([`Frame::start`]); the other registers are 0.
+#![allow(unsafe_code, reason = "calls generated code, and shares the data page with it")]
 
 use std::io;
 use std::mem::offset_of;
@@ -39,8 +37,7 @@ use super::assembler::{Assembler, Label};
 use super::counted::{COUNTERS, CounterDeltas, Reading};
 use super::memory::{EXECUTABLE, Mapping, PAGE, WRITABLE};
 
-/// A general-purpose register, numbered as instructions number it. SDM Vol. 2,
-/// Table 3-1.
+/// A general-purpose register, numbered as in instruction encodings. SDM Vol. 2, Table 3-1.
 #[allow(missing_docs, reason = "the names say it")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -66,7 +63,7 @@ pub enum Gpr {
 use Gpr::{R8, R9, R10, R11, R12, R13, R14, R15, Rax, Rbp, Rbx, Rcx, Rdi, Rdx, Rsi, Rsp};
 
 impl Gpr {
-    /// All, in the order of their numbers.
+    /// All, in encoding order.
     pub const ALL: [Gpr; 16] =
         [Rax, Rcx, Rdx, Rbx, Rsp, Rbp, Rsi, Rdi, R8, R9, R10, R11, R12, R13, R14, R15];
 }
@@ -102,55 +99,55 @@ impl GprValues {
     }
 }
 
-/// How recording is switched on and off: a write of 8 bytes at an offset of a
-/// descriptor, which is what `/dev/cpu/N/msr` takes.
+/// How to switch recording on and off: a write of 8 bytes at an offset of a descriptor, the
+/// interface of `/dev/cpu/N/msr`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SwitchWrites {
-    /// The descriptor; -1 leaves the registers alone.
+    /// The descriptor; -1 writes nothing.
     pub descriptor: RawFd,
     /// The control register's address.
     pub msr: u32,
-    /// Its value with recording on.
+    /// Its value while recording.
     pub on: u64,
-    /// Its value with recording off.
+    /// Its value while not recording.
     pub off: u64,
 }
 
 impl SwitchWrites {
-    /// Nothing is switched.
+    /// Switches nothing.
     pub const NONE: SwitchWrites = SwitchWrites { descriptor: -1, msr: 0, on: 0, off: 0 };
 }
 
-/// What a run left behind.
+/// Results of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameRun {
-    /// Registers where the code had come to its end.
+    /// Registers at the end of the code.
     pub registers: GprValues,
-    /// Time stamps before and behind the code.
+    /// Time stamps before and after the code.
     pub tsc: [u64; 2],
-    /// What the two writes returned: 8, or a negative errno.
+    /// Return values of the two writes: 8, or a negative errno.
     pub switched: [i64; 2],
-    /// What the counters counted between their readings.
+    /// Differences of the counters between their two readings.
     pub counted: CounterDeltas,
 }
 
 impl FrameRun {
-    /// Ticks of the time stamp counter between the two.
+    /// Elapsed time stamp counter ticks.
     #[must_use]
     pub const fn ticks(&self) -> u64 {
         self.tsc[1].wrapping_sub(self.tsc[0])
     }
 }
 
-/// The data page. The code counts its fields.
+/// The data page. The generated code addresses its fields by offset.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Data {
-    /// Registers at entry of the set-up code.
+    /// Registers at entry to the set-up code.
     start: GprValues,
-    /// Registers where the code begins.
+    /// Registers at the start of the code.
     live: GprValues,
-    /// Registers where it has come to its end.
+    /// Registers at the end of the code.
     end: GprValues,
     /// The caller's stack pointer.
     host: u64,
@@ -158,7 +155,7 @@ pub(crate) struct Data {
     msr: u64,
     /// Addresses of the values that switch recording on and off.
     values_at: [u64; 2],
-    /// Rounds that are left of a loop that sets up each of them.
+    /// Remaining rounds of a loop that repeats the set-up.
     rounds: u64,
     switched: [i64; 2],
     tsc: [u64; 2],
@@ -166,7 +163,7 @@ pub(crate) struct Data {
 }
 
 impl Data {
-    /// `values_at`: where the process has the two values of `switch`.
+    /// `values_at`: addresses in the process of the two values of `switch`.
     pub(crate) fn new(start: GprValues, switch: SwitchWrites, values_at: [u64; 2]) -> Data {
         Data {
             start,
@@ -183,15 +180,15 @@ impl Data {
         }
     }
 
-    /// Its bytes, for the memory of another process.
+    /// Its bytes, to be written to another process's memory.
     pub(crate) fn bytes(&self) -> [u8; size_of::<Data>()] {
-        // SAFETY: every field is a 64-bit number, so that there is no padding.
+        // SAFETY: every field is a 64-bit number, so there is no padding.
         unsafe { std::mem::transmute(*self) }
     }
 
-    /// From the bytes of another process's memory.
+    /// Reads it from bytes of another process's memory.
     pub(crate) fn from_bytes(bytes: &[u8; size_of::<Data>()]) -> Data {
-        // SAFETY: any bytes are numbers.
+        // SAFETY: any bytes are valid numbers.
         unsafe { std::mem::transmute(*bytes) }
     }
 
@@ -205,20 +202,18 @@ impl Data {
     }
 }
 
-/// A stack of our own in the data page, for the flags.
+/// A private stack in the data page, for PUSHF and POPF.
 const OWN_STACK: u64 = 2048;
 const _: () = assert!(size_of::<Data>() < 1024);
-/// The state of x87 and vector registers that a run starts with: 512 bytes
-/// and a header, all zero but for what a new process has (System V ABI, 3.4.1).
-/// SDM Vol. 1, 13.4.
+/// The initial state of x87 and vector registers: 512 bytes and a header, all zero except for the
+/// values that a new process has (System V ABI, 3.4.1). SDM Vol. 1, 13.4.
 const VECTORS: u64 = 3072;
 const _: () = assert!(VECTORS.is_multiple_of(64) && VECTORS + 512 + 64 <= PAGE);
-/// The x87 control word, at 0, and MXCSR, at 24.
+/// The x87 control word, at offset 0, and MXCSR, at offset 24.
 const CLEAN: [(u64, u32); 2] = [(0, 0x037F), (24, 0x1F80)];
-/// Where the counters' pages begin, behind the data page. All zero, as they are here, they say that
-/// nothing counts.
+/// Offset of the counters' pages, after the data page. Their initial zeros mean "inactive".
 pub(crate) const COUNTER_PAGES: u64 = PAGE;
-/// Where the code begins.
+/// Offset of the code.
 pub(crate) const CODE: u64 = COUNTER_PAGES + COUNTERS as u64 * PAGE;
 /// Size of each area of memory.
 pub const AREA: u64 = 1 << 16;
@@ -226,7 +221,7 @@ pub const AREA: u64 = 1 << 16;
 pub const AREAS: [Gpr; 4] = [Rbp, Rsi, Rdi, R14];
 /// Size of the stack.
 pub const STACK: u64 = 8 << 20;
-/// What lies above the stack pointer at first.
+/// Bytes of the stack above the initial stack pointer.
 const ABOVE: u64 = AREA;
 
 /// A function, ready to run.
@@ -238,8 +233,7 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// Maps code that was written for [`CODE`], with [`enter`] at `entry` and
-    /// [`leave`] at its end.
+    /// Maps code written for offset [`CODE`], with [`enter`] at `entry` and [`leave`] at its end.
     pub(crate) fn new(code: &[u8], entry: u64) -> io::Result<Frame> {
         let text = (code.len() as u64).next_multiple_of(PAGE);
         let stack = CODE + text + PAGE;
@@ -266,33 +260,30 @@ impl Frame {
         Ok(Frame { mapping, entry, start })
     }
 
-    /// The whole mapping. The data page is at its start.
+    /// The whole mapping. It starts with the data page.
     pub(crate) fn mapping(&self) -> Range<u64> {
         self.mapping.address()..self.mapping.end()
     }
 
-    /// The registers that a run starts with unless others are given: pointers
-    /// into the middle of areas of [`AREA`] bytes in RBP, RSI, RDI and R14, a
-    /// stack of [`STACK`] bytes in RSP, 0 in all others.
+    /// The default register values of a run: pointers into the middle of areas of [`AREA`] bytes in
+    /// RBP, RSI, RDI and R14, a stack of [`STACK`] bytes in RSP, 0 in all others.
     pub(crate) const fn start(&self) -> GprValues {
         self.start
     }
 
-    /// Runs it in this process, on this thread. What it leaves in x87 and
-    /// vector registers stays until the next run.
+    /// Runs it in this process, on this thread. x87 and vector registers keep the code's values
+    /// until the next run.
     ///
     /// # Safety
-    /// The code has to be known: it comes to its end, touches no memory but
-    /// that which its registers point to, leaves the data page, MXCSR and the
-    /// x87 control word alone, and makes no system call that this process could
-    /// not bear.
+    /// The code must be known: it reaches its end, touches only memory that its registers point to,
+    /// leaves the data page, MXCSR and the x87 control word alone, and makes no system call that
+    /// would harm this process.
     pub(crate) unsafe fn run(&mut self, start: GprValues, switch: SwitchWrites) -> FrameRun {
         let data = self.mapping.pointer().cast::<Data>();
         let values_at = [&raw const switch.on as u64, &raw const switch.off as u64];
-        // SAFETY: the data page is at the start of the mapping, writable,
-        // large enough (asserted above) and aligned. `entry` is a function
-        // without arguments that follows the C calling convention; of the code
-        // inside the caller promises the rest.
+        // SAFETY: the data page is at the start of the mapping, writable, large enough (asserted
+        // above) and aligned. `entry` is a function without arguments that follows the C calling
+        // convention; the caller vouches for the code inside.
         unsafe {
             data.write_volatile(Data::new(start, switch, values_at));
             let entry: extern "sysv64" fn() =
@@ -303,30 +294,30 @@ impl Frame {
     }
 }
 
-/// What a function keeps for its caller. System V ABI, Figure 3.4.
+/// Registers that a function must preserve. System V ABI, Figure 3.4.
 const CALLEE_SAVED: [Gpr; 6] = [Rbx, Rbp, R12, R13, R14, R15];
 
-/// Where the parts of the way in are.
+/// Addresses in the frame's entry.
 pub(crate) struct Entered {
     /// The function.
     pub(crate) entry: u64,
     /// Set-up code.
     pub(crate) init: Range<u64>,
-    /// Where the system call that switches recording on returns to; 0 where
-    /// there is none.
+    /// Return address of the system call that switches recording on; 0 without one.
     pub(crate) switched: u64,
 }
 
-/// What stands at the two ends of the code, beside time stamps.
+/// What the frame does around the code in addition to time stamps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ends {
-    /// System calls that switch recording on and off.
+    /// Switch recording on and off by system calls.
     pub(crate) switches: bool,
-    /// Readings of the counters.
+    /// Read the counters.
     pub(crate) counters: bool,
 }
 
-/// Writes all that comes before the code: recording is on behind it, where it is switched.
+/// Writes everything that precedes the code. When it ends, recording is on if it is switched at
+/// all.
 pub(crate) fn enter(code: &mut Assembler, init: &[u8], ends: Ends) -> Entered {
     code.align();
     let entry = code.here();
@@ -338,7 +329,7 @@ pub(crate) fn enter(code: &mut Assembler, init: &[u8], ends: Ends) -> Entered {
     store(code, offset_of!(Data, live));
     let switched = if ends.switches { switch(code, 0) } else { 0 };
     if ends.counters {
-        // The first, cycles, is nearest to the code.
+        // The first counter, cycles, is read closest to the code.
         (0..COUNTERS).rev().for_each(|which| read_counter(code, 0, which));
     }
     code.time_stamp(offset_of!(Data, tsc) as u64);
@@ -346,8 +337,7 @@ pub(crate) fn enter(code: &mut Assembler, init: &[u8], ends: Ends) -> Entered {
     Entered { entry, init, switched }
 }
 
-/// Writes what gives all registers the values that a run starts with, then the set-up code; where
-/// that lies.
+/// Writes the loading of the initial registers, then the set-up code; returns that range.
 pub(crate) fn set_up(code: &mut Assembler, init: &[u8]) -> Range<u64> {
     code.load_vectors(VECTORS, std::arch::is_x86_feature_detected!("xsave"));
     load(code, offset_of!(Data, start));
@@ -356,20 +346,20 @@ pub(crate) fn set_up(code: &mut Assembler, init: &[u8]) -> Range<u64> {
     start..code.here()
 }
 
-/// Writes the start of a loop whose rounds are counted in memory, where the code cannot reach them
-/// by a register. RAX is lost.
+/// Writes the start of a loop that counts its rounds in memory, out of reach of the code's
+/// registers. Clobbers RAX.
 pub(crate) fn count_in_memory(code: &mut Assembler, rounds: u32) {
     code.constant(Rax, rounds);
     code.store(offset_of!(Data, rounds) as u64, Rax);
 }
 
-/// Writes the end of such a loop; the address of its branch.
+/// Writes the end of such a loop; returns its branch's address.
 pub(crate) fn count_down_in_memory(code: &mut Assembler, to: Label) -> u64 {
     code.count_down_in_memory(offset_of!(Data, rounds) as u64, to)
 }
 
-/// Writes all that comes behind the code, up to the return; where the system
-/// call that switches recording off returns to, or 0.
+/// Writes everything that follows the code, up to the return; returns the return address of the
+/// system call that switches recording off, or 0.
 pub(crate) fn leave(code: &mut Assembler, ends: Ends) -> u64 {
     let end_of = |register: Gpr| offset_of!(Data, end) as u64 + 8 * register as u64;
     code.store(end_of(Rax), Rax);
@@ -391,13 +381,13 @@ pub(crate) fn leave(code: &mut Assembler, ends: Ends) -> u64 {
     switched
 }
 
-/// Reads a counter, at one end of the code.
+/// Reads a counter, before (`end` 0) or after (1) the code.
 fn read_counter(code: &mut Assembler, end: usize, which: usize) {
     let into = offset_of!(Data, counters) + (end * COUNTERS + which) * size_of::<Reading>();
     code.read_counter(COUNTER_PAGES + which as u64 * PAGE, into as u64);
 }
 
-/// Registers and flags from memory.
+/// Loads registers and flags from memory.
 fn load(code: &mut Assembler, area: usize) {
     let area = area as u64;
     code.address(Rsp, OWN_STACK);
@@ -408,7 +398,7 @@ fn load(code: &mut Assembler, area: usize) {
     code.load(Rsp, area + 8 * Rsp as u64);
 }
 
-/// Registers and flags into memory. RSP points to our own stack afterwards.
+/// Stores registers and flags in memory. RSP points to the private stack afterwards.
 fn store(code: &mut Assembler, area: usize) {
     let area = area as u64;
     for register in Gpr::ALL {
@@ -418,7 +408,7 @@ fn store(code: &mut Assembler, area: usize) {
     code.store_flags(area + 8 * 16);
 }
 
-/// Switches recording; where the system call returns to.
+/// Switches recording; returns the system call's return address.
 fn switch(code: &mut Assembler, which: u64) -> u64 {
     code.load(Rsi, offset_of!(Data, values_at) as u64 + 8 * which);
     code.load(R10, offset_of!(Data, msr) as u64);
@@ -429,7 +419,7 @@ fn switch(code: &mut Assembler, which: u64) -> u64 {
     returns_to
 }
 
-/// The arguments of pwrite64(descriptor, RSI, 8, R10).
+/// Sets up pwrite64(descriptor, RSI, 8, R10).
 pub(crate) fn write_register(code: &mut Assembler) {
     code.constant(Rax, libc::SYS_pwrite64 as u32);
     code.load(Rdi, offset_of!(Data, descriptor) as u64);

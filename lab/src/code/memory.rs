@@ -1,5 +1,5 @@
-//! Memory of this process that code is written into and executed from.
-#![allow(unsafe_code, reason = "mmap, mprotect, and a copy into what they gave")]
+//! Executable memory of this process.
+#![allow(unsafe_code, reason = "mmap, mprotect, and a copy into the mapping")]
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -12,8 +12,8 @@ pub(crate) const PAGE: u64 = 4096;
 pub(crate) const WRITABLE: ProtFlags = ProtFlags::PROT_READ.union(ProtFlags::PROT_WRITE);
 pub(crate) const EXECUTABLE: ProtFlags = ProtFlags::PROT_READ.union(ProtFlags::PROT_EXEC);
 
-/// An anonymous mapping, of which nothing can be touched at first. It is left
-/// to the code that runs in it: nothing here borrows from it.
+/// An anonymous mapping, inaccessible at first. Code that runs in it owns its contents: nothing
+/// here borrows from it.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: NonNull<libc::c_void>,
@@ -25,7 +25,7 @@ pub(crate) struct Mapping {
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// Reserves so many bytes, at an address of the kernel's choice.
+    /// Reserves `length` bytes at an address that the kernel chooses.
     pub(crate) fn reserve(length: u64, flags: MapFlags) -> io::Result<Mapping> {
         let length = usize::try_from(length).ok().and_then(NonZeroUsize::new);
         let length = length.ok_or(io::ErrorKind::OutOfMemory)?;
@@ -35,7 +35,7 @@ impl Mapping {
         Ok(Mapping { start, length })
     }
 
-    /// Reserves memory at this address, where nothing is mapped.
+    /// Reserves memory at this address, which must be unmapped.
     pub(crate) fn at(address: u64, length: u64) -> io::Result<Mapping> {
         let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_FIXED_NOREPLACE;
         let number = |number| usize::try_from(number).ok().and_then(NonZeroUsize::new);
@@ -44,7 +44,7 @@ impl Mapping {
         let start =
             unsafe { mmap_anonymous(number(address), length, ProtFlags::PROT_NONE, flags)? };
         let mapping = Mapping { start, length };
-        // Linux before 4.17 takes the address for a hint.
+        // Linux before 4.17 treats the address as a hint.
         if mapping.address() != address {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
@@ -60,12 +60,12 @@ impl Mapping {
         self.start
     }
 
-    /// Behind its last address.
+    /// The address after its last byte.
     pub(crate) fn end(&self) -> u64 {
         self.address() + self.length.get() as u64
     }
 
-    /// Gives whole pages, from `offset` on, `bytes` and then this protection.
+    /// Copies `bytes` to whole pages starting at `offset`, then sets their protection.
     pub(crate) fn fill(
         &mut self,
         offset: u64,
@@ -77,8 +77,8 @@ impl Mapping {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         self.protect(offset, length, WRITABLE)?;
-        // SAFETY: `protect` has checked that the range lies in the mapping and
-        // made it writable; it is as long as the bytes at least.
+        // SAFETY: `protect` has checked that the range is in the mapping and made it writable; it
+        // is at least as long as the bytes.
         unsafe {
             let into = self.start.byte_add(offset as usize).cast::<u8>().as_ptr();
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), into, bytes.len());
@@ -86,7 +86,7 @@ impl Mapping {
         if protection == WRITABLE { Ok(()) } else { self.protect(offset, length, protection) }
     }
 
-    /// Changes what can be done with whole pages.
+    /// Changes the protection of whole pages.
     pub(crate) fn protect(
         &mut self,
         offset: u64,
@@ -96,7 +96,7 @@ impl Mapping {
         if offset.checked_add(length).is_none_or(|end| end > self.length.get() as u64) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        // SAFETY: the range lies in the mapping, which nothing borrows from.
+        // SAFETY: the range is in the mapping, which nothing borrows from.
         unsafe { mprotect(self.start.byte_add(offset as usize), length as usize, protection)? };
         Ok(())
     }
@@ -104,8 +104,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this value's own, and nothing borrows from it
-        // or runs in it. It cannot fail on what mmap returned.
+        // SAFETY: only this value owns the mapping, and nothing borrows from it or runs in it.
+        // munmap cannot fail on a range that mmap returned.
         let _ = unsafe { munmap(self.start, self.length.get()) };
     }
 }

@@ -1,15 +1,13 @@
-//! A course over the software LBR: short programs of real machine code, what
-//! each of their instructions does to the registers of a chosen CPU, and
-//! questions whose answers are read off the ring.
+//! A course over the software LBR: short programs of real machine code, the effect of each of their
+//! instructions on a chosen CPU's registers, and questions whose answers are in the LBR stack.
 //!
-//! A [`Lesson`] is data. Its [`Program`] is run once, on paper: [`Trace`] holds
-//! every instruction that ran. A [`Session`] feeds them to a
-//! [`SoftLbr`](lbr_msr::soft::SoftLbr) one by one, keeps every state that it
-//! went through, and shows one as a [`View`]. A program of somebody else is
-//! traced by single-stepping it ([`run`]).
+//! A [`Lesson`] is data. Its [`Program`] is simulated once: [`Trace`] holds every executed
+//! instruction. A [`Session`] feeds them to a [`SoftLbr`](lbr_msr::soft::SoftLbr) one by one, keeps
+//! every state, and shows one as a [`View`]. The user's own program is traced by single-stepping it
+//! ([`run`]).
 //!
-//! Predictions and cycles are those of the [model](lbr_msr::soft::Model), never measured: an
-//! instruction takes one cycle, and a misprediction [`PENALTY`] more.
+//! Predictions and cycles come from the [model](lbr_msr::soft::Model) and are never measured: an
+//! instruction takes one cycle, a misprediction [`PENALTY`] more.
 
 mod lessons;
 mod own;
@@ -32,75 +30,75 @@ use lbr_msr::soft::Retired;
 /// One lesson of the course.
 #[derive(Debug)]
 pub struct Lesson {
-    /// What it is called on the command line.
+    /// Its name on the command line.
     pub name: &'static str,
-    /// What it teaches, in a line.
+    /// One line on its topic.
     pub title: &'static str,
-    /// The CPU that it is about, as [`SoftCpu::preset`](lbr_msr::soft::SoftCpu::preset)
-    /// takes it.
+    /// The CPU that it demonstrates, as an argument of
+    /// [`SoftCpu::preset`](lbr_msr::soft::SoftCpu::preset).
     pub cpu: &'static str,
-    /// What is recorded, in perf's names.
+    /// The recorded branches, as perf's filter names.
     pub filter: &'static str,
-    /// Fields of control registers that are set beside that.
+    /// Additional control register fields that are set.
     pub set: &'static [&'static str],
-    /// The erratum that it is about, as
-    /// [`Faults`](lbr_msr::soft::Faults) reads it; empty for none.
+    /// The erratum that it demonstrates, as [`Faults`](lbr_msr::soft::Faults) parses it; empty for
+    /// none.
     pub erratum: &'static str,
-    /// Paragraphs.
+    /// Its paragraphs.
     pub text: &'static [&'static str],
-    /// The program, as [`Program::assemble`] takes it.
+    /// The program, in the syntax of [`Program::assemble`].
     pub code: &'static str,
-    /// What is asked at its end.
+    /// Questions at its end.
     pub questions: &'static [Question],
 }
 
 impl Lesson {
-    /// The lesson of a name.
+    /// Returns the lesson of this name.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Lesson> {
         LESSONS.iter().copied().find(|lesson| lesson.name == name)
     }
 }
 
-/// What a program did, instruction by instruction.
+/// A program's execution, instruction by instruction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
-    /// Its code.
+    /// The program's code.
     pub program: Program,
-    /// What ran, in order.
+    /// The executed instructions, in order.
     pub steps: Vec<Step>,
-    /// Where it goes on after the last.
+    /// Address of the instruction after the last step.
     pub end: u64,
 }
 
-/// An instruction that ran, or what happened between two.
+/// An executed instruction, or an event between two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Address of the instruction; of an event, of the one that comes next.
+    /// Address of the instruction; for an event, of the next instruction.
     pub at: u64,
-    /// What it did to the flow of control.
+    /// Its effect on control flow.
     pub did: Did,
 }
 
-/// What a step does to the branch records.
+/// A step's effect on control flow and the branch records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Did {
-    /// Nothing: the next instruction follows.
+    /// Execution continues with the next instruction.
     Straight,
     /// A branch that was not taken.
     FellThrough {
-        /// It was predicted to be taken; nothing records that.
+        /// It was predicted taken; no LBR records that.
         mispredicted: bool,
     },
-    /// A branch that was taken.
+    /// A taken branch.
     Branch(Retired),
-    /// An interrupt came, a branch of the CPU's own.
+    /// An interrupt, a branch made by the CPU itself.
     Interrupt(Retired),
-    /// Something happened beside the branches.
+    /// An event other than a branch.
     Event(Event),
 }
 
-/// What can happen to a CPU between two instructions.
+/// An event between two instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A performance-monitoring interrupt.
@@ -114,7 +112,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// What happened, in words.
+    /// Describes the event.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {

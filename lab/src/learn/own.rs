@@ -1,5 +1,4 @@
-//! The trace of any program: it is single-stepped, and what ran between two
-//! branches is read from its memory.
+//! Traces any program: single-steps it, and reads the code between two branches from its memory.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,23 +15,23 @@ use sampler::target::{Command, SourceError, ThreadId};
 
 use super::{Did, Line, Program, Step, Trace};
 
-/// Bytes between two branches that are looked at, at most.
+/// Maximum number of bytes decoded between two branches.
 const STRAIGHT: u64 = 4096;
 /// Longest instruction, SDM Vol. 2, 2.3.11.
 const LONGEST: u64 = 15;
 
-/// What a program did.
+/// A traced program.
 #[derive(Debug)]
 pub struct Own {
-    /// Its first thread's steps, in user mode.
+    /// The steps of its first thread in user mode.
     pub trace: Trace,
-    /// Where its code came from.
+    /// The mappings of its code.
     pub maps: Vec<Mmap>,
-    /// It was ended because it had made enough steps.
+    /// It was ended because it reached the limit of steps.
     pub cut: bool,
 }
 
-/// Runs a program for at most so many steps of its first thread.
+/// Runs a program until its first thread has made `steps` steps.
 ///
 /// # Errors
 /// [`SourceError`].
@@ -54,11 +53,11 @@ struct Watch {
     seen: Arc<Mutex<Seen>>,
 }
 
-/// What was seen of the first thread.
+/// The first thread's steps so far.
 struct Seen {
     most: usize,
     thread: Option<ThreadId>,
-    /// Where it goes on; `None` where nobody saw.
+    /// The next instruction's address; `None` if it was not observed.
     resume: Option<u64>,
     lines: BTreeMap<u64, Line>,
     steps: Vec<Step>,
@@ -66,7 +65,7 @@ struct Seen {
     model: Model,
 }
 
-/// One thread: the first is looked at.
+/// One thread. Only the first is traced.
 struct Thread {
     seen: Option<Arc<Mutex<Seen>>>,
 }
@@ -79,7 +78,7 @@ impl Recorder for Watch {
         let first = seen.thread.is_none();
         if first {
             seen.thread = Some(thread);
-            // It is stopped, and this is the thread that traces it.
+            // It is stopped, and this thread traces it.
             let registers = getregs(Pid::from_raw(thread.tid.cast_signed()));
             seen.resume = registers.ok().map(|registers| registers.rip);
         }
@@ -129,7 +128,7 @@ impl Seen {
         self.steps.len() >= self.most
     }
 
-    /// Takes a branch, and the straight code before it.
+    /// Adds a branch and the straight-line code before it.
     fn branch(&mut self, branch: &Retired) {
         let from = branch.from;
         let start = self.resume.filter(|start| from.wrapping_sub(*start) < STRAIGHT);
@@ -158,7 +157,7 @@ impl Seen {
                 _ => Did::Straight,
             };
             self.steps.push(Step { at, did });
-            // The kernel returns behind the instruction that entered it.
+            // The kernel returns to the instruction after the one that entered it.
             self.resume = Some(if at < from || branch.cpl_after == 0 { next } else { branch.to });
             at = next;
         }

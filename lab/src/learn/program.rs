@@ -1,5 +1,4 @@
-//! A lesson's program: from lines of text to machine code, and back to
-//! instructions as a disassembler shows them.
+//! A lesson's program: assembles lines of text to machine code, and disassembles it for display.
 
 use std::collections::HashMap;
 
@@ -7,12 +6,12 @@ use lbr_msr::disasm::{Disassembler, Syntax};
 
 use crate::code::assembler::{Assembler, Label};
 
-/// Where code of user mode starts.
+/// Start address of user code.
 const USER: u64 = 0x40_1000;
-/// Where code of the kernel starts, behind the line `kernel`.
+/// Start address of kernel code, which follows the line `kernel`.
 const KERNEL: u64 = 0xFFFF_FFFF_8100_0000;
 
-/// Code with its source.
+/// A program's code with its source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Program {
     /// Its instructions, by address.
@@ -24,35 +23,35 @@ pub struct Program {
 pub struct Line {
     /// Where it is.
     pub address: u64,
-    /// Its machine code.
+    /// Its bytes.
     pub bytes: Vec<u8>,
-    /// As a disassembler shows it.
+    /// Its disassembly.
     pub text: String,
-    /// The name of its address; empty where it has none.
+    /// The label of its address; empty without one.
     pub label: String,
-    /// The source that it was made of; empty where there is none.
+    /// Its source line; empty without one.
     pub source: String,
-    /// What a lesson says of its runs.
+    /// The lesson's marks on it.
     pub(super) marks: Vec<Mark>,
 }
 
-/// What a lesson says of the runs of an instruction.
+/// A lesson's mark on an instruction: how data or events decide its executions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
-    /// `@taken TNN`: what it does each time (taken or not), and so on from the
-    /// start; `@taken 2` is short for TTN.
+    /// `@taken TNN`: outcome of each execution (taken or not), repeated from the start; `@taken 2`
+    /// is short for TTN.
     Taken(Vec<bool>),
-    /// `@to A B`: an indirect branch goes to these in turn.
+    /// `@to A B`: an indirect branch goes to these targets in turn.
     To(Vec<u64>),
-    /// `@irq HANDLER N..`: an interrupt comes before these runs, counted from 1.
+    /// `@irq HANDLER N..`: an interrupt comes before these executions, counted from 1.
     Interrupt(u64, Vec<u32>),
-    /// `@pmi N..` and the like: the same of an event.
+    /// `@pmi N..` and the like: this event comes before these executions.
     Event(super::Event, Vec<u32>),
-    /// `@stop`: the program is looked at before it, and goes no further.
+    /// `@stop`: the program ends before it.
     Stop,
 }
 
-/// What follows an opcode.
+/// An opcode's operand.
 #[derive(Clone, Copy)]
 enum Operand {
     None,
@@ -63,7 +62,7 @@ enum Operand {
 
 use Operand::{Byte, Distance, None as Nothing, Word};
 
-/// The instructions that lessons are made of (SDM Vol. 2).
+/// The supported instructions (SDM Vol. 2).
 const OPCODES: &[(&str, &[u8], Operand)] = &[
     ("nop", &[0x90], Nothing),
     ("push rbp", &[0x55], Nothing),
@@ -95,7 +94,7 @@ const OPCODES: &[(&str, &[u8], Operand)] = &[
     ("xabort", &[0xC6, 0xF8], Byte),
 ];
 
-/// An instruction on its way to a [`Line`].
+/// An instruction that is being assembled into a [`Line`].
 struct Draft<'a> {
     address: u64,
     label: &'a str,
@@ -103,7 +102,7 @@ struct Draft<'a> {
     marks: Vec<&'a str>,
 }
 
-/// One of the two rings' code.
+/// The code of one ring.
 struct Part<'a> {
     assembler: Assembler,
     labels: HashMap<&'a str, Label>,
@@ -119,8 +118,7 @@ impl<'a> Part<'a> {
         *self.labels.entry(name).or_insert_with(|| self.assembler.label())
     }
 
-    /// `label: instruction ; source @mark ..`; the label, the source and marks
-    /// may be left out.
+    /// Parses `label: instruction ; source @mark ..`; label, source and marks are optional.
     fn line(&mut self, line: &'a str) -> Option<()> {
         let (code, rest) = line.split_once(';').unwrap_or((line, ""));
         let mut rest = rest.split('@');
@@ -206,7 +204,7 @@ impl Mark {
     }
 }
 
-/// Whether it is taken, run by run.
+/// Parses outcomes, taken or not, one for each execution.
 fn pattern(text: &str) -> Vec<bool> {
     match text.parse() {
         Ok(often) => (0..often).map(|_| true).chain([false]).collect(),
@@ -219,7 +217,7 @@ fn runs<'a>(words: impl Iterator<Item = &'a str>) -> Option<Vec<u32>> {
 }
 
 impl Line {
-    /// The instruction at the start of `bytes`; `None` where there is none.
+    /// Disassembles the instruction at the start of `bytes`; `None` if it is invalid.
     pub(super) fn of(disassembler: &mut Disassembler, bytes: &[u8], address: u64) -> Option<Line> {
         let text = disassembler.text(bytes, address)?;
         Some(Line {
@@ -234,9 +232,8 @@ impl Line {
 }
 
 impl Program {
-    /// Machine code of a lesson's text: an instruction a line, as
-    /// `label: instruction ; source @mark`, and behind the line `kernel` the
-    /// code of ring 0. `None` where a line is none of a lesson.
+    /// Assembles a lesson's text: one instruction per line, as `label: instruction ; source @mark`.
+    /// Code after the line `kernel` runs in ring 0. Returns `None` on a syntax error.
     #[must_use]
     pub fn assemble(text: &str) -> Option<Program> {
         let (mut user, mut kernel) = (Part::at(USER), Part::at(KERNEL));
@@ -262,26 +259,26 @@ impl Program {
         Some(Program { lines })
     }
 
-    /// The instruction at an address.
+    /// Returns the instruction at an address.
     #[must_use]
     pub fn at(&self, address: u64) -> Option<&Line> {
         self.index(address).and_then(|index| self.lines.get(index))
     }
 
-    /// Which of the lines that is.
+    /// Returns the index in `lines` of the instruction at an address.
     #[must_use]
     pub fn index(&self, address: u64) -> Option<usize> {
         self.lines.binary_search_by_key(&address, |line| line.address).ok()
     }
 
-    /// The address of a name.
+    /// Returns a label's address.
     #[must_use]
     pub fn address_of(&self, label: &str) -> Option<u64> {
         self.lines.iter().find(|line| line.label == label).map(|line| line.address)
     }
 
-    /// An address by the nearest name at or before it in its ring's code:
-    /// `main+0x5`; `None` where none stands before it.
+    /// Names an address by the nearest label at or before it in the same ring: `main+0x5`; `None`
+    /// if no label precedes it.
     #[must_use]
     pub fn name(&self, address: u64) -> Option<String> {
         let near = |line: &&Line| {
@@ -289,7 +286,7 @@ impl Program {
         };
         let line = self.lines.iter().rev().find(near)?;
         let distance = address - line.address;
-        // A label may itself be a distance: `work+0x2f`.
+        // A label may itself contain an offset: `work+0x2f`.
         let within = line.label.rsplit_once("+0x").and_then(|(name, before)| {
             Some((name, u64::from_str_radix(before, 16).ok()?.checked_add(distance)?))
         });

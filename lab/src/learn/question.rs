@@ -1,42 +1,42 @@
-//! Questions, and their answers as the ring has them.
+//! Questions, answered from the LBR stack.
 
 use lbr_msr::record::BranchEntry;
 
 use super::{Lesson, Session, Slot, View};
 
-/// What is asked at the end of a lesson.
+/// A question at the end of a lesson.
 #[derive(Debug)]
 pub struct Question {
-    /// The question.
+    /// Its text.
     pub ask: &'static str,
-    /// Fields of control registers that are toggled before the program runs.
+    /// Control register fields that are toggled before the program runs.
     pub toggle: &'static [&'static str],
-    /// What the answer is read from, once the program has run.
+    /// The property of the LBR stack that answers it, once the program has run.
     pub of: Asked,
-    /// Why it is so.
+    /// Explains the answer.
     pub why: &'static str,
 }
 
-/// What a ring can be asked for.
+/// A property of the LBR stack.
 #[derive(Clone, Copy, Debug)]
 pub enum Asked {
-    /// How many records it holds.
+    /// Number of records.
     Records,
-    /// How many whose branch stands at this name.
+    /// Number of records whose FROM is this label.
     From(&'static str),
-    /// How many that start or end in the kernel.
+    /// Number of records that start or end in the kernel.
     Kernel,
-    /// How many with the mispredict flag.
+    /// Number of records with the mispredict flag.
     Mispredicted,
-    /// How many of a transaction, its abort included.
+    /// Number of records in a transaction, its abort included.
     InTransaction,
-    /// The slot of the newest.
+    /// The newest record's slot.
     NewestSlot,
-    /// Where the newest came from.
+    /// The newest record's FROM.
     NewestFrom,
-    /// Where the oldest came from.
+    /// The oldest record's FROM.
     OldestFrom,
-    /// The cycles of the newest.
+    /// The newest record's cycles.
     NewestCycles,
 }
 
@@ -47,17 +47,17 @@ pub enum Answer {
     Number(u64),
     /// An address in the program.
     Address(u64),
-    /// The ring has none.
+    /// The LBR stack is empty.
     Nothing,
 }
 
 impl Question {
-    /// The answer: the lesson's program runs on its CPU, and the ring is read.
+    /// Answers the question: runs the lesson's program on its CPU, and reads the LBR stack.
     #[must_use]
     pub fn answer(&self, lesson: &Lesson) -> Answer {
         let Some(mut session) = Session::of(lesson) else { return Answer::Nothing };
         for name in self.toggle {
-            // A test holds that every name is one of that CPU.
+            // A test checks that this CPU has every field.
             let _ = session.toggle_named(name);
         }
         while session.step() {}
@@ -66,7 +66,7 @@ impl Question {
 }
 
 impl Asked {
-    /// The answer as a session's ring has it.
+    /// Reads the answer from a session's LBR stack.
     #[must_use]
     pub fn read(self, session: &Session) -> Answer {
         let view = View::of(session);
@@ -100,8 +100,8 @@ impl Asked {
 }
 
 impl Answer {
-    /// Whether somebody typed this answer: a number in decimal or, with `0x`, in
-    /// hexadecimal; an address also by its name.
+    /// Returns whether the user typed this answer: a number in decimal or, with `0x`, in
+    /// hexadecimal; an address may also be given as a label.
     #[must_use]
     pub fn is(self, typed: &str, session: &Session) -> bool {
         let typed = typed.trim();
@@ -123,7 +123,7 @@ impl Answer {
         }
     }
 
-    /// The answer in words.
+    /// Formats the answer.
     #[must_use]
     pub fn words(self, session: &Session) -> String {
         match self {

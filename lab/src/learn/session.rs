@@ -1,4 +1,4 @@
-//! Stepping through a trace on a software LBR, forwards and back.
+//! Steps a trace forwards and back on a software LBR.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,64 +13,64 @@ use lbr_msr::{MsrError, MsrRead, MsrWrite};
 
 use super::{Did, Event, Lesson, Program, Step, Trace, View};
 
-/// How the registers are set before the first instruction.
+/// Register settings before the first instruction.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// What is recorded.
+    /// Branches to record.
     pub filter: BranchFilter,
-    /// Fields that are set beside, where the CPU has them.
+    /// Additional fields to set, if the CPU has them.
     pub set: Vec<String>,
-    /// An erratum, where the lesson is about one.
+    /// An erratum, if the lesson is about one.
     pub faults: Faults,
 }
 
-/// A moment: the CPU, its registers, and how many steps are done.
+/// A state: the CPU, its registers, and the number of executed steps.
 #[derive(Clone, Debug)]
 pub struct State {
     /// Which CPU.
     pub cpu: Arc<SoftCpu>,
     /// Its registers.
     pub lbr: SoftLbr,
-    /// Whether it has the erratum.
+    /// Whether the CPU has the erratum.
     pub faulty: bool,
-    /// Steps of the trace that are done.
+    /// Number of executed steps of the trace.
     pub done: usize,
 }
 
-/// A trace, and every state that was gone through.
+/// A trace, and every state reached so far.
 #[derive(Clone, Debug)]
 pub struct Session {
     trace: Arc<Trace>,
     setup: Setup,
-    /// The last is the present.
+    /// The last is the current state.
     states: Vec<State>,
-    /// Where [`run`](Self::run) halts.
+    /// Addresses where [`run`](Self::run) stops.
     pub breakpoints: BTreeSet<u64>,
 }
 
-/// Why a register cannot be changed so.
+/// Why a setting was refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refused {
     /// The chosen CPU has no such field.
     #[error("this CPU has no {name}")]
     NoSuchField {
-        /// As it was named.
+        /// The name as the user gave it.
         name: String,
     },
     /// The CPU refuses the value.
     #[error("#GP: {0}")]
     Register(#[from] MsrError),
-    /// The CPU cannot filter so.
+    /// The CPU does not support the filter.
     #[error(transparent)]
     Filter(#[from] FilterError),
 }
 
 impl Session {
-    /// Of a trace, before its first step, on `cpu`.
+    /// Starts before the first step of a trace, on `cpu`.
     ///
     /// # Errors
-    /// [`Refused::Filter`] where the CPU cannot filter as `setup` asks.
+    /// [`Refused::Filter`] if the CPU does not support the filter in `setup`.
     pub fn new(trace: Arc<Trace>, cpu: SoftCpu, setup: Setup) -> Result<Session, Refused> {
         let faulty = !setup.faults.is_empty();
         let state =
@@ -78,7 +78,7 @@ impl Session {
         Ok(Session { trace, setup, states: vec![state], breakpoints: BTreeSet::new() })
     }
 
-    /// Of a lesson; `None` where the lesson is wrong, which a test holds none is.
+    /// Starts a lesson; `None` if the lesson is invalid (a test checks that none is).
     #[must_use]
     pub fn of(lesson: &Lesson) -> Option<Session> {
         let trace = Trace::of(Program::assemble(lesson.code)?);
@@ -90,39 +90,39 @@ impl Session {
         Session::new(Arc::new(trace), SoftCpu::preset(lesson.cpu).ok()?, setup).ok()
     }
 
-    /// What is stepped through.
+    /// The trace.
     #[must_use]
     pub fn trace(&self) -> &Trace {
         &self.trace
     }
 
-    /// The present state.
+    /// The current state.
     #[must_use]
     pub fn state(&self) -> &State {
-        // There is always the first.
+        // `states` is never empty.
         &self.states[self.states.len() - 1]
     }
 
-    /// The one before, where there is one.
+    /// The previous state, if any.
     #[must_use]
     pub fn before(&self) -> Option<&State> {
         self.states.iter().nth_back(1)
     }
 
-    /// The step that led here, where a step did.
+    /// The step that led to the current state, if any.
     #[must_use]
     pub fn last(&self) -> Option<&Step> {
         let done = self.state().done;
         (self.before()?.done < done).then(|| self.trace.steps.get(done - 1))?
     }
 
-    /// Address of the instruction that comes next.
+    /// Address of the next instruction.
     #[must_use]
     pub fn next(&self) -> u64 {
         self.trace.steps.get(self.state().done).map_or(self.trace.end, |step| step.at)
     }
 
-    /// Does one step; `false` at the end.
+    /// Executes one step; `false` at the end.
     pub fn step(&mut self) -> bool {
         let Some(step) = self.trace.steps.get(self.state().done) else { return false };
         let mut next = self.state().clone();
@@ -131,7 +131,7 @@ impl Session {
         true
     }
 
-    /// Undoes what was done last, whatever it was; `false` at the beginning.
+    /// Undoes the last change, whether a step or a setting; `false` at the beginning.
     pub fn back(&mut self) -> bool {
         let undone = self.states.len() > 1;
         if undone {
@@ -140,20 +140,19 @@ impl Session {
         undone
     }
 
-    /// Steps until an instruction with a breakpoint comes next, or the end;
-    /// `false` where nothing is left to do.
+    /// Steps to a breakpoint or the end; `false` if the trace has ended.
     pub fn run(&mut self) -> bool {
         let stepped = self.step();
         while !self.breakpoints.contains(&self.next()) && self.step() {}
         stepped
     }
 
-    /// Forgets what led here: this is the beginning now.
+    /// Makes the current state the first.
     pub fn begin_here(&mut self) {
         self.states.drain(..self.states.len() - 1);
     }
 
-    /// Goes back to before the first step. Nothing can bring back what is undone.
+    /// Goes back to before the first step. This cannot be undone.
     pub fn restart(&mut self) {
         self.states.truncate(1);
     }
@@ -161,7 +160,7 @@ impl Session {
     /// Toggles bits of a control register.
     ///
     /// # Errors
-    /// [`Refused::Register`] where the CPU raises #GP; nothing has changed then.
+    /// [`Refused::Register`] if the CPU raises #GP; then nothing has changed.
     pub fn toggle(&mut self, msr: Msr, mask: u64) -> Result<(), Refused> {
         let mut next = self.state().clone();
         toggle(&mut next.lbr, msr, mask)?;
@@ -169,7 +168,7 @@ impl Session {
         Ok(())
     }
 
-    /// The same of a field by its name.
+    /// Toggles a control register field.
     ///
     /// # Errors
     /// [`Refused`].
@@ -180,15 +179,13 @@ impl Session {
         self.toggle(msr, mask)
     }
 
-    /// Takes another CPU, which has then gone through the same steps with the
-    /// registers as they were set at first. What it cannot filter is recorded,
-    /// and said.
+    /// Switches to another CPU and replays all steps on it, starting with the initial settings. If
+    /// it does not support the filter, records all branches and returns the error.
     pub fn change_cpu(&mut self, cpu: SoftCpu) -> Option<Refused> {
         self.again(Arc::new(cpu), self.state().faulty)
     }
 
-    /// Gives the CPU the lesson's erratum, or takes it away; `false` where the
-    /// lesson is about none.
+    /// Adds or removes the lesson's erratum; `false` if the lesson has none.
     pub fn toggle_erratum(&mut self) -> bool {
         let has_one = !self.setup.faults.is_empty();
         if has_one {
@@ -238,7 +235,7 @@ impl State {
     }
 }
 
-/// The registers of a CPU that records as `setup` says.
+/// The registers of a CPU set up as `setup` describes.
 fn armed(cpu: &SoftCpu, setup: &Setup, faulty: bool) -> Result<SoftLbr, Refused> {
     let faults = if faulty { setup.faults } else { Faults::NONE };
     let mut lbr = SoftLbr::new(&cpu.caps, cpu.perf_capabilities).with(faults);
@@ -251,7 +248,7 @@ fn armed(cpu: &SoftCpu, setup: &Setup, faulty: bool) -> Result<SoftLbr, Refused>
     Ok(lbr)
 }
 
-/// A status bit is cleared and set through registers of its own. SDM 18.2.4.
+/// Status bits are set and cleared through separate registers. SDM 18.2.4.
 fn toggle(lbr: &mut SoftLbr, msr: Msr, mask: u64) -> Result<(), MsrError> {
     let value = lbr.read(msr)?;
     match msr {

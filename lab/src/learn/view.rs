@@ -1,5 +1,5 @@
-//! A state as it is shown: the ring slot by slot, the control registers bit by
-//! bit, and what the last step changed of them.
+//! A state prepared for display: the LBR stack slot by slot, the control registers bit by bit, and
+//! the changes by the last step.
 
 use lbr_msr::address::{IA32_DEBUGCTL, Msr};
 use lbr_msr::caps::{LbrCaps, Order};
@@ -13,27 +13,27 @@ use lbr_msr::{MsrRead, MsrWrite};
 
 use super::{Session, State};
 
-/// A state of the registers.
+/// The registers' state.
 #[derive(Clone, Debug, PartialEq)]
 pub struct View {
-    /// The records, by slot.
+    /// The records, by slot number.
     pub slots: Vec<Slot>,
     /// The control registers.
     pub controls: Vec<Bits>,
-    /// Branches are recorded now.
+    /// Recording is on.
     pub recording: bool,
 }
 
 /// A record's registers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slot {
-    /// Its number.
+    /// Slot number.
     pub index: u32,
-    /// How many records are newer.
+    /// Number of newer records.
     pub age: usize,
-    /// What its registers hold.
+    /// The raw register values.
     pub raw: RawEntry,
-    /// What that means; `None` where it holds no record.
+    /// The decoded record; `None` if the slot is empty.
     pub entry: Option<BranchEntry>,
     /// The last step changed it.
     pub changed: bool,
@@ -42,15 +42,15 @@ pub struct Slot {
 /// A control register.
 #[derive(Clone, Debug)]
 pub struct Bits {
-    /// What manuals say of it.
+    /// The register's description.
     pub register: Register,
     /// Its address.
     pub msr: Msr,
     /// Its value.
     pub value: u64,
-    /// The bits that the last step changed.
+    /// Bits changed by the last step.
     pub changed: u64,
-    /// The fields of one bit that the course is about.
+    /// The single-bit fields that the course covers.
     pub fields: Vec<Field>,
 }
 
@@ -61,7 +61,7 @@ impl PartialEq for Bits {
 }
 
 impl View {
-    /// The present state of a session.
+    /// Builds the view of a session's current state.
     #[must_use]
     pub fn of(session: &Session) -> View {
         let mut view = View::at(&mut session.state().clone());
@@ -78,7 +78,7 @@ impl View {
     fn at(state: &mut State) -> View {
         let caps = &state.cpu.caps;
         let controls = controls(&mut state.lbr, caps);
-        // The registers that a snapshot reads are those of the CPU that it is of.
+        // A snapshot of these capabilities reads only registers that this CPU has.
         let Ok(snapshot) = Snapshot::read(&mut state.lbr, caps) else {
             return View { slots: Vec::new(), controls, recording: false };
         };
@@ -94,8 +94,7 @@ impl View {
         View { slots, controls, recording: snapshot.recording }
     }
 
-    /// Marks what is not as it was. Where records move on to make room for a new
-    /// one, that one alone is.
+    /// Marks changed slots. If a new record moves all others on, only the new one is marked.
     fn mark(&mut self, before: &View, order: Order) {
         let raw = |view: &View| view.slots.iter().map(|slot| slot.raw).collect::<Vec<_>>();
         let (old, new) = (raw(before), raw(self));
@@ -112,14 +111,14 @@ impl View {
         }
     }
 
-    /// The records, the newest first.
+    /// The records, newest first.
     pub fn newest_first(&self) -> impl Iterator<Item = &Slot> {
         let mut slots: Vec<&Slot> = self.slots.iter().collect();
         slots.sort_by_key(|slot| slot.age);
         slots.into_iter()
     }
 
-    /// The register and the bit of a field that can be toggled.
+    /// The register and bit of a field that can be toggled.
     pub(super) fn field(lbr: &SoftLbr, caps: &LbrCaps, name: &str) -> Option<(Msr, u64)> {
         let controls = controls(&mut lbr.clone(), caps);
         controls.iter().find_map(|bits| {
@@ -129,11 +128,11 @@ impl View {
     }
 }
 
-/// The control registers that a CPU has, with the bits that the course is about.
+/// The CPU's control registers, with the bits that the course covers.
 fn controls(lbr: &mut SoftLbr, caps: &LbrCaps) -> Vec<Bits> {
     let map = &caps.registers;
     let freeze = DebugCtl::FREEZE_LBRS_ON_PMI.bits();
-    // What a register takes is what it does not refuse.
+    // Probes which bits the register accepts.
     let freezes = {
         let mut tried = lbr.clone();
         let value = tried.read(IA32_DEBUGCTL).unwrap_or(0);
@@ -165,7 +164,7 @@ fn controls(lbr: &mut SoftLbr, caps: &LbrCaps) -> Vec<Bits> {
     wanted.into_iter().filter_map(bits).collect()
 }
 
-/// What the records of a CPU lack, of all that the course shows.
+/// Features of the course that a CPU's records lack.
 #[must_use]
 pub fn lacks(caps: &LbrCaps) -> Vec<&'static str> {
     let has = [

@@ -1,5 +1,5 @@
-//! A lesson's program, run on paper: instructions are decoded as a CPU would,
-//! and the lesson's marks say what data decides.
+//! Simulates a lesson's program: decodes instructions as a CPU would, and takes outcomes that
+//! depend on data from the lesson's marks.
 
 use std::collections::HashMap;
 
@@ -10,12 +10,11 @@ use lbr_msr::soft::{Model, Retired};
 use super::program::{Line, Mark};
 use super::{Did, Program, Step, Trace};
 
-/// More steps than any lesson has.
+/// Limit of steps, above any lesson's.
 const MOST: usize = 2000;
 
 impl Trace {
-    /// Runs a program from its first instruction to the return of the function
-    /// that begins there.
+    /// Runs a program from its first instruction to the return of the function that starts there.
     #[must_use]
     pub fn of(program: Program) -> Trace {
         let mut walk = Walk::new(&program);
@@ -25,7 +24,7 @@ impl Trace {
     }
 }
 
-/// What a pattern has for the run of that number, counted from 1.
+/// The pattern's element for the `run`th execution, counted from 1.
 fn nth<T>(pattern: &[T], run: u32) -> Option<&T> {
     pattern.get((run as usize - 1).checked_rem(pattern.len())?)
 }
@@ -34,13 +33,13 @@ struct Walk<'a> {
     program: &'a Program,
     ip: u64,
     kernel: bool,
-    /// Where each call returns to.
+    /// Return addresses, innermost last.
     calls: Vec<u64>,
-    /// Where the kernel returns to, and whether into itself.
+    /// Return addresses of kernel entries, each with whether it returns into the kernel.
     entries: Vec<(u64, bool)>,
-    /// Where an abort goes on, in a transaction.
+    /// The fallback address, in a transaction.
     fallback: Option<u64>,
-    /// How often each instruction ran, and how often it was due.
+    /// Executions of each instruction, and the last execution that an event preceded.
     runs: HashMap<u64, u32>,
     due: HashMap<u64, u32>,
     model: Model,
@@ -63,7 +62,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Runs one instruction, or what comes before it; `None` at the end.
+    /// Executes one instruction, or the event before it; `None` at the end.
     fn step(&mut self) -> Option<()> {
         let line = self.program.at(self.ip)?;
         if line.marks.contains(&Mark::Stop) {
@@ -101,10 +100,10 @@ impl<'a> Walk<'a> {
         Some(())
     }
 
-    /// An interrupt or event that is due before the next run of an instruction.
+    /// An interrupt or event before the next execution of an instruction.
     fn comes_before(&mut self, line: &Line) -> Option<()> {
         let run = self.runs.get(&self.ip).copied().unwrap_or(0) + 1;
-        // Once for each run, although the instruction is come to again after it.
+        // Once per execution, although the event returns to this same instruction.
         if self.due.insert(self.ip, run) == Some(run) {
             return None;
         }
@@ -153,7 +152,7 @@ impl<'a> Walk<'a> {
         Some(self.take(retired, branch.next()))
     }
 
-    /// A system call, or a return to where the kernel was entered.
+    /// A system call or a return from the kernel.
     fn far(&mut self, branch: &BranchInsn) -> Option<Did> {
         let (to, kernel) = if self.kernel {
             self.entries.pop()?
@@ -176,7 +175,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Takes a branch, which the instruction at `next` follows.
+    /// Takes a branch. `next` is the address of the instruction after it.
     fn take(&mut self, branch: Retired, next: u64) -> Did {
         self.ip = branch.to;
         self.kernel = branch.cpl_after == 0;

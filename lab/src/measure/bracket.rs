@@ -1,19 +1,17 @@
-//! A piece of code between two jumps of ours, and recording on between them.
+//! The code under test between two marker jumps, with recording switched on around them.
 //!
 //! ```text
-//! entry:  the way into a frame, which switches recording on
+//! entry:  entry of a frame, which switches recording on
 //! open:   jmp body                           the first record
-//! body:   CODE, unrolled, in a loop of ours
+//! body:   CODE, unrolled, in a loop
 //! close:  jmp tail                           the last record
-//! tail:   the way out of the frame, which switches recording off
+//! tail:   exit of the frame, which switches recording off
 //! ```
 //!
-//! Between the two system calls of the frame there is no
-//! call, return or branch but those of the code and the two jumps, so that with
-//! a filter on user mode the records are: the return from the first system call
-//! (far), `open`, the code's, `close`. A far record between the two jumps is an
-//! interrupt.
-#![allow(unsafe_code, reason = "a jump into what was written")]
+//! Between the frame's two system calls only the code and the two marker jumps branch. With a
+//! user-mode filter the records are therefore: the return from the first system call (far), `open`,
+//! the code's branches, `close`. A far record between the two jumps is an interrupt.
+#![allow(unsafe_code, reason = "jumps into generated code")]
 
 use std::io;
 use std::ops::Range;
@@ -25,40 +23,37 @@ use crate::code::frame::{self, CODE, COUNTER_PAGES, Ends, Frame};
 pub use crate::code::frame::{AREA, AREAS, FrameRun, Gpr, GprValues, STACK, SwitchWrites};
 use crate::code::memory::PAGE;
 
-/// What is put into a bracket.
+/// The contents of a bracket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Body {
     /// Runs before recording is switched on.
     pub init: Vec<u8>,
-    /// The code itself: it is entered at its first byte and left behind its
-    /// last.
+    /// The code itself, entered at its first byte and left after its last.
     pub code: Vec<u8>,
-    /// Copies of it, one behind the other; 0 is taken for 1.
+    /// Number of consecutive copies; 0 means 1.
     pub unroll: u32,
-    /// Rounds of a loop around the copies, counted in R15; `None` for
-    /// no loop. 0 is taken for 1.
+    /// Iterations of a loop around the copies, counted in R15; `None` for no loop. 0 means 1.
     pub rounds: Option<u32>,
-    /// Each round of the loop starts with the registers of a run and runs `init` again; its rounds
-    /// are counted in memory. [Calls](Body::call) and code with `init` always do.
+    /// Reloads the initial registers and runs `init` again in each iteration; iterations are then
+    /// counted in memory. Always so for [calls](Body::call) and code with `init`.
     pub fresh: bool,
-    /// The address of a function that is called in place of `code`, by an
-    /// indirect call of ours.
+    /// The address of a function to call indirectly instead of `code`.
     pub call: Option<u64>,
-    /// Stop at an INT3 in front of `open`, and switch nothing: for a source
-    /// that steps through the code.
+    /// Stops at an INT3 before `open` and switches nothing, for a source that single-steps the
+    /// code.
     pub stepped: bool,
-    /// Read the counters of perf events at both ends.
+    /// Reads the counters of perf events before and after the code.
     pub counters: bool,
 }
 
 impl Body {
-    /// Executions of the code in a run.
+    /// Executions of the code in one run.
     pub(super) fn iterations(&self) -> u64 {
         u64::from(self.unroll.max(1)) * u64::from(self.rounds.unwrap_or(1).max(1))
     }
 
-    /// Registers are set up again between executions in one run: before each round, and before
-    /// each call. Copies of code run on from one another.
+    /// Registers are set up before each iteration and each call, not just once per run. Unrolled
+    /// copies always continue with the registers of the previous copy.
     #[must_use]
     pub fn sets_up_again(&self) -> bool {
         match self.call {
@@ -68,55 +63,52 @@ impl Body {
     }
 }
 
-/// Where the parts of a bracket lie.
+/// Addresses of a bracket's parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// The whole mapping.
     pub mapping: Range<u64>,
-    /// The part of it that is executable.
+    /// Its executable part.
     pub text: Range<u64>,
     /// Set-up code.
     pub init: Range<u64>,
-    /// What [sets up](Body::sets_up_again) the registers of a round, `init` too; empty where
-    /// nothing does.
+    /// Code that [sets up](Body::sets_up_again) an iteration's registers, including `init`; empty
+    /// if none does.
     pub set_up: Range<u64>,
     /// The opening jump.
     pub open: u64,
-    /// All copies of the code. Empty for a [function](Body::call).
+    /// All copies of the code; empty for a [function](Body::call).
     pub code: Range<u64>,
     /// Length of one copy.
     pub copy: u64,
     /// The call of a [function](Body::call).
     pub call: Option<u64>,
-    /// The branch of the loop around the copies. The instruction before it
-    /// counts.
+    /// The loop's branch. The instruction before it decrements the counter.
     pub around: Option<u64>,
     /// The closing jump.
     pub close: u64,
-    /// Where the closing jump goes.
+    /// Target of the closing jump.
     pub tail: u64,
-    /// A loop that stops at an INT3 and then runs the bracket, for ever: for
-    /// a process that is controlled from outside. Stops there show `home + 1`.
+    /// An endless loop of INT3 and one run of the bracket, for a process under a tracer. A stop
+    /// there has the instruction pointer `home + 1`.
     pub home: u64,
-    /// The INT3 before the opening jump, where there is one.
+    /// The INT3 before the opening jump, if any.
     pub halt: Option<u64>,
-    /// Where the two system calls that switch recording on and off return to;
-    /// 0 where there are none.
+    /// Return addresses of the two system calls that switch recording on and off; 0 without them.
     pub switches: [u64; 2],
 }
 
 impl Layout {
-    /// Whether an instruction at this address is the bracket's own.
+    /// Returns whether the instruction at this address belongs to the bracket, not to the code.
     #[must_use]
     pub fn is_ours(&self, address: u64) -> bool {
         self.text.contains(&address) && !self.code.contains(&address)
     }
 
-    /// The address that means in `other`, a bracket with the same code, what
-    /// `address` means in this one.
+    /// Translates an address to the corresponding one in `other`, a bracket around the same code.
     #[must_use]
     pub fn moved(&self, address: u64, other: &Layout) -> u64 {
-        // From the opening jump to the tail both are alike, byte for byte.
+        // From the opening jump to the tail both are identical, byte for byte.
         if (self.open..=self.tail).contains(&address) {
             let inside = address.wrapping_sub(self.code.start);
             return other.code.start.wrapping_add(inside);
@@ -124,7 +116,7 @@ impl Layout {
         address
     }
 
-    /// The layout of a mapping, from one that counts from its start.
+    /// Adds the mapping's address to offsets from its start.
     fn put(self, mapping: Range<u64>) -> Layout {
         let at = |address: u64| mapping.start + address;
         let range = |range: Range<u64>| at(range.start)..at(range.end);
@@ -147,10 +139,10 @@ impl Layout {
     }
 }
 
-/// Code that is longer is refused.
+/// Maximum length of code in bytes.
 pub const LONGEST: usize = 1 << 28;
 
-/// A piece of code in its bracket, ready to run.
+/// Code in its bracket, ready to run.
 #[derive(Debug)]
 pub struct Bracket {
     frame: Frame,
@@ -161,7 +153,7 @@ impl Bracket {
     /// Maps the code.
     ///
     /// # Errors
-    /// Code of more than [`LONGEST`] bytes, or no memory.
+    /// Code longer than [`LONGEST`] bytes, or out of memory.
     pub fn new(body: &Body) -> io::Result<Bracket> {
         let unroll = usize::try_from(body.unroll.max(1)).unwrap_or(usize::MAX);
         let code = body.code.len().saturating_mul(unroll);
@@ -176,31 +168,29 @@ impl Bracket {
         Ok(Bracket { frame, layout })
     }
 
-    /// Where its parts lie.
+    /// The addresses of its parts.
     #[must_use]
     pub const fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// The registers that a run starts with unless others are given: pointers
-    /// into the middle of areas of [`AREA`] bytes in RBP, RSI, RDI and R14, a
-    /// stack of [`STACK`] bytes in RSP, 0 in all others.
+    /// The default register values of a run: pointers into the middle of areas of [`AREA`] bytes in
+    /// RBP, RSI, RDI and R14, a stack of [`STACK`] bytes in RSP, 0 in all others.
     #[must_use]
     pub const fn start(&self) -> GprValues {
         self.frame.start()
     }
 
-    /// Where the page of each counter is mapped.
+    /// Addresses where the counters' pages are to be mapped.
     pub(super) fn counter_pages(&self) -> [u64; COUNTERS] {
         let first = self.layout.mapping.start + COUNTER_PAGES;
         std::array::from_fn(|which| first + which as u64 * PAGE)
     }
 
-    /// Runs it whenever another process lets this one go on from an INT3.
+    /// Runs it each time a tracer continues this process after an INT3.
     ///
     /// # Safety
-    /// Nothing of this process may be needed afterwards: it is a fork made for
-    /// this.
+    /// Control never returns to the caller. Call it only in a process forked for this.
     pub(super) unsafe fn serve(&self) -> ! {
         // SAFETY: `home` never returns.
         unsafe {
@@ -211,8 +201,8 @@ impl Bracket {
     }
 }
 
-/// Writes everything; the code, the address of the function, and where the
-/// parts are, counted from the start of the mapping.
+/// Writes everything: returns the code, the function's address, and the layout, both relative to
+/// the start of the mapping.
 fn write(body: &Body) -> (Vec<u8>, u64, Layout) {
     let mut code = Assembler::at(CODE);
     let pointer = code.here();
@@ -230,14 +220,14 @@ fn write(body: &Body) -> (Vec<u8>, u64, Layout) {
     if body.stepped {
         code.trap();
     }
-    // The body starts at a cache line of its own, and so does the tail.
+    // The body and the tail each start on a new cache line.
     let [inside, outside, home] = [(); 3].map(|()| code.label());
     let open = code.jump(inside);
     code.align();
     code.bind(inside);
     let set_up_start = code.here();
     let mut init = entered.init;
-    // Without the fences the code would overlap with its set-up, and take no time.
+    // Without the fences the code would overlap with its set-up, and appear to take no time.
     let mut set_up = |code: &mut Assembler| {
         init = frame::set_up(code, &body.init);
         code.fence();

@@ -1,11 +1,9 @@
-//! The process in which measured code runs: a fork that is controlled from
-//! outside, so that whatever the code does is seen, ends in time, and hurts
-//! nobody.
+//! The process that runs the code under test: a traced fork, so that whatever the code does is
+//! detected, ends in time, and harms nothing else.
 //!
-//! The child stands at an INT3 in front of its bracket. Each time it is let go
-//! it runs the bracket once and comes back to the INT3. Signals, system calls
-//! that end it or make other processes, and a run that takes too long stop it
-//! elsewhere: such a child is not used again.
+//! The child waits at an INT3 before its bracket. Each time it is continued it runs the bracket
+//! once and returns to the INT3. Signals, system calls that end it or start processes, and runs
+//! that take too long stop it elsewhere: such a child is not used again.
 #![allow(unsafe_code, reason = "fork, and si_addr")]
 
 use std::fs::{File, OpenOptions};
@@ -35,50 +33,49 @@ use sampler::target::Affinity;
 
 /// A stop of the child.
 pub(super) enum Stopped {
-    /// Behind the INT3 at this address.
+    /// After the INT3 at this address.
     At(u64),
     /// The code did something else.
     Fault(Fault),
 }
 
-/// What is done to the child before it is let go for the first time.
+/// How a child is set up before its first run.
 #[derive(Clone, Debug)]
 pub(super) struct Setting {
-    /// No descriptors stay open but the two below; standard streams are
-    /// /dev/null then.
+    /// Closes all descriptors except the two below; standard streams become /dev/null.
     pub(super) alone: bool,
-    /// The code is kept from everything but itself, and has these rights.
+    /// Confines the code to its own process, with these rights.
     pub(super) confined: Option<CodeRights>,
-    /// How its bracket switches recording on and off.
+    /// The control register's values, which its bracket writes.
     pub(super) switch: Option<Arc<SealedSwitch>>,
-    /// What the [keeper](sampler::keeper) listens to; -1 for none.
+    /// The descriptor watched by the [watchdog process](sampler::keeper); -1 for none.
     pub(super) lifeline: RawFd,
-    /// What it counts of itself.
+    /// Its performance counters.
     pub(super) counters: Option<Counting>,
-    /// The CPU it runs on.
+    /// The CPU that it is pinned to.
     pub(super) pin: Option<Affinity>,
-    /// Ends whatever runs.
+    /// Set to stop the current run.
     pub(super) stop: Arc<AtomicBool>,
 }
 
-/// A child that stands at its INT3.
+/// A child that waits at its INT3.
 #[derive(Debug)]
 pub(super) struct Child {
     pub(super) pid: Pid,
     memory: File,
     pub(super) layout: Layout,
     pub(super) dead: bool,
-    /// It has ended, and its number may be another process's.
+    /// It was reaped: its process id may belong to another process.
     reaped: bool,
     /// Threads and processes that it started.
     started: Vec<Pid>,
-    /// Where it has the values that its bracket writes.
+    /// Addresses in the child of the values that its bracket writes.
     values_at: [u64; 2],
     stop: Arc<AtomicBool>,
 }
 
 impl Child {
-    /// Forks a child for a bracket, which it inherits.
+    /// Forks a child, which inherits the bracket.
     pub(super) fn new(bracket: &Bracket, setting: &Setting) -> Result<Child, NoResult> {
         let null = OpenOptions::new().read(true).write(true).open("/dev/null");
         let null = null.map_err(|cause| NoResult::Os("opening /dev/null", cause))?;
@@ -87,9 +84,9 @@ impl Child {
         let mut confinement = setting
             .confined
             .map(|rights| Confinement::new(rights, bracket.layout(), switch, setting.lifeline));
-        // SAFETY: the child calls nothing but async-signal-safe functions
-        // until it runs what is measured; what a caller's closure may do in a
-        // fork is the caller's to know, and documented there.
+        // SAFETY: the child calls only async-signal-safe functions until it runs the code under
+        // test. What a caller's closure may do in a fork is the caller's responsibility, and
+        // documented there.
         let forked = unsafe { fork() }.map_err(os("forking"))?;
         let pid = match forked {
             ForkResult::Parent { child } => child,
@@ -162,9 +159,8 @@ impl Child {
         }
     }
 
-    /// Runs a bracket [made for it](super::bracket::Body::stepped) once, one
-    /// instruction at a time between its two jumps, both of which are retired
-    /// as well.
+    /// Runs a bracket [made for stepping](super::bracket::Body::stepped) once, one instruction at a
+    /// time between its two marker jumps, both included.
     pub(super) fn step(
         &mut self,
         start: GprValues,
@@ -201,12 +197,12 @@ impl Child {
         Ok(Data::from_bytes(&bytes).ran())
     }
 
-    /// Reads its memory; how many bytes could be read.
+    /// Reads its memory; returns the number of bytes read.
     pub(super) fn read(&self, address: u64, into: &mut [u8]) -> usize {
         code::read(self.pid.as_raw(), address, into)
     }
 
-    /// An INT3 of the code, or one of ours that it has jumped to.
+    /// Handles an INT3 of the code, or one of the bracket that it jumped to.
     pub(super) fn own_trap(&mut self, at: u64) -> NoResult {
         self.dead = true;
         let kind = FaultKind::Signal { signal: libc::SIGTRAP, address: None };
@@ -219,7 +215,7 @@ impl Child {
         self.wait(deadline)
     }
 
-    /// Waits for a stop that tells something.
+    /// Waits for a stop of interest.
     fn wait(&mut self, deadline: Instant) -> Result<Stopped, NoResult> {
         loop {
             let status = self.look_until(deadline)?;
@@ -227,7 +223,7 @@ impl Child {
             if let Some(stopped) = self.judge(status)? {
                 return Ok(stopped);
             }
-            // Code may raise such signals without end.
+            // Code may raise such signals endlessly.
             self.go_on()?;
             if Instant::now() > deadline {
                 return self.hangs(Some(self.regs()?.rip), false);
@@ -236,7 +232,7 @@ impl Child {
         }
     }
 
-    /// Short runs are over in microseconds: at first this looks all the time.
+    /// Short runs take microseconds: polls without sleeping at first.
     pub(super) fn look_until(&mut self, deadline: Instant) -> Result<Option<i32>, NoResult> {
         let start = Instant::now();
         loop {
@@ -258,15 +254,14 @@ impl Child {
         }
     }
 
-    /// Whether nobody wants it to stop. A child that is left in the middle of
-    /// a run is not used again.
+    /// Fails if the caller asked to stop. A child stopped in the middle of a run is not used again.
     pub(super) fn go_on(&mut self) -> Result<(), NoResult> {
         let stop = self.stop.load(Ordering::Relaxed);
         self.dead |= stop;
         if stop { Err(NoResult::Stopped) } else { Ok(()) }
     }
 
-    /// Stops a child whose time is up, to see where it is.
+    /// Stops a child that exceeded its time limit, to find out where it is.
     pub(super) fn overdue(&mut self) -> Result<Stopped, NoResult> {
         self.dead = true;
         kill(self.pid, Signal::SIGSTOP).map_err(os("stopping the code"))?;
@@ -291,7 +286,7 @@ impl Child {
         Ok(Stopped::Fault(Fault { kind: FaultKind::Hang { in_call }, at }))
     }
 
-    /// What a wait status says; `None` for a signal that is none of ours.
+    /// Interprets a wait status; `None` for a signal to ignore.
     pub(super) fn judge(&mut self, status: i32) -> Result<Option<Stopped>, NoResult> {
         self.reaped = !libc::WIFSTOPPED(status);
         let regs = if self.reaped { None } else { Some(self.regs()?) };
@@ -302,7 +297,7 @@ impl Child {
         };
         let Some(regs) = regs else { return fault(ended(status), None) };
         let signal = libc::WSTOPSIG(status);
-        // Behind the system call that did it.
+        // The instruction pointer is after the SYSCALL.
         let call = Some(regs.rip.wrapping_sub(2));
         match status >> 16 {
             0 => {}
@@ -328,20 +323,19 @@ impl Child {
         match signal {
             libc::SIGTRAP => {
                 let at = match info.si_code {
-                    // INT3 leaves the address behind it.
+                    // INT3 leaves the address of the next instruction.
                     libc::SI_KERNEL => regs.rip.wrapping_sub(1),
                     _ => regs.rip,
                 };
                 Ok(Some(Stopped::At(at)))
             }
             libc::SIGSEGV | libc::SIGBUS => {
-                // SAFETY: these signals carry an address where the kernel
-                // sent them (si_code > 0).
+                // SAFETY: these signals carry an address if the kernel sent them (si_code > 0).
                 let address = (info.si_code > 0 && info.si_code != libc::SI_KERNEL)
                     .then(|| unsafe { info.si_addr() } as u64);
                 fault(FaultKind::Signal { signal, address }, Some(regs.rip))
             }
-            // Made behind the call.
+            // Raised after the SYSCALL.
             libc::SIGSYS => fault(FaultKind::Signal { signal, address: None }, call),
             libc::SIGILL
             | libc::SIGFPE
@@ -351,7 +345,7 @@ impl Child {
             | libc::SIGPIPE
             | libc::SIGTERM
             | libc::SIGINT => fault(FaultKind::Signal { signal, address: None }, Some(regs.rip)),
-            // Of the terminal, of job control: not of the code's making.
+            // From the terminal or job control, not from the code.
             _ => Ok(None),
         }
     }
@@ -369,14 +363,14 @@ fn ended(status: i32) -> FaultKind {
     }
 }
 
-/// How long a killed process may take to end.
+/// How long to wait for a killed process to end.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a run is waited for without sleeping.
+/// How long to poll without sleeping.
 const SHORT: Duration = Duration::from_micros(300);
 
 impl Drop for Child {
-    /// Ends the process and what it started, within [`PATIENCE`].
+    /// Kills the process and all that it started, within [`PATIENCE`].
     fn drop(&mut self) {
         let mut left = std::mem::take(&mut self.started);
         if !self.reaped {
@@ -390,8 +384,8 @@ impl Drop for Child {
         let deadline = Instant::now() + PATIENCE;
         while !left.is_empty() && Instant::now() < deadline {
             left.retain(|pid| match sys::look_for(pid.as_raw()) {
-                // Its end may be announced by a stop; one that is stopped at its
-                // exit already hears no signal any more.
+                // Its end may be preceded by a stop event; one already stopped at its exit no
+                // longer reacts to signals.
                 Ok(None) => {
                     let _ = sys::cont(pid.as_raw(), 0);
                     true

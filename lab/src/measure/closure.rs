@@ -1,9 +1,8 @@
 //! Measuring a closure.
 //!
-//! A bracket calls a function that calls the closure. How many branches and
-//! instructions that takes depends on what the compiler made of it: an empty
-//! closure that is compiled beside it tells, and so much is left out at either
-//! end.
+//! A bracket calls a function that calls the closure. How many branches and instructions that takes
+//! depends on the compiler. An empty closure compiled next to it shows how many, and these are
+//! removed from both ends.
 
 use lbr_msr::record::HwBranchType;
 
@@ -13,8 +12,8 @@ use super::result::{Measurement, Strip};
 use super::session::Session;
 use super::walk::StepCounts;
 
-/// What the bracket calls. A reference, unlike a pointer, costs no check in a
-/// build without optimisation, whatever its alignment.
+/// The function that the bracket calls. A reference, unlike a pointer, is not checked for alignment
+/// in unoptimised builds.
 extern "sysv64" fn invoke<F: FnMut()>(closure: &mut F) {
     closure();
 }
@@ -32,13 +31,12 @@ fn pointing_at<F>(closure: &mut F) -> impl Fn(GprValues) -> GprValues {
 impl Session {
     /// Measures a closure.
     ///
-    /// It runs many times, in a process forked from this one: what it changes
-    /// in memory stays there, from one run to the next, and is never seen
-    /// here. In a process with threads it must not wait for one of them or for
-    /// a lock that one may hold: the fork has the calling thread alone.
+    /// It runs many times, in a forked process: its changes to memory persist from run to run
+    /// there, but are not visible here. In a process with several threads it must not wait for
+    /// another thread or for a lock that one may hold: the fork has only the calling thread.
     ///
-    /// An empty closure gives an empty measurement: the call of the closure and
-    /// the return from it are taken off.
+    /// The call of the closure and the return from it are subtracted: an empty closure measures as
+    /// empty.
     ///
     /// ```
     /// use lbr_lab::measure::Session;
@@ -62,12 +60,12 @@ impl Session {
     /// # Errors
     /// [`MeasureError`]. A closure that panics ends its process by SIGABRT.
     pub fn measure<F: FnMut()>(&mut self, mut closure: F) -> Result<Measurement, MeasureError> {
-        // Generic over F, so that it is compiled where `closure` is.
+        // Generic over F, so that it is compiled in the same crate as `closure`.
         let mut nothing = || {
             let _ = std::marker::PhantomData::<F>;
         };
         let (less, shape) = self.shape(&body_of_value(&nothing), &pointing_at(&mut nothing))?;
-        // Into the closure by calls, out of it by its return.
+        // Calls lead into the closure, its return out of it.
         let head = shape.iter().take_while(|class| **class != HwBranchType::Ret).count();
         let strip = Strip { head, tail: shape.len() - head };
         let body = body_of::<F>();
@@ -91,7 +89,7 @@ fn body_of_value<F: FnMut()>(_: &F) -> Body {
 }
 
 impl Measurement {
-    /// Nothing was executed between the two jumps, as far as was counted.
+    /// No executed instructions were counted between the two marker jumps.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let counted = self.counts.is_none_or(|counts| {

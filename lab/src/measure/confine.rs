@@ -1,16 +1,15 @@
-//! What measured code may not do: anyone may have written it, and we may be root.
+//! A sandbox for the code under test, which may be hostile while we are root.
 //!
-//! - Where we are root its process takes the rights of the user behind sudo, or
-//!   of nobody ([`CodeRights`]). It gets no new ones (PR_SET_NO_NEW_PRIVS).
-//! - It makes only system calls that reach nothing but itself ([`ALLOWED`],
-//!   [`ON_DESCRIPTORS`]), and sends signals to itself alone. Any other raises SIGSYS.
-//! - It has one thread: calls that start a thread, a process or a program
-//!   ([`STARTING`]) stop it before they are made. clone3, whose flags a filter
-//!   cannot see, does not exist for it.
+//! - As root, its process drops to the user who called sudo, or to `nobody` ([`CodeRights`]). It
+//!   cannot gain privileges (PR_SET_NO_NEW_PRIVS).
+//! - It may only make system calls that affect nothing but itself ([`ALLOWED`],
+//!   [`ON_DESCRIPTORS`]), and send signals only to itself. Any other call raises SIGSYS.
+//! - It has one thread: calls that start a thread, a process or a program ([`STARTING`]) stop it
+//!   before they take effect. clone3, whose flags a filter cannot see, fails with ENOSYS.
 //! - Its memory, its descriptors and its processes have [limits](limits).
-//! - It has to keep the descriptor of the registers and that of the watchdog
-//!   process. The first serves the two writes of the bracket alone, whose
-//!   [values](super::sealed) it cannot change; the second serves nothing.
+//! - It has to keep two descriptors open: the MSR device and the watchdog's. The first accepts only
+//!   the bracket's two writes, whose [values](super::sealed) it cannot change; the second accepts
+//!   nothing.
 #![allow(unsafe_code, reason = "prctl and setuid in a forked child")]
 
 use lbr_msr::access::Root;
@@ -21,7 +20,7 @@ use super::bracket::Layout;
 use super::sealed::SealedSwitch;
 use crate::code::memory::PAGE;
 
-/// Calls that reach nothing but the process itself.
+/// Calls that affect only the process itself.
 const ALLOWED: &[c_long] = &[
     libc::SYS_mmap,
     libc::SYS_mprotect,
@@ -100,8 +99,8 @@ const ON_DESCRIPTORS: &[c_long] = &[
     libc::SYS_fsync,
 ];
 
-/// Calls that start a thread, a process or a program. The tracer is asked
-/// (PTRACE_EVENT_SECCOMP), and makes none of them.
+/// Calls that start a thread, a process or a program. The tracer is notified
+/// (PTRACE_EVENT_SECCOMP), and lets none of them through.
 const STARTING: [c_long; 5] =
     [libc::SYS_fork, libc::SYS_vfork, libc::SYS_clone, libc::SYS_execve, libc::SYS_execveat];
 
@@ -114,9 +113,9 @@ const MAPPING: [c_long; 5] = [
     libc::SYS_madvise,
 ];
 
-/// Memory that the code may map beyond what its process starts with, bytes.
+/// Memory in bytes that the code may map in addition to its initial mappings.
 const MEMORY: u64 = 1 << 30;
-/// Descriptors that the code may have open.
+/// Maximum number of open descriptors.
 const DESCRIPTORS: u64 = 256;
 
 /// Calls that send a signal to the process or thread of their first argument.
@@ -142,7 +141,7 @@ const fn ret(k: u32) -> sock_filter {
     sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k }
 }
 
-/// The lower half of a field; the upper one is four bytes further.
+/// Loads the lower half of a field; the upper half is four bytes further.
 const fn load(offset: u32) -> sock_filter {
     sock_filter {
         code: (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16,
@@ -152,7 +151,7 @@ const fn load(offset: u32) -> sock_filter {
     }
 }
 
-/// Skips `equal` instructions if what was loaded equals `k`, else `otherwise`.
+/// Skips `equal` instructions if the loaded value equals `k`, else `otherwise`.
 const fn skip(k: u32, equal: usize, otherwise: usize) -> sock_filter {
     jump(libc::BPF_JEQ, k, equal, otherwise)
 }
@@ -163,7 +162,7 @@ const fn jump(condition: u32, k: u32, met: usize, otherwise: usize) -> sock_filt
     sock_filter { code, jt: met as u8, jf: otherwise as u8, k }
 }
 
-/// `SUDO_UID` or `SUDO_GID` does not hold an id.
+/// `SUDO_UID` or `SUDO_GID` is not a valid id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{variable} is {value:?}, which is not the id of a user or group: the code would run with the rights of root; unset {variable}, or set it to a number below 4294967295"
@@ -173,20 +172,19 @@ pub struct InvalidId {
     value: String,
 }
 
-/// Whose rights measured code gets.
+/// User and group of the code under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodeRights {
-    /// User and group; `None` where we are not root, or root could not trace
-    /// another user's process.
+    /// User and group; `None` if we are not root, or as root may not trace another user's process.
     user: Option<(u32, u32)>,
 }
 
 impl CodeRights {
-    /// Where we are root, and may trace other users' processes: those of who
-    /// started us, of the user behind sudo, or of nobody.
+    /// For root that may trace other users' processes: the user who called sudo, or `nobody`.
+    /// Otherwise the caller.
     ///
     /// # Errors
-    /// [`InvalidId`], where root's environment names an id that does not exist.
+    /// [`InvalidId`], if root's environment has an invalid id.
     pub fn of_caller() -> Result<CodeRights, InvalidId> {
         /// CAP_SYS_PTRACE, Linux include/uapi/linux/capability.h.
         const SYS_PTRACE: u64 = 1 << 19;
@@ -203,34 +201,33 @@ impl CodeRights {
     }
 }
 
-/// User and group without rights.
+/// User and group `nobody`.
 const NOBODY: u32 = 65_534;
 
-/// The id that a variable holds; `None` if it is not set, or root's.
+/// Parses the id in a variable; `None` if it is unset or root's.
 fn id(variable: &'static str) -> Result<Option<u32>, InvalidId> {
     let Some(value) = environment::trusted(variable) else { return Ok(None) };
     let value = value.to_string_lossy();
-    // setresuid(2) takes the last one for "leave it as it is".
+    // setresuid(2) interprets u32::MAX as "unchanged".
     match value.parse() {
         Ok(id) if id != u32::MAX => Ok(Some(id).filter(|id| *id != 0)),
         _ => Err(InvalidId { variable, value: value.into_owned() }),
     }
 }
 
-/// What a process confines itself with; made before the fork, because the child
-/// may not allocate.
+/// The sandbox of one process, prepared before the fork because the child must not allocate.
 #[derive(Debug)]
 pub(super) struct Confinement {
     filter: Vec<sock_filter>,
-    /// Where the process puts its own number, which is unknown before.
+    /// Filter instructions that take the process's own pid, which is unknown before the fork.
     own_pid: [usize; 3],
     limits: [(u32, u64); 4],
     rights: CodeRights,
 }
 
 impl Confinement {
-    /// For a process with this bracket, which keeps the descriptors of `switch`
-    /// and `lifeline` (-1 for none).
+    /// For a process with this bracket that keeps the descriptors of `switch` and `lifeline` (-1
+    /// for none).
     pub(super) fn new(
         rights: CodeRights,
         layout: &Layout,
@@ -245,7 +242,7 @@ impl Confinement {
         if lifeline >= 0 {
             guard(&mut filter, lifeline, &[NOT_OPEN]);
         }
-        // A file of a made-up tree could be mapped and written.
+        // A file mapping could overwrite the sealed values.
         let is_anonymous = jump(libc::BPF_JSET, libc::MAP_ANONYMOUS as u32, 1, 0);
         on_call(&mut filter, libc::SYS_mmap, &[load(argument(3)), is_anonymous, NOT_OPEN]);
         filter.push(load(NUMBER));
@@ -266,12 +263,10 @@ impl Confinement {
         Confinement { filter, own_pid, limits: limits(), rights }
     }
 
-    /// Confines the calling process, which is to be a fork made for that. Whether
-    /// it is.
+    /// Confines the calling process, which must be a dedicated fork; returns whether that worked.
     pub(super) fn apply(&mut self) -> bool {
-        // SAFETY: system calls that take numbers and places for numbers, and a
-        // filter that outlives them; they are async-signal-safe, and nothing is
-        // allocated.
+        // SAFETY: system calls with numbers and pointers to numbers, and a filter that outlives
+        // them; they are async-signal-safe, and nothing allocates.
         unsafe {
             for (resource, most) in self.limits {
                 if !limit(resource, most) {
@@ -279,7 +274,7 @@ impl Confinement {
                 }
             }
             if let Some((user, group)) = self.rights.user {
-                // The change of user has taken back the signal at the parent's death.
+                // The change of user cleared the parent-death signal.
                 if !become_user(user, group)
                     || libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0
                 {
@@ -302,8 +297,7 @@ impl Confinement {
     }
 }
 
-/// What the process may have of a resource, at most. A fork has the address
-/// space of its parent.
+/// Resource limits. A fork starts with its parent's address space.
 fn limits() -> [(u32, u64); 4] {
     let pages = std::fs::read_to_string("/proc/self/statm").ok();
     let pages = pages.and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
@@ -316,7 +310,7 @@ fn limits() -> [(u32, u64); 4] {
     ]
 }
 
-/// Lowers a limit for good. Whether it is at most that.
+/// Lowers a hard limit; returns whether it is now at most that.
 ///
 /// # Safety
 /// Makes system calls that are async-signal-safe.
@@ -332,8 +326,8 @@ unsafe fn limit(resource: u32, most: u64) -> bool {
     }
 }
 
-/// Gives up root's rights. Whether they are gone: the kernel is asked who the
-/// process is, and for root's rights once more.
+/// Drops root's rights; returns whether that worked: asks the kernel for the ids, and tries to
+/// become root again.
 ///
 /// # Safety
 /// Makes system calls that are async-signal-safe.
@@ -356,11 +350,11 @@ unsafe fn become_user(user: u32, group: u32) -> bool {
     }
 }
 
-/// Calls on `descriptor` go through `rule`, whose end lets them go on.
+/// Checks calls on `descriptor` with `rule`, which allows the call if execution reaches its end.
 fn guard(filter: &mut Vec<sock_filter>, descriptor: i32, rule: &[sock_filter]) {
     let mut checked = vec![load(NUMBER)];
     for (nth, &number) in ON_DESCRIPTORS.iter().enumerate() {
-        // To the rule; after the last one, past it.
+        // Jumps to the rule; after the last number, past it.
         let left = ON_DESCRIPTORS.len() - 1 - nth;
         checked.push(skip(number as u32, left, if left == 0 { rule.len() } else { 0 }));
     }
@@ -370,20 +364,20 @@ fn guard(filter: &mut Vec<sock_filter>, descriptor: i32, rule: &[sock_filter]) {
     filter.extend(checked);
 }
 
-/// One call goes through `rule`, whose end lets it go on.
+/// Checks one call with `rule`, which allows the call if execution reaches its end.
 fn on_call(filter: &mut Vec<sock_filter>, number: c_long, rule: &[sock_filter]) {
     filter.extend([load(NUMBER), skip(number as u32, 0, rule.len())]);
     filter.extend_from_slice(rule);
 }
 
-/// One of the two values, to the control register, by the two system calls of
-/// the bracket. Every argument is compared whole; of the descriptor the kernel
-/// takes the lower half.
+/// Allows the bracket's two system calls, and only to write one of the two values into the control
+/// register. Compares all 64 bits of each argument, except for the descriptor, of which the kernel
+/// uses the lower half.
 fn bracket_alone(layout: &Layout, switch: &SealedSwitch) -> Vec<sock_filter> {
     let [on, off] = layout.switches;
     let [on_value, off_value] = switch.values_at();
     let mut rule = vec![load(NUMBER), skip(libc::SYS_pwrite64 as u32, 1, 0), NOT_OPEN];
-    // Those of a pair are in one mapping: their upper halves are the same.
+    // Both pointers of a pair are in one mapping: their upper halves are equal.
     for (field, values) in [
         (IP, [on, off]),
         (argument(1), [on_value, off_value]),
@@ -397,7 +391,7 @@ fn bracket_alone(layout: &Layout, switch: &SealedSwitch) -> Vec<sock_filter> {
     rule
 }
 
-/// No mapping takes the place of the two values: what starts below their end is refused.
+/// Keeps the mapping of the two values: refuses calls whose start address is below its end.
 fn keep_sealed(filter: &mut Vec<sock_filter>, switch: &SealedSwitch) {
     let refuse_low = |at: u32| {
         let is_above = jump(libc::BPF_JGE, switch.end(), 1, 0);

@@ -1,16 +1,15 @@
-//! What measured code did instead of coming to its end, and why a run gave no
-//! result.
+//! Faults of the code under test, and why a run gave no result.
 
 use std::io;
 
 use nix::errno::Errno;
 
-/// What measured code did instead of coming to its end.
+/// How code failed to reach its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What it did.
+    /// The kind of fault.
     pub kind: FaultKind,
-    /// Address of the instruction; `None` where it is not known.
+    /// Address of the instruction; `None` if unknown.
     pub at: Option<u64>,
 }
 
@@ -18,23 +17,23 @@ pub struct Fault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FaultKind {
-    /// A signal, such as SIGSEGV; where it tells of an address, that address.
+    /// A signal, such as SIGSEGV, with the faulting address if the kernel reports one.
     Signal {
         /// The signal's number.
         signal: i32,
         /// `si_addr` of SIGSEGV and SIGBUS.
         address: Option<u64>,
     },
-    /// It did not end within the time limit.
+    /// It exceeded the time limit.
     Hang {
-        /// It waits in a system call.
+        /// It was blocked in a system call.
         in_call: bool,
     },
     /// It ended its process, with this status.
     Exit(i32),
-    /// It starts another process or thread.
+    /// It tried to start another process or thread.
     Fork,
-    /// It replaces its program.
+    /// It tried to execute another program.
     Exec,
     /// It was killed by this signal.
     Killed(i32),
@@ -43,11 +42,11 @@ pub enum FaultKind {
 /// Why a run gave no result.
 #[derive(Debug)]
 pub(super) enum NoResult {
-    /// The code did something else.
+    /// The code faulted.
     Fault(Fault),
-    /// A system call of ours failed.
+    /// A system call of `lbr` failed.
     Os(&'static str, io::Error),
-    /// It was told to stop.
+    /// The caller asked to stop.
     Stopped,
 }
 

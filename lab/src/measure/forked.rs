@@ -1,5 +1,5 @@
-//! What a forked child does until it stands at the INT3 in front of its bracket.
-#![allow(unsafe_code, reason = "system calls behind a fork")]
+//! Code that a forked child runs until it waits at the INT3 before its bracket.
+#![allow(unsafe_code, reason = "system calls after a fork")]
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, RawFd};
@@ -17,18 +17,17 @@ use super::confine::Confinement;
 use crate::code::memory::PAGE;
 use sampler::source::perf::Counting;
 
-/// Lets a tool end with this process, however that ends: one that reads a FIFO
-/// would wait for ever.
+/// Kills a tool when this process ends in any way: one that reads a FIFO would otherwise wait
+/// forever.
 pub fn end_with_caller(tool: &mut Command) -> &mut Command {
-    // SAFETY: between fork and execve the closure makes one system call, and
-    // allocates nothing.
+    // SAFETY: between fork and execve the closure makes one system call, and does not allocate.
     unsafe { tool.pre_exec(|| Ok(set_pdeathsig(Signal::SIGKILL)?)) }
 }
 
-/// The status of a child that could not give up its rights.
+/// The exit status of a child that could not be confined.
 pub(super) const NOT_CONFINED: i32 = 2;
 
-/// What the child does before its first INT3.
+/// Prepares the child, then waits at the INT3.
 pub(super) fn serve(
     bracket: &Bracket,
     setting: &Setting,
@@ -36,15 +35,14 @@ pub(super) fn serve(
     parent: Pid,
     confinement: Option<&mut Confinement>,
 ) -> ! {
-    // SAFETY: system calls without memory of ours; they are async-signal-safe.
-    // What fails here changes nothing that the parent relies on: a child that
-    // cannot be traced dies at its INT3, and is reported.
+    // SAFETY: system calls that are async-signal-safe and touch no memory of this program. Failures
+    // here are harmless: a child that cannot be traced dies at its INT3, and is reported.
     unsafe {
-        // Signals of the terminal are not for it.
+        // Signals from the terminal must not reach it.
         libc::setpgid(0, 0);
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         if libc::getppid() != parent.as_raw() {
-            // It was killed before: nobody would trace this one, nor end it.
+            // The parent died first: no one would trace or end this child.
             libc::_exit(1);
         }
         if setting.alone {
@@ -77,18 +75,17 @@ pub(super) fn serve(
     }
 }
 
-/// Asks for the counters of this process, and maps their pages, which is what
-/// makes RDPMC work in it. Where that fails a page stays as it is: nothing counts.
+/// Opens this process's counters and maps their pages, which enables RDPMC in it. On failure a page
+/// stays zero: an inactive counter.
 ///
 /// # Safety
-/// The bracket's counter pages are this process's own.
+/// The bracket's counter pages belong to this process alone.
 unsafe fn count(bracket: &Bracket, counters: &Counting) {
     for (attributes, page) in counters.attributes.iter().zip(bracket.counter_pages()) {
         let Some(attributes) = attributes else { continue };
         let (read, shared) = (libc::PROT_READ, libc::MAP_SHARED | libc::MAP_FIXED);
-        // SAFETY: system calls, of which the first reads the attributes and the
-        // second replaces a page that only the bracket's code reads. A mapping
-        // keeps its event open.
+        // SAFETY: the first system call reads the attributes, the second replaces a page that only
+        // the bracket's code reads. A mapping keeps its event open.
         unsafe {
             let event = libc::syscall(libc::SYS_perf_event_open, attributes, 0, -1, -1, 0);
             if let Ok(event) = RawFd::try_from(event)
@@ -114,7 +111,7 @@ mod tests {
     use super::super::bracket::Body;
     use super::*;
 
-    /// A parent that is killed right behind its fork leaves no process behind.
+    /// A child does not outlive a parent that is killed right after its fork.
     #[test]
     fn one_whose_parent_is_gone_ends() {
         let bracket = Bracket::new(&Body::default()).unwrap();

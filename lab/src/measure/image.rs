@@ -1,12 +1,9 @@
-//! A function of an object file or shared library, put into memory to be
-//! called.
+//! Loads a function of an object file or shared library, to be called.
 //!
-//! An object file is linked by the system's `ld` to the address that it gets; a
-//! shared library is mapped and relocated here, without the system's loader:
-//! nothing of it runs but what the function calls. What the file takes from
-//! others is not there. Each such symbol has an address of its own that can be
-//! neither read nor executed, so that a function that comes to it is stopped,
-//! and the symbol named.
+//! The system's `ld` links an object file at the address that it gets. A shared library is mapped
+//! and relocated here, without the dynamic loader: no initialisers run, only the called function.
+//! Imported symbols are not resolved. Each gets its own address that can be neither read nor
+//! executed, so that a function that uses it is stopped, and the symbol reported.
 
 use lbr_msr::text::AsText;
 use std::collections::HashMap;
@@ -24,7 +21,7 @@ use object::{
 use super::forked::end_with_caller;
 use crate::code::memory::{EXECUTABLE, Mapping, PAGE, WRITABLE};
 
-/// Why a function cannot be called.
+/// Why a function cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
@@ -33,26 +30,26 @@ pub enum LoadError {
     Read {
         /// The file.
         path: PathBuf,
-        /// The system's words.
+        /// The system's error.
         cause: io::Error,
     },
-    /// It is none that could be used.
+    /// The file format is unusable.
     #[error("{}: {what}", path.as_text())]
     Format {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         what: String,
     },
-    /// It has no such function.
+    /// The file has no such function.
     #[error("{}: no function is called {symbol}", path.as_text())]
     NoSymbol {
         /// The file.
         path: PathBuf,
-        /// As asked.
+        /// The requested symbol.
         symbol: String,
     },
-    /// The function itself refers to what cannot be had.
+    /// The function itself refers to a symbol that the file does not define.
     #[error("{}: {symbol} refers to {what}, which the file does not define", path.as_text())]
     Unsatisfied {
         /// The file.
@@ -62,46 +59,46 @@ pub enum LoadError {
         /// The symbol it refers to.
         what: String,
     },
-    /// The system's linker is not there, or does not take the file.
+    /// The system's linker is missing, or rejected the file.
     #[error("{}: {what}", path.as_text())]
     Link {
         /// The file.
         path: PathBuf,
-        /// What went wrong.
+        /// The error.
         what: String,
     },
-    /// No memory for it.
+    /// The image cannot be mapped.
     #[error("{} cannot be mapped: {cause}", path.as_text())]
     Map {
         /// The file.
         path: PathBuf,
-        /// The system's words.
+        /// The system's error.
         cause: io::Error,
     },
 }
 
-/// A file in memory, relocated, with one of its functions to call.
+/// A relocated file in memory, with the function to call.
 #[derive(Debug)]
 pub struct LoadedFile {
     mapping: Mapping,
     function: u64,
     symbols: Vec<(Range<u64>, String)>,
-    /// The page where the addresses of absent symbols begin.
+    /// First address of the page that represents imported symbols.
     nowhere: u64,
-    /// The place of each absent symbol there.
+    /// The address there of each imported symbol.
     absent: HashMap<String, u64>,
 }
 
-/// A name for an address.
+/// An address as symbol and offset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
     /// The symbol.
     pub symbol: String,
-    /// Bytes behind its start.
+    /// Bytes after its start.
     pub offset: u64,
 }
 
-/// Distance of the addresses of absent symbols.
+/// Distance between the addresses of imported symbols.
 const APART: u64 = 16;
 
 impl LoadedFile {
@@ -113,10 +110,10 @@ impl LoadedFile {
         let bytes = read(path).map_err(|cause| LoadError::Read { path: path.to_owned(), cause })?;
         let format = |what: String| LoadError::Format { path: path.to_owned(), what };
         let file = object::File::parse(&*bytes)
-            .map_err(|error| format(format!("no object file: {error}")))?;
+            .map_err(|error| format(format!("not an object file: {error}")))?;
         if file.architecture() != Architecture::X86_64 || file.format() != object::BinaryFormat::Elf
         {
-            return Err(format("no ELF file for x86-64".to_owned()));
+            return Err(format("not an ELF file for x86-64".to_owned()));
         }
         let loading = Loading { path, symbol, file: &file };
         match file.kind() {
@@ -130,14 +127,14 @@ impl LoadedFile {
         }
     }
 
-    /// The functions of a file, as it names them.
+    /// Lists the functions of a file.
     ///
     /// # Errors
     /// [`LoadError::Read`], [`LoadError::Format`].
     pub fn functions(path: &Path) -> Result<Vec<String>, LoadError> {
         let bytes = read(path).map_err(|cause| LoadError::Read { path: path.to_owned(), cause })?;
         let file = object::File::parse(&*bytes).map_err(|error| {
-            let what = format!("no object file: {error}");
+            let what = format!("not an object file: {error}");
             LoadError::Format { path: path.to_owned(), what }
         })?;
         let symbols = file.symbols().chain(file.dynamic_symbols());
@@ -155,14 +152,14 @@ impl LoadedFile {
         self.function
     }
 
-    /// The symbol that an address belongs to.
+    /// The symbol that contains an address.
     #[must_use]
     pub fn name(&self, address: u64) -> Option<Named> {
         let (range, symbol) = self.symbols.iter().find(|(range, _)| range.contains(&address))?;
         Some(Named { symbol: symbol.clone(), offset: address - range.start })
     }
 
-    /// The symbol of another file that this address stands for.
+    /// The imported symbol that this address represents.
     #[must_use]
     pub fn absent(&self, address: u64) -> Option<&str> {
         let place = address.checked_sub(self.nowhere)? / APART;
@@ -170,7 +167,7 @@ impl LoadedFile {
         Some(name)
     }
 
-    /// The address that stands for a symbol of another file.
+    /// The address that represents an imported symbol.
     fn stand_in(&mut self, name: &str) -> u64 {
         let next = self.absent.len() as u64;
         let place = *self.absent.entry(name.to_owned()).or_insert(next);
@@ -178,10 +175,10 @@ impl LoadedFile {
     }
 }
 
-/// No object file is longer, bytes.
+/// Maximum length of an object file in bytes.
 const LONGEST: u64 = 1 << 30;
 
-/// A whole file; a pipe or a device is none, and nobody waits for it.
+/// Reads a whole file. Rejects pipes and devices, which could block.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let found = std::fs::metadata(path)?;
     if !found.is_file() {
@@ -213,8 +210,8 @@ impl Loading<'_> {
         LoadError::Map { path: self.path.to_owned(), cause }
     }
 
-    /// An image with room for `size` bytes and for that many absent symbols; in
-    /// the lower 2 GiB, where even 32-bit addresses reach it.
+    /// Maps an image of `size` bytes plus addresses for `absent` imported symbols, in the lower 2
+    /// GiB, within reach of 32-bit relocations.
     fn image(&self, size: u64, absent: u64) -> Result<LoadedFile, LoadError> {
         if size > LONGEST {
             return Err(self.format("too large"));
@@ -242,8 +239,8 @@ impl Loading<'_> {
         let undefined = self.file.symbols().filter(|symbol| symbol.is_undefined());
         let names: Vec<&str> =
             undefined.filter_map(|symbol| symbol.name().ok()).filter(|n| !n.is_empty()).collect();
-        // A section may begin a page of its own; the linker makes tables of
-        // addresses and of jumps, and puts the file's header before all.
+        // Each section may start on a new page; the linker adds the GOT and the PLT, and puts the
+        // ELF header first.
         let room = self.file.sections().fold(8 * PAGE, |room, section| {
             let tables = section.relocations().count() as u64 * 32;
             let length = section.size().saturating_add(section.align()).saturating_add(PAGE);
@@ -253,19 +250,19 @@ impl Loading<'_> {
         let mut script = String::new();
         for name in names {
             if name.contains(['"', '\\']) || name.contains(char::is_control) {
-                return Err(self.format("a symbol has a name that no linker takes"));
+                return Err(self.format("a symbol has a name that the linker does not accept"));
             }
             script += &format!("\"{name}\" = {:#x};\n", image.stand_in(name));
         }
         let linked = self.link(image.mapping.address(), &script)?;
         let file = object::File::parse(&*linked)
-            .map_err(|error| self.format(&format!("what the linker made of it: {error}")))?;
+            .map_err(|error| self.format(&format!("the linker's output: {error}")))?;
         let loading = Loading { file: &file, ..*self };
         let (bytes, code) = loading.segments(image.mapping.address(), room)?;
         loading.finish(image, 0, bytes, &code)
     }
 
-    /// Whether all that the function itself refers to is in the file.
+    /// Checks that the file defines all symbols that the function itself refers to.
     fn satisfied(&self, function: &object::Symbol<'_, '_>) -> Result<(), LoadError> {
         let section = function.section_index().and_then(|at| self.file.section_by_index(at).ok());
         let range = function.address()..function.address().saturating_add(function.size());
@@ -283,8 +280,7 @@ impl Loading<'_> {
         Ok(())
     }
 
-    /// The file, linked to lie at `base`. `script` says where the symbols of
-    /// other files are.
+    /// Links the file at address `base`. `script` defines the imported symbols.
     fn link(&self, base: u64, script: &str) -> Result<Vec<u8>, LoadError> {
         let failed = |what: String| LoadError::Link { path: self.path.to_owned(), what };
         let path = sampler::target::find("ld").map_err(|_| {
@@ -314,8 +310,8 @@ impl Loading<'_> {
         Err(failed(format!("it cannot be linked: {words}")))
     }
 
-    /// The bytes of the segments of a file whose first address is `origin`, and
-    /// which of them are code.
+    /// The bytes of a file's segments, whose first address is `origin`, and the ranges that are
+    /// code.
     fn segments(&self, origin: u64, room: u64) -> Result<(Vec<u8>, Vec<Range<u64>>), LoadError> {
         let mut bytes = vec![0; room as usize];
         let mut code = Vec::new();
@@ -337,7 +333,7 @@ impl Loading<'_> {
         Ok((bytes, code))
     }
 
-    /// Segments as a shared library asks for them.
+    /// Maps a shared library's segments.
     fn shared(&self) -> Result<LoadedFile, LoadError> {
         let end = self.file.segments().map(|s| s.address().saturating_add(s.size())).max();
         let room = end.ok_or_else(|| self.format("no segments"))?;
@@ -368,13 +364,13 @@ impl Loading<'_> {
                 }
                 _ => image.stand_in(name),
             };
-            // Outside of every segment it concerns nobody.
+            // Relocations outside all segments have no effect.
             let _ = put(&mut bytes, address, &value.to_le_bytes());
         }
         self.finish(image, base, bytes, &code)
     }
 
-    /// Fills the image; the file's symbols lie at `base` and their addresses.
+    /// Fills the image. `base` is added to the addresses of the file's symbols.
     fn finish(
         &self,
         mut image: LoadedFile,
@@ -394,7 +390,7 @@ impl Loading<'_> {
                 image.symbols.push((range, name.to_owned()));
             }
             if name == self.symbol {
-                // Of several versions the last is as good as the first.
+                // If a symbol has several versions, any will do.
                 function = Some(at);
             }
         }

@@ -1,4 +1,4 @@
-//! A piece of code that is ready to run, and its runs at full speed.
+//! A piece of code, ready to run at full speed.
 
 use std::io;
 use std::sync::Arc;
@@ -17,17 +17,17 @@ use super::turns::preemptions;
 use crate::code::counted::CounterDeltas;
 use sampler::source::perf::Stacks;
 
-/// A piece of code and the harness around nothing, each in a process that waits for its next run.
+/// The code and an empty bracket, each in a process that waits for its next run.
 pub(super) struct Lane {
     pub(super) code: Runner,
     nothing: Runner,
     strip: Strip,
-    /// What is known before the first run at full speed.
+    /// The results known before the first run at full speed.
     blank: Measurement,
 }
 
-/// An order that changes from one round of runs to the next: with a fixed one, other programs could
-/// come to run at the same time as always the same piece.
+/// Varies the order of pieces in each turn: in a fixed order, periodic activity of other programs
+/// could always hit the same piece.
 struct Order {
     all: Vec<usize>,
     state: u32,
@@ -50,11 +50,11 @@ impl Order {
     }
 }
 
-/// What is measured around nothing and taken off.
+/// The empty bracket whose time is subtracted.
 pub(super) fn around(body: &Body) -> Body {
     let call = body.call.map(|_| nothing_address());
     match body.sets_up_again() {
-        // The set-ups are taken off too.
+        // Setting up registers is overhead too.
         true => Body { code: Vec::new(), call, fresh: true, ..body.clone() },
         false => Body { call, ..Body::default() },
     }
@@ -68,7 +68,7 @@ fn nothing_address() -> u64 {
 }
 
 impl Session {
-    /// Tries the code, counts it step by step, and makes both processes ready.
+    /// Tries the code, single-steps it to count, and prepares both processes.
     pub(super) fn lane(
         &mut self,
         body: &Body,
@@ -93,8 +93,7 @@ impl Session {
             stop: Arc::clone(&self.options.stop),
         };
 
-        // Hostile code shows itself here, at full speed, before anything is
-        // switched on.
+        // Hostile code fails here, at full speed, before recording is ever switched on.
         let counters = setting.counters.is_some();
         self.keeps_counter(body, &setting, &start)?;
         let bracket = map(&Body { counters, ..body.clone() })?;
@@ -144,7 +143,7 @@ impl Session {
         Ok(Lane { code, nothing, strip, blank })
     }
 
-    /// All runs of pieces of code, which alternate; which of them failed.
+    /// Runs all pieces of code, alternating; an error includes the piece's index.
     pub(super) fn turn(
         &mut self,
         lanes: &mut [Lane],
@@ -178,7 +177,7 @@ impl Session {
         Ok(results.into_iter().map(finish).collect())
     }
 
-    /// One run of nothing and one of the code.
+    /// Runs the empty bracket and the code once each.
     fn both(
         &mut self,
         lane: &mut Lane,
@@ -200,7 +199,7 @@ impl Session {
         Ok(())
     }
 
-    /// Refuses code that changes the register in which its loop counts.
+    /// Rejects code that changes the loop's count register.
     fn keeps_counter(
         &self,
         body: &Body,
@@ -216,29 +215,28 @@ impl Session {
         if end.registers.get(Gpr::R15) == first { Ok(()) } else { Err(MeasureError::Counter) }
     }
 
-    /// Rounds of a loop in a stepped run.
+    /// Number of loop iterations in a stepped run.
     fn stepped_rounds(&self, body: &Body) -> Option<u32> {
         let most = self.options.stepped_iterations / body.unroll.max(1);
-        // At least two: the loop's branch is taken once.
+        // At least two, so that the loop's branch is taken once.
         body.rounds.map(|rounds| rounds.min(most.max(2)))
     }
 
-    /// As many runs again, of which the kernel takes branch stacks; `None` where it
-    /// has taken none.
+    /// Repeats the runs while the kernel samples branch stacks; `None` if it took none.
     pub(super) fn of_stacks(
         &self,
         runner: &mut Runner,
         result: &mut Measurement,
     ) -> Result<Option<Folded>, MeasureError> {
-        /// Stacks at most: each is an interrupt.
+        /// Maximum number of stacks; each costs an interrupt.
         const ENOUGH: u64 = 1_000;
         let (Some(kernel), Some(pin)) = (&self.options.stacks, self.options.pin) else {
             return Ok(None);
         };
         let (host, caps) = &**kernel;
         let branches: u64 = result.runs.iter().filter_map(|run| run.branches).sum();
-        // Odd, so as to fall everywhere in a loop; no stack reaches back to the interrupt of
-        // the one before.
+        // Odd, to fall on all parts of a loop; long enough that no stack reaches back to the
+        // previous interrupt.
         let period = (branches / ENOUGH).max(2 * u64::from(caps.depth)) | 1;
         let pid = runner.child.pid.as_raw().cast_unsigned();
         let Some(cpu) = pin.cpus().next() else { return Ok(None) };
@@ -262,7 +260,7 @@ impl Session {
         Ok((!folded.is_empty()).then_some(folded))
     }
 
-    /// One run at full speed; `None` where it does not count.
+    /// One run at full speed; `None` if it has to be discarded.
     fn once(
         &mut self,
         runner: &mut Runner,
@@ -277,7 +275,7 @@ impl Session {
         let ran = match runner.run(switch, self.options.limit) {
             Ok(ran) => ran,
             Err(error) => {
-                // It may have died with recording on.
+                // It may have died while recording was on.
                 if let Some(ring) = &mut self.ring {
                     ring.stop()?;
                 }

@@ -1,15 +1,12 @@
-//! Measuring a piece of code by its own branches.
+//! Measures a piece of code by its branches.
 //!
-//! The code stands in a [bracket]: two jumps of ours whose addresses are
-//! known, with the two system calls that switch recording on and off right
-//! outside of them. It runs in a child process that is controlled from
-//! outside, so that code that faults, hangs or ends its process is reported,
-//! and hurts nobody.
+//! The code is enclosed in a [bracket]: two marker jumps at known addresses, enclosed in turn by
+//! the two system calls that switch recording on and off. It runs in a traced child process, so
+//! that code that faults, hangs or exits is reported and harms nothing else.
 //!
-//! A [`Session`] first tries the code, then steps through it one instruction
-//! at a time, which counts its instructions and branches exactly, then runs it
-//! at full speed: timed by the time stamp counter and, with the branch records
-//! of a CPU, by the core cycles that these count between branches.
+//! A [`Session`] first tries the code, then single-steps it to count its instructions and branches
+//! exactly, then runs it at full speed. Those runs are timed by the time stamp counter and, with a
+//! CPU's branch records, by the core cycles recorded between branches.
 
 pub mod bracket;
 mod child;

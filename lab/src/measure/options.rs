@@ -20,39 +20,38 @@ use sampler::target::Affinity;
 /// How to measure.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where the code runs; `None` leaves it to the scheduler.
+    /// The CPU that the code is pinned to; `None` leaves it to the scheduler.
     pub pin: Option<Affinity>,
-    /// Runs before those that count.
+    /// Warm-up runs.
     pub warm_up: u32,
     /// Runs at full speed.
     pub repeat: u32,
-    /// Runs that are single-stepped, to count instructions and branches.
+    /// Single-stepped runs, which count instructions and branches.
     pub stepped: u32,
-    /// Executions of the code in a stepped run at most, by fewer rounds of its loop (but two).
+    /// Maximum number of executions of the code in a stepped run: limits the iterations of its loop
+    /// (to 2 or more).
     pub stepped_iterations: u32,
-    /// Time limit of one run. Single-stepping, which is thousands of times
-    /// slower, has ten times as long.
+    /// Time limit of one run. Single-stepping, which is thousands of times slower, gets ten times
+    /// as much.
     pub limit: Duration,
     /// The branches that end a block.
     pub filter: BranchFilter,
-    /// Counters of the kernel's perf events that runs at full speed are counted with, where
-    /// there is no ring.
+    /// Performance counters for runs at full speed, used if no LBR stack is read.
     pub counters: Option<Counting>,
-    /// Where the kernel takes branch stacks that carry cycles: what it knows of itself, and the
-    /// branch records of the CPU. They tell the cycles of blocks beside the counters.
+    /// If the kernel can sample branch stacks with cycles: the host and the CPU's branch records.
+    /// Gives cycles per block in addition to the counters.
     pub stacks: Option<Box<(Host, LbrCaps)>>,
-    /// The CPU whose branch records a stepped run fills.
+    /// The CPU model whose LBR stack a stepped run fills.
     pub soft_cpu: SoftCpu,
-    /// Confines code (not closures): it runs without the caller's rights, in 1 GiB of memory and one
-    /// thread, and a system call that is not on the list raises SIGSYS.
+    /// Confines code (not closures): drops the caller's rights, limits it to 1 GiB of memory and
+    /// one thread, and raises SIGSYS on system calls that are not allowed.
     pub confined: bool,
-    /// Set from outside (Ctrl-C) to make no more runs.
+    /// Set by the caller (Ctrl-C) to make no more runs.
     pub stop: Arc<AtomicBool>,
 }
 
 impl Options {
-    /// 100 runs after 10 to warm up, two stepped ones, 5 seconds for each, all
-    /// branches of user mode.
+    /// 100 runs after 10 warm-up runs, 2 stepped runs, 5 seconds for each, all user-mode branches.
     #[must_use]
     pub fn new(soft_cpu: SoftCpu) -> Options {
         Options {
@@ -72,45 +71,44 @@ impl Options {
     }
 }
 
-/// Why nothing was measured.
+/// Why a measurement failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MeasureError {
-    /// The code did not come to its end. The layout tells what lies where.
-    #[error("the code did not come to its end")]
+    /// The code did not reach its end.
+    #[error("the code did not reach its end")]
     Fault {
-        /// What it did, and where.
+        /// The fault and its address.
         fault: Fault,
-        /// Where the parts of the bracket lay.
+        /// Addresses of the bracket's parts.
         layout: Box<Layout>,
-        /// It was single-stepped.
+        /// It happened during single-stepping.
         stepped: bool,
-        /// Where the CPU refused an instruction (SIGILL) that is one: the
-        /// CPUID features that it needs, by iced-x86's names.
+        /// After SIGILL on a valid instruction: the CPUID features that it needs, by iced-x86's
+        /// names.
         needs: Vec<String>,
-        /// It had come to its end once; it did not when it was executed again with the
-        /// registers that it left.
+        /// The first execution reached its end; the fault occurred when it was repeated with the
+        /// registers that it had left.
         again: bool,
     },
     /// [`Options::stop`] was set before anything was counted or measured.
     #[error("stopped before anything was measured")]
     Stopped,
-    /// The code changed R15.
+    /// The code changed R15, the loop's count register.
     #[error("the code changes R15, which counts the rounds of the loop around it")]
     Counter,
-    /// The closing system call could not switch recording off; it was switched
-    /// off by other means.
+    /// The closing system call could not switch recording off; it was switched off otherwise.
     #[error("the registers could not be switched {what} from within the run: {cause}")]
     Switch {
         /// `on` or `off`.
         what: &'static str,
-        /// The system's words.
+        /// The system's error.
         cause: io::Error,
     },
-    /// The code cannot be given the rights of the user behind sudo.
+    /// The code cannot be given the rights of the user who called sudo.
     #[error(transparent)]
     Id(#[from] InvalidId),
-    /// The filter cannot be had.
+    /// The filter is unsupported.
     #[error(transparent)]
     Filter(#[from] FilterError),
     /// The software LBR cannot be armed.
@@ -122,9 +120,9 @@ pub enum MeasureError {
     /// The operating system refused.
     #[error("{what}: {cause}")]
     Os {
-        /// What was tried.
+        /// The attempted action.
         what: &'static str,
-        /// The system's words.
+        /// The system's error.
         cause: io::Error,
     },
 }

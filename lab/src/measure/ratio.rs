@@ -1,22 +1,21 @@
-//! How the times of pieces of code compare, and whether something disturbed a turn.
+//! Ratios of execution times, and detection of disturbed turns.
 
 use super::result::{Measurement, Run};
 
-/// One turn of several pieces of code, whose runs alternate.
+/// One turn: alternating runs of several pieces of code.
 #[derive(Clone, Debug)]
 pub struct Turn {
-    /// The pieces, in the order that they were given.
+    /// The pieces, in the order given.
     pub pieces: Vec<Measurement>,
-    /// A chain of dependent ADDs, one core cycle each: shows a change of the core's frequency, or
-    /// another thread on the same core. `None` where core cycles are counted.
+    /// A chain of dependent ADDs, one core cycle each. It reveals a change of the core's frequency,
+    /// or another thread on the same core. `None` if core cycles are counted.
     pub reference: Option<Measurement>,
-    /// The hypervisor ran something else on this CPU meanwhile (`steal` in /proc/stat).
+    /// The hypervisor ran something else on this CPU during the turn (`steal` in /proc/stat).
     pub stolen: bool,
 }
 
 impl Turn {
-    /// Something else ran on the CPU or changed its speed meanwhile, so that the turn does not
-    /// count.
+    /// Something else ran on the CPU or changed its speed during the turn, so it is discarded.
     #[must_use]
     pub fn is_disturbed(&self) -> bool {
         let reference = self.reference.iter();
@@ -25,19 +24,19 @@ impl Turn {
             || reference.clone().any(|reference| unsteady(&reference.runs))
     }
 
-    /// Ticks of the time stamp counter per core cycle, by the reference.
+    /// Time stamp counter ticks per core cycle, from the reference.
     #[must_use]
     pub fn ticks_per_cycle(&self) -> Option<f64> {
         ticks_of(self.reference.as_ref()?)
     }
 
-    /// How many times as many ticks of the time stamp counter one piece takes as another; `None`
-    /// where one takes no more than the overhead.
+    /// The ratio of two pieces' time stamp counter ticks; `None` if either takes no longer than the
+    /// overhead.
     #[must_use]
     pub fn ratio(&self, which: usize, other: usize) -> Option<TurnRatio> {
         let [mine, other] = [self.pieces.get(which)?, self.pieces.get(other)?];
         let [(less, error), (others_less, others_error)] = [overhead(mine)?, overhead(other)?];
-        // Two runs that follow one another ran at the same speed, which may change within a turn.
+        // Consecutive runs had the same speed, which may change within a turn.
         let pairs = mine.runs.iter().zip(&other.runs);
         let pairs = pairs.filter(|(mine, other)| !mine.preempted && !other.preempted);
         let (mut ratios, mut shortest) = (Vec::new(), [f64::INFINITY; 2]);
@@ -55,9 +54,8 @@ impl Turn {
         Some(TurnRatio { ratio, error })
     }
 
-    /// How much of a run the branches of the loop around the code may take: it takes up to ten
-    /// cycles where its target is not predicted in time. Of a short loop it is a part of what was
-    /// asked for.
+    /// The fraction of a run that the loop's branches may account for: up to ten cycles each if the
+    /// target is not predicted in time. In a short loop that is part of the measured time.
     fn of_branch(&self, piece: &Measurement, ticks: f64) -> f64 {
         const BRANCH: f64 = 10.0;
         const MOST: f64 = 0.02;
@@ -70,17 +68,17 @@ impl Turn {
     }
 }
 
-/// A ratio of times in one turn.
+/// The ratio of two times in one turn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TurnRatio {
     /// The median.
     pub ratio: f64,
-    /// How far it may be off, as a part of it, by how much the overhead varies.
+    /// Its relative error, from the overhead's variation.
     pub error: f64,
 }
 
-/// Ticks of the time stamp counter that a piece of code takes per iteration: the median of the
-/// runs that were not preempted, the overhead taken off.
+/// Time stamp counter ticks per iteration: the median of the runs that were not preempted, minus
+/// the overhead.
 #[must_use]
 pub fn ticks_of(measured: &Measurement) -> Option<f64> {
     let (less, _) = overhead(measured)?;
@@ -88,7 +86,7 @@ pub fn ticks_of(measured: &Measurement) -> Option<f64> {
     Some((ticks - less).max(0.0) / measured.iterations.max(1) as f64)
 }
 
-/// The median of the overhead, and the width of its middle half.
+/// The overhead's median and interquartile range.
 fn overhead(measured: &Measurement) -> Option<(f64, f64)> {
     let ticks = kept(&measured.overhead);
     let at = |part: usize| ticks.get(ticks.len() * part / 4).map(|&ticks| ticks as f64);
@@ -99,20 +97,20 @@ fn most_preempted(measured: &Measurement) -> bool {
     2 * measured.runs.iter().filter(|run| run.preempted).count() > measured.runs.len()
 }
 
-/// The middle half of the runs differs by more than a fiftieth.
+/// The interquartile range of the runs exceeds 2%.
 fn unsteady(runs: &[Run]) -> bool {
     let ticks = sorted(runs, |_| true);
     let at = |part: usize| ticks.get(ticks.len() * part / 4).copied().unwrap_or(0);
     (at(3) - at(1)) * 50 > at(2)
 }
 
-/// Of an even number the lower.
+/// The median; for an even number of values the lower one.
 fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     values.get(values.len().saturating_sub(1) / 2).copied()
 }
 
-/// Ticks of the runs that were not preempted, or of all where each was.
+/// Ticks of the runs that were not preempted, or of all if each was.
 fn kept(runs: &[Run]) -> Vec<u64> {
     let kept = sorted(runs, |run| !run.preempted);
     if kept.is_empty() { sorted(runs, |_| true) } else { kept }
@@ -124,22 +122,22 @@ fn sorted(runs: &[Run], keep: impl Fn(&Run) -> bool) -> Vec<u64> {
     ticks
 }
 
-/// How many times as long a piece of code takes as another, turn by turn.
+/// The ratio of two pieces' times over several turns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ratio {
-    /// From low to high.
+    /// In ascending order.
     turns: Vec<f64>,
-    /// How far any of them may be off, as a part of it.
+    /// The largest relative error of any turn.
     error: f64,
 }
 
 impl Ratio {
-    /// One piece compared with another, in turns that count.
+    /// Compares two pieces over the undisturbed turns.
     #[must_use]
     pub fn of_ticks(turns: &[Turn], which: usize, other: usize) -> Ratio {
         let ratios = turns.iter().filter_map(|turn| turn.ratio(which, other));
         let mut ratio = Ratio::new(ratios);
-        // A core whose speed jumps from turn to turn may do so between two runs.
+        // A core whose frequency changes between turns may also change it between two runs.
         let speeds: Vec<f64> = turns.iter().filter_map(Turn::ticks_per_cycle).collect();
         let jumps =
             speeds.windows(2).filter_map(|pair| Some((pair.first()? / pair.get(1)? - 1.0).abs()));
@@ -147,7 +145,7 @@ impl Ratio {
         ratio
     }
 
-    /// Of all turns that count.
+    /// Combines the ratios of all undisturbed turns.
     #[must_use]
     pub fn new(turns: impl IntoIterator<Item = TurnRatio>) -> Ratio {
         let mut ratio = Ratio::default();
@@ -159,15 +157,15 @@ impl Ratio {
         ratio
     }
 
-    /// The median; of an even number the lower.
+    /// The median; for an even number of turns the lower one.
     #[must_use]
     pub fn median(&self) -> Option<f64> {
         self.turns.get(self.turns.len().saturating_sub(1) / 2).copied()
     }
 
-    /// Where the median of such ratios lies in more than 99 of 100 cases: between
-    /// the second from either end of 12, the outermost of 8 (David and Nagaraja,
-    /// Order Statistics, 7.1), widened by how far each may be off. `None` with fewer.
+    /// The 99% confidence interval of the median: from the second smallest to the second largest of
+    /// 12 turns, the extremes of 8 (David and Nagaraja, Order Statistics, 7.1), widened by the
+    /// relative error. `None` with fewer turns.
     #[must_use]
     pub fn interval(&self) -> Option<(f64, f64)> {
         let n = self.turns.len();
@@ -245,19 +243,19 @@ mod tests {
         }
     }
 
-    /// What a machine does to runs: shares in percent.
+    /// Simulated disturbances, in percent.
     #[derive(Clone, Copy, Default)]
     struct Load {
-        /// Runs that are preempted, and start with cold caches.
+        /// Runs that are preempted, and restart with cold caches.
         preempted: u64,
         /// Turns in which the hypervisor takes the CPU away.
         stolen: u64,
-        /// Turns with another thread on the same core, which makes all code a third slower, for
-        /// as many runs as the dice say.
+        /// Turns with another thread on the same core, which slows all code by a third for a random
+        /// number of runs.
         sibling: u64,
-        /// Runs before which the clock of the core changes by 7%.
+        /// Runs before which the core's frequency changes by 7%.
         flicker: u64,
-        /// The clock of the core changes by as many thousandths a turn.
+        /// Per-mille change of the core's frequency per turn.
         drift: u64,
     }
 
@@ -268,12 +266,12 @@ mod tests {
         let mut ticks = ticks as u64 + 60 + dice.below(STEP);
         ticks += if preempted { 5_000 + dice.below(4_000_000) } else { 0 };
         ticks += if stolen && dice.percent(30) { dice.below(10_000_000) } else { 0 };
-        // The clock counts in steps.
+        // The clock has a coarse resolution.
         Run { ticks: ticks / STEP * STEP, preempted, ..Run::default() }
     }
 
-    /// A turn of code that takes 3 and of code that takes `truth` times as long, of 20,000 ticks a
-    /// run, and of a reference.
+    /// A turn of three pieces with 20,000 ticks per run: one of length 3, one `truth` times as
+    /// long, and a reference.
     fn turn(dice: &mut Dice, load: Load, nth: usize, truth: f64) -> Turn {
         let stolen = dice.percent(load.stolen);
         let slow_from = if dice.percent(load.sibling) { dice.below(9) } else { 9 };
@@ -311,10 +309,10 @@ mod tests {
     }
 
     #[test]
-    fn intervals_hold_the_truth_or_are_withheld() {
+    fn intervals_contain_the_true_ratio_or_are_withheld() {
         let quiet = Load::default();
         let busy = Load { preempted: 20, ..quiet };
-        // Whether an interval is expected at all.
+        // Each load, and whether an interval is expected at all.
         let loads = [
             ("quiet", quiet, true),
             ("busy", busy, true),
@@ -360,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn one_turn_in_twelve_that_is_off_decides_nothing() {
+    fn a_single_outlier_in_twelve_turns_is_harmless() {
         let mut ratios = vec![1.5; 12];
         ratios[3] = 0.9;
         assert_eq!(of_ratios(&ratios).interval(), Some((1.5, 1.5)));
@@ -369,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn few_turns_tell_nothing_and_an_error_widens() {
+    fn few_turns_give_no_interval_and_errors_widen_it() {
         assert_eq!(of_ratios(&[2.0; 7]).interval(), None);
         assert_eq!(of_ratios(&[2.0; 8]).interval(), Some((2.0, 2.0)));
         let (low, high) =
@@ -378,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_above_the_overhead_gives_no_ratio() {
+    fn times_below_the_overhead_give_no_ratio() {
         let of = |ticks: &[u64]| {
             let run = |&ticks| Run { ticks, ..Run::default() };
             measured(ticks.iter().map(run).collect(), vec![run(&78)], 1)

@@ -1,4 +1,4 @@
-//! What measuring a piece of code came to.
+//! Results of a measurement.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,95 +13,88 @@ use super::walk::StepCounts;
 pub struct Measurement {
     /// Where the parts of the measured bracket lay.
     pub layout: Layout,
-    /// How often the code is executed in one run: copies times rounds.
+    /// Number of executions of the code in one run: copies times iterations.
     pub iterations: u64,
-    /// What single-stepping counted in one run; `None` where it was left out.
+    /// Counts of one single-stepped run; `None` if there was none.
     pub counts: Option<StepCounts>,
-    /// How often the code is executed in a stepped run.
+    /// Number of executions of the code in a stepped run.
     pub stepped_iterations: u64,
     /// Runs that were single-stepped.
     pub stepped: u32,
-    /// Their counts were not all the same; [`counts`](Self::counts) is the
-    /// last one's.
+    /// The counts differed between runs; [`counts`](Self::counts) has those of the last.
     pub counts_vary: bool,
-    /// Runs at full speed that count, in order.
+    /// The runs at full speed that were not discarded, in order.
     pub runs: Vec<Run>,
-    /// The same bracket around nothing.
+    /// Runs of the empty bracket.
     pub overhead: Vec<Run>,
-    /// Blocks by entry and exit, of the stepped runs or, from the registers of
-    /// a CPU, of those at full speed.
+    /// Blocks by entry and exit: of the runs at full speed if a CPU's records were read, otherwise
+    /// of the stepped runs.
     pub blocks: Vec<Block>,
-    /// Cycles from one round of the loop to the next, with how often each
-    /// number occurred; empty without cycles.
+    /// Cycles per loop iteration: how often each number occurred; empty without cycles.
     pub rounds: BTreeMap<u64, u64>,
-    /// Branch records were read from the registers of a CPU.
+    /// Branch records were read from the CPU.
     pub from_registers: bool,
-    /// Counters of the kernel's perf events were read.
+    /// The kernel's performance counters were read.
     pub from_counters: bool,
-    /// Branch stacks that the kernel took; where there are any, the
-    /// [`blocks`](Self::blocks) are those that were seen in them.
+    /// Number of branch stacks that the kernel sampled; if any, [`blocks`](Self::blocks) come from
+    /// them.
     pub stacks: u64,
-    /// Records of the ring; `None` where nothing was read from registers.
+    /// Depth of the LBR stack; `None` if no registers were read.
     pub depth: Option<u32>,
-    /// Runs that were dropped, because an interrupt or another far transfer
-    /// came between the two jumps, or something else ran between the readings of
-    /// counters.
+    /// Runs discarded because an interrupt or another far transfer came between the two marker
+    /// jumps, or something else ran between the counter readings.
     pub interrupted: u64,
-    /// Runs that were dropped, because the closing jump was not among the
-    /// records or these did not belong together.
+    /// Runs discarded because the closing jump was not among the records, or the records were
+    /// inconsistent.
     pub unreadable: u64,
-    /// Runs that were dropped, because somebody else had changed the control or
-    /// the filter register.
+    /// Runs discarded because another program had changed the control or the filter register.
     pub foreign: u64,
-    /// Runs with more branches than the ring has records: the last ones of
-    /// each are in [`blocks`](Self::blocks).
+    /// Runs with more branches than the LBR stack holds: only their last branches are in
+    /// [`blocks`](Self::blocks).
     pub overflowed: u64,
     /// Registers at the end of the last run at full speed.
     pub end: GprValues,
-    /// It was stopped before all runs were made.
+    /// The caller stopped it before all runs were made.
     pub stopped: bool,
 }
 
 /// One run at full speed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Run {
-    /// Ticks of the time stamp counter from before the opening jump until
-    /// after the closing one.
+    /// Time stamp counter ticks from before the opening jump until after the closing jump.
     pub ticks: u64,
-    /// Core cycles between the two jumps, or between the readings of a counter;
-    /// `None` where the records do not carry them, or the opening jump was
-    /// overwritten.
+    /// Core cycles between the two marker jumps, or between two counter readings; `None` if the
+    /// records carry no cycles, or the opening jump was overwritten.
     pub cycles: Option<u64>,
-    /// Instructions retired between the readings of a counter.
+    /// Instructions retired between two counter readings.
     pub instructions: Option<u64>,
-    /// Branches retired, not taken ones too.
+    /// Branches retired, including those not taken.
     pub branches: Option<u64>,
-    /// Those of them that were mispredicted.
+    /// Mispredicted branches.
     pub mispredicted: Option<u64>,
-    /// A record stood at its highest count: the truth may be larger.
+    /// A record's cycle count was at its maximum: the truth may be larger.
     pub saturated: bool,
-    /// The kernel gave the CPU to something else meanwhile.
+    /// The kernel preempted it.
     pub preempted: bool,
 }
 
-/// A stretch of code from where a branch arrived to the next recorded branch.
+/// Straight-line code from a branch target to the next recorded branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
     /// First instruction.
     pub entry: u64,
-    /// The branch that ended it; the closing jump or the loop's branch of the
-    /// bracket where the code ran on to its end.
+    /// The branch at its end; the bracket's closing jump or loop branch if the code ran to its end.
     pub exit: u64,
-    /// Executions seen.
+    /// Number of executions seen.
     pub n: u64,
-    /// Core cycles of an execution, with how often each number occurred; empty
-    /// where the records do not carry them.
+    /// Core cycles per execution: how often each number occurred; empty if the records carry no
+    /// cycles.
     pub cycles: BTreeMap<u32, u64>,
-    /// Executions at the highest count that a record holds.
+    /// Number of executions whose cycle count was at its maximum.
     pub saturated: u64,
 }
 
-/// A taken branch, as far as measuring goes.
+/// A taken branch, reduced to the fields needed here.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RunBranch {
     pub(super) from: u64,
@@ -121,8 +114,7 @@ impl From<&BranchEntry> for RunBranch {
     }
 }
 
-/// The branches of one run, oldest first: those behind the opening jump, up to
-/// and with the closing one.
+/// One run's branches, oldest first: from after the opening jump to the closing jump, inclusive.
 #[derive(Debug)]
 pub(super) struct Branches {
     pub(super) taken: Vec<RunBranch>,
@@ -130,19 +122,18 @@ pub(super) struct Branches {
     pub(super) complete: bool,
 }
 
-/// What a ring held after a run.
+/// The outcome of extracting a run from the LBR stack.
 #[derive(Debug)]
 pub(super) enum Cut {
     Run(Branches),
-    /// A far transfer between the two jumps that is not of the code's making.
+    /// A far transfer between the two marker jumps that the code did not make.
     Interrupted,
-    /// No closing jump, or the jumps of two runs.
+    /// No closing jump, or the jumps of two different runs.
     Unreadable,
 }
 
-/// Cuts out what lies between the two jumps. `records` are newest first;
-/// `returns_from_call` tells whether the code stands behind a system call at
-/// an address.
+/// Extracts the branches between the two marker jumps. `records` are newest first;
+/// `returns_from_call` returns whether a system call precedes an address.
 pub(super) fn cut(
     records: &[BranchEntry],
     layout: &Layout,
@@ -171,8 +162,8 @@ pub(super) fn cut(
     Cut::Run(Branches { taken, complete })
 }
 
-/// Cuts a branch stack, newest first, that was taken anywhere into the runs it
-/// reaches into. The last may lack its end, the first its start.
+/// Splits a branch stack, newest first, that was sampled at any time into runs. The last may lack
+/// its end, the first its start.
 pub(super) fn runs(
     records: &[BranchEntry],
     layout: &Layout,
@@ -198,31 +189,31 @@ pub(super) fn runs(
     runs
 }
 
-/// A record of a far transfer: from or to the kernel, or so typed by the CPU.
+/// A far transfer: from or to the kernel, or typed so by the CPU.
 fn is_far(record: &BranchEntry) -> bool {
     const KERNEL: u64 = 1 << 63;
     record.hw_type == Some(HwBranchType::Other) || (record.from | record.to) & KERNEL != 0
 }
 
-/// Branches at the two ends of a run that the call of a closure takes.
+/// Number of branches at each end of a run that belong to the call of a closure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Strip {
-    /// Behind the opening jump.
+    /// After the opening jump.
     pub(super) head: usize,
     /// Before the closing jump.
     pub(super) tail: usize,
 }
 
-/// What a run is held against.
+/// How to add runs up.
 pub(super) struct Folding<'a> {
     pub(super) layout: &'a Layout,
-    /// What is left out of a run; the head of a complete one only.
+    /// Branches to drop from each end of a run; at the start only if the run is complete.
     pub(super) strip: Strip,
-    /// Only these classes are told apart; `None` for all.
+    /// Only these classes end a block; `None` for all.
     pub(super) keep: Option<BranchClasses>,
 }
 
-/// Blocks and rounds of many runs.
+/// Blocks and iterations of many runs.
 #[derive(Debug, Default)]
 pub(super) struct Folded {
     blocks: HashMap<(u64, u64), Block>,
@@ -230,7 +221,7 @@ pub(super) struct Folded {
 }
 
 impl Folded {
-    /// Adds a run; `class` tells the class of the branch at an address.
+    /// Adds a run; `class` returns the class of the branch at an address.
     pub(super) fn add(
         &mut self,
         run: &Branches,
@@ -241,7 +232,7 @@ impl Folded {
         let first = if run.complete { how.strip.head } else { 0 };
         let behind = match how.strip.tail {
             0 => run.taken.len(),
-            // And the closing jump.
+            // Plus the closing jump.
             tail => run.taken.len().saturating_sub(tail + 1),
         };
         let mut at = run.complete.then_some(layout.code.start);
@@ -259,10 +250,10 @@ impl Folded {
                 if let Some(sum) = round {
                     *self.rounds.entry(sum).or_default() += 1;
                 }
-                // The cycles of a set-up are not those of the code.
+                // Iterations that include a set-up have no meaningful cycle count.
                 round = layout.set_up.is_empty().then_some(0);
             }
-            // A return from the kernel ends no block of the code.
+            // A return from the kernel does not end a block.
             let user = branch.from >> 63 == 0;
             let kept = ours || user && is_kept(how.keep, || class(branch.from));
             if !kept {
@@ -291,7 +282,7 @@ impl Folded {
         }
     }
 
-    /// No block was seen.
+    /// No blocks were seen.
     pub(super) fn is_empty(&self) -> bool {
         self.blocks.is_empty()
     }
@@ -348,7 +339,7 @@ mod tests {
         BranchEntry { from, to, cycles: Some(7), ..BranchEntry::default() }
     }
 
-    /// A ring, newest first, from records in the order of time.
+    /// Extracts from records in order of time, oldest first.
     fn cut_of(records: &[BranchEntry]) -> Cut {
         let records: Vec<BranchEntry> = records.iter().rev().copied().collect();
         cut(&records, &layout(), |at| at == CODE + 0x12)
@@ -357,7 +348,7 @@ mod tests {
     const KERNEL: u64 = 0xFFFF_8000_0000_1000;
 
     #[test]
-    fn what_stands_between_the_two_jumps_is_the_run() {
+    fn a_run_is_the_branches_between_the_two_jumps() {
         let records = [
             record(0x1, 0x2),
             // The return from the system call that switched recording on.
@@ -381,17 +372,17 @@ mod tests {
     fn a_far_branch_between_them_is_an_interrupt() {
         let around = |between| [record(OPEN, CODE), between, record(CLOSE, 0x20C0)];
         assert!(matches!(cut_of(&around(record(KERNEL, CODE + 9))), Cut::Interrupted));
-        // A CPU that types its records may hide where it came from.
+        // A CPU that types its records may hide the source address.
         let typed = BranchEntry { hw_type: Some(HwBranchType::Other), ..record(CODE, CODE + 9) };
         assert!(matches!(cut_of(&around(typed)), Cut::Interrupted));
         // The code's own system call.
         assert!(matches!(cut_of(&around(record(KERNEL, CODE + 0x12))), Cut::Run(_)));
-        // Before the opening jump it is nobody's business.
+        // Before the opening jump it does not matter.
         let before = [record(KERNEL, CODE), record(OPEN, CODE), record(CLOSE, 0x20C0)];
         assert!(matches!(cut_of(&before), Cut::Run(_)));
     }
 
-    /// Of a stack that was taken in the midst of a third run, and begins in that of a first.
+    /// A stack sampled during a third run that reaches back into a first.
     #[test]
     fn a_stack_of_several_runs() {
         let records = [
@@ -414,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn records_that_do_not_belong_together_are_no_run() {
+    fn inconsistent_records_are_not_a_run() {
         assert!(matches!(cut_of(&[]), Cut::Unreadable));
         assert!(matches!(cut_of(&[record(OPEN, CODE)]), Cut::Unreadable), "frozen in between");
         let two = [record(CLOSE, 0x20C0), record(CODE + 8, CODE), record(CLOSE, 0x20C0)];
@@ -422,6 +413,6 @@ mod tests {
         let wrong = BranchEntry { spec: Some(BranchSpec::WrongPath), ..record(KERNEL, CODE) };
         let speculated = [record(OPEN, CODE), wrong, record(CLOSE, 0x20C0)];
         let Cut::Run(run) = cut_of(&speculated) else { panic!("a run") };
-        assert_eq!(run.taken.len(), 1, "what never retired is left out");
+        assert_eq!(run.taken.len(), 1, "speculative records are dropped");
     }
 }

@@ -1,5 +1,4 @@
-//! The rings that a measurement reads: the registers of a CPU, or a software
-//! LBR that a stepped run fills.
+//! LBR stacks that a measurement reads: a CPU's registers, or a software LBR fed by a stepped run.
 
 use std::fmt::Debug;
 use std::fs::File;
@@ -16,50 +15,50 @@ use super::bracket::SwitchWrites;
 use super::result::RunBranch;
 use sampler::guard::Armed;
 
-/// What was read of a ring after a run.
+/// The LBR stack, as read after a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reading {
     /// The records, newest first.
     Records(Vec<BranchEntry>),
     /// They changed while they were read.
     Torn,
-    /// The control or the filter register is not as it was left: somebody else
-    /// writes it, and the records may be anybody's.
+    /// The control or the filter register has changed: another program writes it, and the records
+    /// may be that program's.
     Foreign,
 }
 
-/// Branch records that a bracket switches on and off by itself.
+/// An LBR stack that a bracket switches on and off itself.
 pub trait Ring: Debug {
-    /// How it does that.
+    /// How to switch it.
     fn switch(&self) -> SwitchWrites;
 
-    /// A descriptor that the process of the code keeps open, -1 for none: its
-    /// end tells the [keeper](sampler::keeper) that nobody writes any more.
+    /// A descriptor that the code's process keeps open, -1 for none: when it closes, the [watchdog
+    /// process](sampler::keeper) knows that no one writes the registers any more.
     fn lifeline(&self) -> RawFd;
 
     /// Number of records.
     fn depth(&self) -> u32;
 
-    /// The records. Recording is off.
+    /// Reads the records. Recording must be off.
     ///
     /// # Errors
     /// The access that failed.
     fn read(&mut self) -> Result<Reading, MsrError>;
 
-    /// Switches recording off, which a bracket may have left on.
+    /// Switches recording off, in case a bracket left it on.
     ///
     /// # Errors
     /// The access that failed.
     fn stop(&mut self) -> Result<(), MsrError>;
 
-    /// Puts the registers back.
+    /// Restores the registers.
     ///
     /// # Errors
     /// The first access that failed.
     fn restore(self: Box<Self>) -> Result<Restored, MsrError>;
 }
 
-/// The registers of a CPU, under the guard that puts them back.
+/// A CPU's registers, with the guard that restores them.
 #[derive(Debug)]
 pub struct GuardedRegisters<M: MsrWrite> {
     armed: Armed<M>,
@@ -69,9 +68,8 @@ pub struct GuardedRegisters<M: MsrWrite> {
 }
 
 impl<M: MsrWrite> GuardedRegisters<M> {
-    /// Stops the armed ring, and takes it over. `node` is the device through
-    /// which a bracket switches it on and off, opened for writing:
-    /// `/dev/cpu/N/msr`.
+    /// Takes over an enabled LBR stack, and stops recording. `node` is the device that a bracket
+    /// writes to switch it, opened for writing: `/dev/cpu/N/msr`.
     ///
     /// # Errors
     /// The access that failed.
@@ -131,8 +129,7 @@ fn entries(snapshot: &Snapshot, caps: &LbrCaps) -> Vec<BranchEntry> {
     records.filter_map(|(_, record)| decode(caps.layout, record)).collect()
 }
 
-/// A software LBR that waits to be read whenever it is full: every branch that
-/// its filter lets in is in the end known, in order.
+/// A software LBR, read whenever it is full: no branch that passes the filter is lost.
 #[derive(Debug)]
 pub(super) struct Full<'a> {
     soft: SoftLbr,
@@ -169,7 +166,7 @@ impl<'a> Full<'a> {
         match Snapshot::read(&mut self.soft as &mut dyn MsrRead, self.caps) {
             Ok(snapshot) => {
                 let entries = entries(&snapshot, self.caps);
-                // What the source does not know is not in the records.
+                // Single-stepping knows no cycles: drops those that the software LBR made up.
                 let known = entries.iter().take(new).rev().map(|entry| RunBranch {
                     cycles: None,
                     saturated: false,

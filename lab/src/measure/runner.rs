@@ -1,4 +1,4 @@
-//! A bracket in a child of its own, and what its code looks like there.
+//! A bracket in its own child process, with a cache of its decoded code.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -68,7 +68,7 @@ fn failed(error: NoResult, layout: &Layout, stepped: bool, needs: Vec<String>) -
     }
 }
 
-/// What was looked up at addresses of a child's code.
+/// Cache of decoded addresses of a child's code.
 #[derive(Debug, Default)]
 pub(super) struct Sites {
     classes: HashMap<u64, Option<HwBranchType>>,
@@ -84,7 +84,7 @@ impl Sites {
         })
     }
 
-    /// Whether a SYSCALL or INT 80H stands before an address.
+    /// Returns whether SYSCALL or INT 80H precedes an address.
     pub(super) fn is_behind_call(&mut self, child: &Child, at: u64) -> bool {
         *self.calls.entry(at).or_insert_with(|| {
             let mut bytes = [0; 2];

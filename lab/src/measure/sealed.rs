@@ -1,11 +1,9 @@
-//! The values that a bracket writes into the control register, where the code
-//! inside of it cannot change them.
+//! The control register values that a bracket writes, sealed against changes by the code inside it.
 //!
-//! They are in a page that is read-only before the code's process is forked.
-//! Nothing is mapped below that page, so that a call that could change its
-//! mapping is known by its address alone: the [filter](super::confine) refuses
-//! those that start below its end, and lets the bracket write nothing but the
-//! two values.
+//! They are in a page that becomes read-only before the code's process is forked. Nothing is mapped
+//! below that page, so a call that could change its mapping is recognised by its address alone. The
+//! [filter](super::confine) refuses calls that start below its end, and lets the bracket write only
+//! the two values.
 
 use std::io;
 
@@ -14,12 +12,12 @@ use nix::sys::mman::ProtFlags;
 use super::bracket::SwitchWrites;
 use crate::code::memory::{Mapping, PAGE};
 
-/// Addresses for the page: from the default of vm.mmap_min_addr up to the start
-/// of programs that are linked for fixed addresses.
+/// Candidate addresses of the page: from the default of vm.mmap_min_addr up to the usual start of
+/// non-PIE programs.
 const LOWEST: u64 = 0x1_0000;
 const HIGHEST: u64 = 0x40_0000;
 
-/// The two values, and the writes that they are for.
+/// The two values, and the writes that use them.
 #[derive(Debug)]
 pub(super) struct SealedSwitch {
     mapping: Mapping,
@@ -27,7 +25,7 @@ pub(super) struct SealedSwitch {
 }
 
 impl SealedSwitch {
-    /// Maps the page; processes that are forked afterwards have it too.
+    /// Maps the page, to be inherited by processes forked later.
     pub(super) fn new(writes: SwitchWrites) -> io::Result<SealedSwitch> {
         let mut addresses = (LOWEST..HIGHEST).step_by(PAGE as usize);
         let mut mapping = addresses
@@ -43,7 +41,7 @@ impl SealedSwitch {
         [self.mapping.address(), self.mapping.address() + 8]
     }
 
-    /// The end of the page, which is below 4 GiB.
+    /// The end of the page; below 4 GiB.
     pub(super) fn end(&self) -> u32 {
         self.mapping.end() as u32
     }

@@ -1,4 +1,4 @@
-//! The order of a measurement: try, count, measure.
+//! A measurement's steps: try, count, measure.
 
 use std::sync::Arc;
 
@@ -20,12 +20,12 @@ use super::runner::Runner;
 use super::walk::StepCounts;
 use sampler::target::{Affinity, Moved};
 
-/// The value of the filter register that `filter` and the bracket's own
-/// branches need. `rounds` and `call` as in [`Body`].
+/// The value of the filter register for `filter` and the bracket's own branches. `rounds` and
+/// `call` as in [`Body`].
 ///
 /// # Errors
-/// As [`to_register_beside`]; where nothing can be filtered, every filter on
-/// user mode is done afterwards.
+/// As [`to_register_beside`]. On a CPU that cannot filter, user-mode filters are applied in
+/// software.
 pub fn select(
     filter: BranchFilter,
     body: &Body,
@@ -48,8 +48,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// StepCounts by single-stepping, and times by the time stamp counter: no
-    /// branch records are needed, and no rights.
+    /// Counts by single-stepping, and times by the time stamp counter: needs neither branch records
+    /// nor privileges.
     ///
     /// # Errors
     /// Never; the software LBR's CPU is a preset.
@@ -57,8 +57,7 @@ impl Session {
         SoftCpu::preset("06_5E").map(|cpu| Session { options: Options::new(cpu), ring: None })
     }
 
-    /// As the options say; with a ring, the runs at full speed are read from
-    /// it.
+    /// Uses these options, and reads runs at full speed from `ring` if there is one.
     #[must_use]
     pub fn new(options: Options, ring: Option<Box<dyn Ring>>) -> Session {
         Session { options, ring }
@@ -69,8 +68,8 @@ impl Session {
         &mut self.options
     }
 
-    /// Ends the session: puts the registers of its ring back, and tells what
-    /// was found there. A session that is dropped does that silently.
+    /// Ends the session: restores the LBR registers, and returns what it found. Dropping a session
+    /// restores them silently.
     ///
     /// # Errors
     /// The first access that failed.
@@ -93,9 +92,9 @@ impl Session {
         )
     }
 
-    /// Puts code into a loop such that a run takes this many ticks of the time stamp counter,
-    /// the overhead taken off. Short code is copied first, so that the loop's own branch takes
-    /// next to nothing of a round.
+    /// Chooses copies and loop iterations such that a run takes about `ticks` time stamp counter
+    /// ticks, overhead subtracted. Short code is copied first, so that the loop's own branch is a
+    /// negligible part of an iteration.
     ///
     /// # Errors
     /// [`MeasureError`].
@@ -108,7 +107,8 @@ impl Session {
     }
 
     fn grow(&mut self, body: &Body, ticks: u64) -> Result<Body, MeasureError> {
-        // Branch records hold the cycles of whole runs only while the opening jump is among them.
+        // Branch records give the cycles of a whole run only if the opening jump is still among
+        // them.
         let most: u32 = if body.sets_up_again() && self.ring.is_some() { 1 } else { 1 << 20 };
         let mut body = Body { rounds: Some(1), ..body.clone() };
         let copies = match body.sets_up_again() || body.unroll > 1 {
@@ -135,14 +135,14 @@ impl Session {
                 body.unroll = copies.min(unroll.saturating_mul(missing)) as u32;
                 continue;
             }
-            // The first runs tell little but the order of magnitude.
+            // The first runs give only the order of magnitude.
             let more = u64::from(rounds).saturating_mul(ticks) / net.max(1);
             let next = u32::try_from(more.saturating_add(1)).unwrap_or(most);
             body.rounds = Some(next.clamp(rounds + 1, rounds.saturating_mul(16)).min(most));
         }
     }
 
-    /// The whole of it.
+    /// Performs all steps.
     pub(super) fn measure_body(
         &mut self,
         body: &Body,
@@ -164,13 +164,13 @@ impl Session {
         Ok(result)
     }
 
-    /// Runs at full speed are read from registers or counters that count core cycles.
+    /// Runs at full speed get core cycles from registers or counters.
     pub(super) fn counts_cycles(&self) -> bool {
         self.ring.is_some() || self.options.counters.is_some()
     }
 
-    /// Steps through it once: what is counted, and the classes of the branches
-    /// between the two jumps.
+    /// Steps once: returns the counts, and the classes of the branches between the two marker
+    /// jumps.
     pub(super) fn shape(
         &self,
         body: &Body,
@@ -199,7 +199,7 @@ impl Session {
         Ok((counts, classes))
     }
 
-    /// Runs it step by step.
+    /// Single-steps it.
     pub(super) fn count(
         &self,
         body: &Body,
@@ -215,7 +215,7 @@ impl Session {
         }
         let body = Body { stepped: true, ..body.clone() };
         let bracket = map(&body)?;
-        // Two that take turns are faster on one CPU.
+        // Tracer and tracee, which alternate, are faster on one CPU.
         let here = nix::sched::sched_getcpu().ok().and_then(|cpu| u32::try_from(cpu).ok());
         let allowed = Affinity::current().ok();
         let shared = allowed.zip(setting.pin.is_none().then_some(here).flatten());
@@ -233,7 +233,7 @@ impl Session {
             let walked = runner.child.step(runner.start, limit, |branch| ring.retire(branch));
             let counts = match walked {
                 Ok((counts, _)) => counts,
-                // Those that were complete count.
+                // Keep the complete ones.
                 Err(NoResult::Stopped) if stepped.runs > 0 => break,
                 Err(error) => return Err(runner.failed(error, true)),
             };
@@ -243,7 +243,7 @@ impl Session {
                 // The opening jump itself.
                 taken.remove(0);
             }
-            // Told as if it had been the bracket that runs at full speed.
+            // As if it had run in the bracket for full speed.
             let here = &runner.layout;
             for branch in &mut taken {
                 branch.from = here.moved(branch.from, layout);
@@ -262,21 +262,21 @@ impl Session {
     }
 }
 
-/// What stepped runs came to.
+/// Results of stepped runs.
 pub(super) struct Stepped {
     pub(super) counts: Option<StepCounts>,
     pub(super) runs: u32,
     pub(super) vary: bool,
 }
 
-/// The classes that are left of a filter once it has passed the ring.
+/// The classes of a filter to apply in software; `None` if it has all.
 pub(super) fn kept(filter: BranchFilter) -> Option<BranchClasses> {
     let classes = filter.classes() | BranchClasses::OTHER;
     (!classes.is_all()).then_some(classes)
 }
 
-/// Copies of short code in a round: all of them fit into the cache of decoded instructions, and the
-/// loop's branch, of up to ten cycles where its target is not predicted in time, is a hundredth.
+/// Copies of short code per iteration: few enough for the cache of decoded instructions, and enough
+/// that the loop's branch (up to ten cycles if its target is not predicted in time) is about 1%.
 fn copies(code: &[u8]) -> u64 {
     const INSTRUCTIONS: usize = 1024;
     const BYTES: usize = 4096;

@@ -1,4 +1,4 @@
-//! Running several pieces of code in turns.
+//! Runs several pieces of code in turns.
 
 use std::fs;
 
@@ -8,18 +8,18 @@ use super::ratio::Turn;
 use super::result::Strip;
 use super::session::Session;
 
-/// Turns that count, at most.
+/// Maximum number of undisturbed turns.
 pub const TURNS: usize = 12;
-/// Turns that are made until so many count.
+/// Maximum number of turns to make.
 pub(super) const MOST: usize = 3 * TURNS;
 
 impl Session {
-    /// Measures pieces of code in turns until [`TURNS`] count, or three times that many were made.
-    /// Within a turn their runs alternate, so that a change of the core's frequency or of the
-    /// machine's load meets all of them. Stopped early, it returns the complete turns.
+    /// Measures pieces of code in turns until [`TURNS`] are undisturbed or three times as many were
+    /// made. Runs alternate within a turn, so that changes of the core's frequency or the machine's
+    /// load affect all pieces alike. If stopped early, returns the complete turns.
     ///
     /// # Errors
-    /// Which piece failed, and how.
+    /// The piece's index and its error.
     pub fn take_turns(&mut self, bodies: &[Body]) -> Result<Vec<Turn>, (usize, MeasureError)> {
         let mut lanes = Vec::new();
         for (i, body) in bodies.iter().enumerate() {
@@ -56,7 +56,7 @@ impl Session {
     }
 }
 
-/// Time that the hypervisor kept from a CPU. proc_stat(5), `steal`.
+/// Time stolen by the hypervisor on a CPU. proc_stat(5), `steal`.
 fn stolen(cpu: u32) -> Option<u64> {
     let name = format!("cpu{cpu}");
     let stat = fs::read_to_string("/proc/stat").ok()?;
@@ -64,7 +64,7 @@ fn stolen(cpu: u32) -> Option<u64> {
     line.split_whitespace().nth(8)?.parse().ok()
 }
 
-/// How often something else took the CPU from a process. proc_pid_status(5).
+/// Number of times that a process was preempted. proc_pid_status(5).
 pub(super) fn preemptions(pid: i32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:"))?;

@@ -1,4 +1,4 @@
-//! Single-stepping the code of a bracket, to count what it executes.
+//! Single-steps the code in a bracket, to count what it executes.
 
 use std::time::Instant;
 
@@ -13,12 +13,10 @@ use super::fault::{Fault, FaultKind, NoResult, os};
 use sampler::source::ptrace::code::TracedCode;
 use sampler::source::ptrace::sys::{self, TRAP_FLAG, hide_trap_flag};
 
-/// What single-stepping counted between the two jumps. What is the bracket's
-/// own is left out.
+/// Counts between the two marker jumps, without the bracket's own instructions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepCounts {
-    /// Instructions retired. One with a REP prefix is one, however often it
-    /// repeats.
+    /// Instructions retired. One with a REP prefix counts once.
     pub instructions: u64,
     /// Branches taken.
     pub branches: u64,
@@ -26,14 +24,14 @@ pub struct StepCounts {
     pub not_taken: u64,
     /// System calls.
     pub system_calls: u64,
-    /// Rounds of the loop around the copies.
+    /// Iterations of the loop around the copies.
     pub rounds: u64,
     /// Transfers of control at instructions that could not be decoded.
     pub undecoded: u64,
 }
 
 impl Child {
-    /// Steps from the opening jump until behind the closing one.
+    /// Steps from the opening jump to after the closing one.
     pub(super) fn walk(
         &mut self,
         deadline: Instant,
@@ -76,14 +74,14 @@ impl Child {
                 Some(Stopped::At(at)) if decoded.is_interrupt() => return Err(self.own_trap(at)),
                 Some(Stopped::At(_)) => {}
                 Some(Stopped::Fault(fault)) => return Err(NoResult::Fault(fault)),
-                // A signal that is none of ours: the step is not done.
+                // A signal to ignore: the step was not made.
                 None => continue,
             }
             let before = regs;
             regs = self.regs()?;
             if regs.eflags & TRAP_FLAG != 0 {
-                // POPF makes the kernel forget that the flag is ours (Linux
-                // arch/x86/kernel/step.c): it would stay for good.
+                // POPF makes the kernel forget that it set the flag (Linux arch/x86/kernel/step.c):
+                // it would stay set.
                 regs.eflags &= !TRAP_FLAG;
                 ptrace::setregs(self.pid, regs).map_err(os("writing registers"))?;
             }
@@ -103,7 +101,7 @@ impl Child {
                     // Mappings may have changed.
                     code.forget();
                     if regs.r11 & TRAP_FLAG != 0 && !decoded.int80 {
-                        // SYSCALL leaves RFLAGS in R11, our trap flag too.
+                        // SYSCALL copies RFLAGS, with the trap flag, into R11.
                         regs.r11 &= !TRAP_FLAG;
                         ptrace::setregs(self.pid, regs).map_err(os("writing registers"))?;
                     }
@@ -131,7 +129,7 @@ impl Child {
 
 fn is_taken(branch: &BranchInsn, before: &user_regs_struct, to: u64) -> bool {
     if branch.target == Some(branch.next()) {
-        // Where it went says nothing.
+        // Taken or not, the next instruction is the same: only the flags tell.
         return branch.taken(before.eflags, before.rcx).unwrap_or(true);
     }
     !(branch.is_conditional() && to == branch.next())

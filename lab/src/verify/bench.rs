@@ -1,5 +1,5 @@
-//! What checks work with: the CPU, what is documented of it, and the ways to
-//! fill its records and to read them.
+//! The environment of checks: the CPU, its documented properties, and ways to fill and read its
+//! records.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,7 +15,7 @@ use lbr_msr::{LbrCaps, Msr, MsrError};
 use super::check::Halt;
 use super::{Kernel, Known, Ran, Subject, SubjectKind, Switch};
 
-/// IA32_LBR_CTL: OS, USR, and the branch bits.
+/// IA32_LBR_CTL: OS, USR, and the branch class bits.
 pub(super) const CTL_OS: u64 = 1 << 1;
 pub(super) const CTL_USR: u64 = 1 << 2;
 pub(super) const CTL_BRANCHES: u64 = 0x7F << 16;
@@ -25,17 +25,17 @@ pub(super) const SELECT_USER: u64 = 1 << 1;
 /// LBR_SELECT: NEAR_IND_JMP, NEAR_REL_JMP.
 pub(super) const SELECT_IND_JMP: u64 = 1 << 6;
 pub(super) const SELECT_REL_JMP: u64 = 1 << 7;
-/// Why NetBurst is not switched on.
+/// Why recording is not enabled on NetBurst.
 pub(super) const READ_ONLY: &str =
-    "the records cannot be written, so that what is in them could not be put back";
+    "the records cannot be written, so their contents could not be restored";
 /// DBG_EXTN_CFG of BRS: VB and MSROFF. Linux amd/brs.c.
 const BRS_STATE: u64 = 1 << 5 | 0xF << 16;
 const BRS_MSROFF_SHIFT: u32 = 16;
 
-/// What is known of a CPU before its branch records are looked at.
+/// Properties of a CPU that are known before its branch records are examined.
 #[derive(Debug)]
 pub(super) struct Facts {
-    /// What it is documented to have.
+    /// Its documented capabilities.
     pub(super) caps: LbrCaps,
     /// Its row in the CPU table.
     pub(super) row: Option<&'static Model>,
@@ -64,10 +64,10 @@ impl Facts {
         }
     }
 
-    /// Where the geometry comes from.
+    /// The source of the geometry.
     pub(super) fn row_source(&self) -> String {
         match self.row {
-            None if self.caps.assumed => "as told by --assume".into(),
+            None if self.caps.assumed => "as given by --assume".into(),
             Some(row) => format!("CPU table, {}H: {}", row.key(), row.generation.sources),
             None => match self.caps.facility {
                 Facility::AmdLbrV2 => "CPUID 80000022H; Linux amd/lbr.c".into(),
@@ -78,7 +78,7 @@ impl Facts {
         }
     }
 
-    /// The CPU's own code can be followed alone: by a filter, or because
+    /// Checks that the CPU's own code can be recorded alone: because of a filter, or because
     /// nothing else runs.
     pub(super) fn can_run(&self) -> Result<(), &'static str> {
         if self.caps.facility == Facility::NetBurst {
@@ -98,7 +98,7 @@ impl Facts {
         }
     }
 
-    /// The filter value that lets everything through that can be followed.
+    /// The filter value that records everything that a kernel knows about.
     pub(super) fn open(&self) -> u64 {
         let software = self.kind == SubjectKind::Software;
         match self.caps.filter {
@@ -117,7 +117,8 @@ impl Facts {
         }
     }
 
-    /// The same filter that suppresses one ring: its value, where it exists.
+    /// The same filter limited to one privilege level: suppresses user mode or ring 0; `None` if
+    /// unsupported.
     pub(super) fn ring(&self, user: bool) -> Option<u64> {
         match self.caps.filter {
             FilterRegister::LbrSelect { .. } | FilterRegister::AmdSelect => {
@@ -130,16 +131,15 @@ impl Facts {
         }
     }
 
-    /// Bits of an address that a record holds whatever becomes of its sign.
+    /// The address bits that a record holds independently of the sign's representation.
     pub(super) fn key(&self, address: u64) -> u64 {
         let narrow = self.caps.layout == Layout::Packed32 || self.caps.facility == Facility::P6;
         address & if narrow { 0xFFFF_FFFF } else { (1 << 47) - 1 }
     }
 
-    /// The classes that a filter value lets through; `None` where the value
-    /// means nothing.
+    /// The classes that a filter value records; `None` for an invalid value.
     pub(super) fn classes(&self, value: u64) -> Option<BranchClasses> {
-        // SDM Table 17-11 against 17-12. What filters ask for is more careful.
+        // SDM Table 17-11 against 17-12. User filters are more conservative.
         let FilterRegister::LbrSelect { jumps_swallow_calls, call_stack } = self.caps.filter else {
             return Some(from_register(value, self.caps.filter).ok()?.classes);
         };
@@ -154,8 +154,7 @@ impl Facts {
         Some(classes)
     }
 
-    /// The branches among these that a filter value lets through; `None` where
-    /// the value means nothing.
+    /// The branches among these that a filter value records; `None` for an invalid value.
     pub(super) fn passing(&self, value: u64, branches: &[Known]) -> Option<Vec<Known>> {
         let captured = from_register(value, self.caps.filter).ok()?;
         let classes = self.classes(value)?;
@@ -173,14 +172,14 @@ impl Facts {
 pub(super) struct ReadRecord {
     pub(super) index: u32,
     pub(super) raw: RawEntry,
-    /// `None` where it holds nothing.
+    /// `None` if it is empty.
     pub(super) entry: Option<BranchEntry>,
 }
 
-/// A run and what it left.
+/// A kernel's run and the resulting records.
 pub(super) struct Filled {
     pub(super) ran: Ran,
-    /// In the documented order, newest first, empty ones included.
+    /// In the documented order, newest first, including empty records.
     pub(super) seen: Vec<ReadRecord>,
 }
 
@@ -190,16 +189,16 @@ impl Filled {
     }
 }
 
-/// How what was recorded differs from what should have been.
+/// Differences between recorded and expected branches.
 #[derive(Debug, Default)]
 pub(super) struct Difference {
-    /// Branches that are not there.
+    /// Expected branches without a record.
     pub(super) missing: Vec<Known>,
-    /// Branches of the kernel that should not be there.
+    /// The kernel's branches that the filter should have suppressed.
     pub(super) extra: Vec<Known>,
-    /// Records that are there more often than once.
+    /// Number of duplicate records.
     pub(super) repeated: usize,
-    /// Records that no branch of the kernel made.
+    /// Number of records that match none of the kernel's branches.
     pub(super) unknown: usize,
 }
 
@@ -209,12 +208,12 @@ impl Difference {
     }
 }
 
-/// The CPU while it is checked.
+/// The CPU under test.
 pub(super) struct Bench<'a> {
     pub(super) cpu: &'a mut dyn Subject,
     pub(super) facts: Facts,
     pub(super) stop: Option<&'a AtomicBool>,
-    /// The records that were read last, in words.
+    /// The records read last, formatted.
     pub(super) records: Vec<String>,
 }
 
@@ -236,7 +235,7 @@ impl Bench<'_> {
         Ok(self.cpu.write(msr, value)?)
     }
 
-    /// Whether the register takes the value; an error other than #GP stays one.
+    /// Returns whether the register accepts the value. Errors other than #GP are returned.
     pub(super) fn takes(&mut self, msr: Msr, value: u64) -> Result<bool, Halt> {
         match self.write(msr, value) {
             Ok(()) => Ok(true),
@@ -254,7 +253,7 @@ impl Bench<'_> {
         }
     }
 
-    /// The register reads, and is 0 where it is not there.
+    /// Reads the register; 0 if it does not exist.
     fn read_or_0(&mut self, msr: Option<Msr>) -> Result<Option<u64>, Halt> {
         let Some(msr) = msr else { return Ok(None) };
         match self.read(msr) {
@@ -303,8 +302,8 @@ impl Bench<'_> {
             let registers = [Some(map.from_at(index)), map.to_at(index), map.info_at(index)];
             for msr in registers.into_iter().flatten() {
                 match self.takes(msr, 0) {
-                    // What is not there needs no clearing; that it should be is
-                    // another check's.
+                    // Registers that do not exist need no clearing; their absence is for another
+                    // check.
                     Ok(_) | Err(Halt::Register(MsrError::NotAllowed { .. })) => {}
                     Err(halt) => return Err(halt),
                 }
@@ -316,8 +315,8 @@ impl Bench<'_> {
         }
     }
 
-    /// How recording with this filter value is switched on and off; the filter
-    /// is written where it has a register of its own.
+    /// How to switch recording with this filter value on and off. Writes the filter if it has a
+    /// separate register.
     pub(super) fn switch(&mut self, value: u64) -> Result<Switch, Halt> {
         let map = self.facts.caps.registers;
         let mut off = self.read(map.control)? & !map.enable;
@@ -347,8 +346,7 @@ impl Bench<'_> {
         Ok(self.cpu.execute(kernel, switch)?)
     }
 
-    /// Fills until `good` says that it was as documented, or as often as the
-    /// CPU asks for.
+    /// Repeats the run until `good` accepts it, up to the CPU's number of attempts.
     pub(super) fn until(
         &mut self,
         kernel: Kernel,
@@ -359,7 +357,7 @@ impl Bench<'_> {
         for _ in 1..self.cpu.attempts() {
             match &last {
                 Ok(filled) if good(&self.facts, filled) => break,
-                // A transaction may abort by itself.
+                // A transaction may abort spontaneously.
                 Ok(_) | Err(Halt::CannotTell(_)) => last = self.fill(kernel, value),
                 Err(_) => break,
             }
@@ -367,7 +365,7 @@ impl Bench<'_> {
         last
     }
 
-    /// DEBUGCTL with bits set or cleared, apart from those of others.
+    /// Sets and clears bits of DEBUGCTL; keeps the bits of other users.
     pub(super) fn debugctl(&mut self, set: u64, clear: u64) -> Result<(), Halt> {
         let now = self.read(IA32_DEBUGCTL)?;
         self.write(IA32_DEBUGCTL, now & !clear | set)
@@ -375,8 +373,8 @@ impl Bench<'_> {
 }
 
 impl Facts {
-    /// What the records of a run should hold with this filter value: the last
-    /// ones that pass (AMD BRS: the first), as many as there is room for.
+    /// The records expected of a run with this filter value: its last branches that pass the filter
+    /// (for AMD BRS: its first), limited by the depth.
     pub(super) fn wanted(&self, filled: &Filled, value: u64) -> Vec<Known> {
         let mut wanted = self.passing(value, &filled.ran.branches).unwrap_or_default();
         let depth = self.caps.depth as usize;
@@ -388,7 +386,7 @@ impl Facts {
         wanted
     }
 
-    /// The branch of the run that this record is of, by where it went.
+    /// The run's branch that made this record, identified by its target.
     pub(super) fn branch_of<'a>(
         &self,
         filled: &'a Filled,
@@ -398,7 +396,7 @@ impl Facts {
         filled.ran.branches.iter().find(|known| known.to.is_some_and(|to| self.key(to) == key))
     }
 
-    /// Compares what is there with what should be, whatever the order.
+    /// Compares actual with expected records, in any order.
     pub(super) fn compare(&self, filled: &Filled, value: u64) -> Difference {
         let captured = from_register(value, self.caps.filter).ok();
         let ring_0 = captured.is_some_and(|captured| captured.kernel) && filled.ran.unlisted;
@@ -414,7 +412,7 @@ impl Facts {
                     None if wanted.contains(known) => difference.repeated += 1,
                     None => difference.extra.push(*known),
                 },
-                // The way out of the kernel and back.
+                // The kernel's entry and exit.
                 None if filled.ran.unlisted => {}
                 None => difference.unknown += 1,
             }

@@ -5,16 +5,16 @@ use lbr_msr::MsrError;
 use super::RunError;
 use super::bench::{Bench, Facts};
 
-/// What a check comes to.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
-    /// The CPU does what is documented of it.
+    /// The CPU behaves as documented.
     AsDocumented,
-    /// It does something else.
+    /// It behaves differently.
     Differs,
-    /// That could not be found out; why.
+    /// It could not be determined; the reason.
     CannotTell(String),
-    /// This CPU has nothing of the kind; why.
+    /// This CPU lacks the feature; the reason.
     NotApplicable(String),
 }
 
@@ -30,7 +30,7 @@ impl Verdict {
         }
     }
 
-    /// Why it is no more than that.
+    /// The reason for `CannotTell` and `NotApplicable`.
     #[must_use]
     pub fn why(&self) -> Option<&str> {
         match self {
@@ -40,37 +40,37 @@ impl Verdict {
     }
 }
 
-/// A question that was asked of a CPU.
+/// A question to a CPU, with its answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Check {
-    /// Its stable name.
+    /// Its stable identifier.
     pub id: &'static str,
-    /// What is asked.
+    /// The property that it checks.
     pub what: &'static str,
-    /// The checks that it rests on.
+    /// The checks that have to pass before it.
     pub needs: &'static [&'static str],
-    /// What is documented; `None` where it is not applicable.
+    /// The documented behaviour; `None` if not applicable.
     pub expected: Option<String>,
-    /// Where that is written.
+    /// The document.
     pub source: Option<String>,
-    /// What was found; `None` where nothing was looked at.
+    /// The observed behaviour; `None` if nothing was tried.
     pub found: Option<String>,
-    /// What it comes to.
+    /// Its result.
     pub verdict: Verdict,
-    /// The records that it rests on, as they were read: these hold addresses.
+    /// The raw records that it is based on. These contain addresses.
     pub records: Vec<String>,
 }
 
-/// What is documented of a CPU.
+/// The documentation of a check's property.
 pub(super) enum Documented {
-    /// This.
+    /// Documented.
     Here {
-        /// In words.
+        /// The documented behaviour.
         expected: String,
-        /// Where it is written.
+        /// The document.
         source: String,
     },
-    /// The CPU has nothing of the kind.
+    /// The CPU lacks the feature; the reason.
     Nowhere(String),
 }
 
@@ -84,7 +84,7 @@ impl Documented {
     }
 }
 
-/// What was found.
+/// A check's outcome.
 pub(super) struct Finding {
     pub(super) same: bool,
     pub(super) found: String,
@@ -104,14 +104,14 @@ impl Finding {
     }
 }
 
-/// Why a check was not brought to its end.
+/// Why a check was abandoned.
 #[derive(Debug)]
 pub(super) enum Halt {
-    /// The user has enough.
+    /// The user interrupted it.
     Interrupted,
-    /// It cannot be found out here.
+    /// It cannot be determined here; the reason.
     CannotTell(String),
-    /// A register could not be reached.
+    /// A register access failed.
     Register(MsrError),
 }
 
@@ -130,12 +130,12 @@ impl From<RunError> for Halt {
     }
 }
 
-/// A check before it is made.
+/// The definition of a check.
 pub(super) struct Spec {
     pub(super) id: &'static str,
     pub(super) what: &'static str,
     pub(super) needs: &'static [&'static str],
-    /// Registers are written.
+    /// It writes registers.
     pub(super) writes: bool,
     pub(super) documented: fn(&Facts) -> Documented,
     pub(super) look: fn(&mut Bench<'_>) -> Result<Finding, Halt>,

@@ -4,54 +4,51 @@ use std::fmt;
 
 use lbr_msr::record::HwBranchType;
 
-/// A piece of code to run while recording is on. What it executes is known;
-/// where it lies is told by the [`Ran`] that running it yields.
+/// A piece of code to run while recording is on. Its branches are known; the [`Ran`] that running
+/// it returns has their addresses.
 ///
-/// Nothing but the listed branches is taken between switching on and
-/// switching off, except in ring 0 on the way there and back, and what
-/// interrupts the CPU.
+/// While recording is on, only the listed branches are taken, except in ring 0 on the way there and
+/// back, and by interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kernel {
-    /// So many near relative jumps in user mode, each from and to a place of
-    /// its own: so many distinct records.
+    /// This many near relative jumps in user mode, each with its own source and target, so that all
+    /// records are distinct.
     Jumps(u32),
-    /// One taken branch of each class, in this order, from and to distinct
-    /// places: conditional, near relative jump, near indirect jump, near
-    /// relative call, near return (of that call), near indirect call, (its
-    /// return is not executed before the switch, or is listed), then SYSCALL
-    /// (far, into ring 0), anything unlisted in ring 0, and SYSRET: eight that
-    /// are listed, as many as the smallest ring with a filter holds.
+    /// One taken branch of each class, in this order, with distinct sources and targets:
+    /// conditional, near relative jump, near indirect jump, near relative call, near return (of
+    /// that call), near indirect call (its return is executed after the switch, or is listed), then
+    /// SYSCALL (far, into ring 0), anything unlisted in ring 0, and SYSRET: eight listed branches,
+    /// the depth of the smallest LBR stack with a filter.
     EveryClass,
-    /// `calls` nested near calls (relative and indirect in turn), of which the
-    /// innermost `returns` return while recording is on.
+    /// `calls` nested near calls (relative and indirect in turn); the innermost `returns` of them
+    /// return while recording is on.
     Calls {
         /// Nested calls.
         calls: u32,
         /// Returns; at most `calls`.
         returns: u32,
     },
-    /// One near call that does not return, and in it so many calls of a leaf
-    /// function, which does.
+    /// One near call that does not return, and in it this many calls of a leaf function that does.
     Leaves(u32),
     /// One near call that does not return, and in it a call to the next
     /// instruction whose return address is popped without a RET.
     ZeroLengthCall,
-    /// So many taken conditional branches that any predictor foresees.
+    /// This many taken conditional branches that any predictor predicts.
     Predictable(u32),
-    /// So many taken conditional branches, each of them taken or not by a
-    /// random bit (the ones not taken are not counted).
+    /// This many taken conditional branches, each taken or not by a random bit (those not taken are
+    /// not counted).
     Unpredictable(u32),
-    /// Two near relative jumps with a chain of dependent one-cycle
-    /// instructions of this length between them.
+    /// Two near relative jumps with a chain of this many dependent one-cycle instructions between
+    /// them.
     Chain(u32),
-    /// A transaction with one near relative jump in it, that commits; where
-    /// `abort` is set it ends by XABORT after the jump instead.
+    /// A transaction that contains one near relative jump. It commits, or, with `abort`, ends in
+    /// XABORT after the jump.
     Transaction {
-        /// It aborts.
+        /// Abort instead of committing.
         abort: bool,
     },
-    /// Branches whose FROM or TO is in the upper half of the address space:
-    /// at least one that lands in ring 0 and one that comes from there.
+    /// Branches with FROM or TO in the upper half of the address space: at least one into ring 0
+    /// and one out of it.
     KernelAddresses,
     /// Two near relative jumps and then an exception.
     Exception,
@@ -68,7 +65,9 @@ impl fmt::Display for Kernel {
             Kernel::EveryClass => f.write_str("a branch of each class"),
             Kernel::Calls { calls, returns } => write!(f, "{calls} calls and {returns} returns"),
             Kernel::Leaves(n) => write!(f, "a call and in it {n} calls of a leaf"),
-            Kernel::ZeroLengthCall => f.write_str("a call and in it a call to the next place"),
+            Kernel::ZeroLengthCall => {
+                f.write_str("a call and in it a call to the next instruction")
+            }
             Kernel::Predictable(n) => write!(f, "{n} predictable branches"),
             Kernel::Unpredictable(n) => write!(f, "{n} unpredictable branches"),
             Kernel::Chain(n) => write!(f, "a chain of {n} cycles"),
@@ -82,12 +81,12 @@ impl fmt::Display for Kernel {
     }
 }
 
-/// A taken branch that a kernel is known to have executed.
+/// A taken branch of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Known {
-    /// Where it starts; `None` where that is not known (inside the kernel).
+    /// Its source; `None` if unknown (inside the operating system).
     pub from: Option<u64>,
-    /// Where it lands; `None` where that is not known.
+    /// Its target; `None` if unknown.
     pub to: Option<u64>,
     /// Its class.
     pub class: HwBranchType,
@@ -120,17 +119,14 @@ impl Known {
     }
 }
 
-/// What a kernel did.
+/// A kernel's execution.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ran {
-    /// The taken branches between switching on and switching off, oldest
-    /// first.
+    /// The branches taken while recording was on, oldest first.
     pub branches: Vec<Known>,
-    /// Branches ran in ring 0 that are not listed (the way out of and into the
-    /// operating system). A filter that leaves out ring 0 leaves them out,
-    /// except one far branch to user mode at the beginning.
+    /// The operating system also took branches in ring 0, which are not listed. A filter that
+    /// suppresses ring 0 suppresses them, except for one far branch to user mode at the start.
     pub unlisted: bool,
-    /// How many of the branches came before the event that the kernel is
-    /// about (PMI, SMI, exception).
+    /// Number of the branches before the kernel's event (PMI, SMI, exception).
     pub before_event: Option<usize>,
 }

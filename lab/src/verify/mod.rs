@@ -1,14 +1,13 @@
-//! Does a CPU do what its format bits say?
+//! Verifies that a CPU's branch records work as documented.
 //!
-//! A [`Subject`] is a CPU to be asked: its registers, its CPUID, and known
-//! pieces of code ([`Kernel`]) that it runs while it records. Software
-//! ([`SoftSubject`]) and real code are behind the same trait.
+//! A [`Subject`] is the CPU under test: its registers, its CPUID, and known pieces of code
+//! ([`Kernel`]) that it runs while it records. It can be a software LBR ([`SoftSubject`]) or a real
+//! CPU.
 //!
-//! [`Ready`] reads everything that will be changed; [`Ready::verify`] makes the
-//! [checks](Check) and puts everything back, TOS and records included, also
-//! where it is dropped in the midst of it. Checks depend on each other: where
-//! one differs, those that rest on it cannot be told, so that what differs is
-//! the root of it.
+//! [`Ready`] saves everything that will change. [`Ready::verify`] makes the [checks](Check) and
+//! restores everything, TOS and records included, even if it is dropped early. Checks depend on
+//! each other: if one differs, those that depend on it are undetermined, so only the root cause is
+//! reported.
 
 mod bench;
 mod check;
@@ -42,45 +41,45 @@ use sampler::keeper::{KeeperError, Restorable, Ticket};
 /// How to verify.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// Registers may be written, and are put back.
+    /// Registers may be written; they are restored.
     pub write: bool,
-    /// What to take in place of the CPU table.
+    /// An assumption that replaces the CPU table.
     pub assume: Option<Assumption>,
-    /// Set from outside, ends the checks: everything is put back.
+    /// Set by the caller to end the checks and restore everything.
     pub stop: Option<Arc<AtomicBool>>,
 }
 
-/// Why there is no report.
+/// Why verification failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VerifyError {
-    /// There are no branch records to verify.
+    /// The CPU has no branch records to verify.
     #[error(transparent)]
     Unsupported(#[from] Unsupported),
-    /// A register could not be reached; everything is as it was.
+    /// A register access failed; everything is restored.
     #[error(transparent)]
     Register(MsrError),
-    /// It was ended from outside; everything is as it was.
+    /// The caller stopped it; everything is restored.
     #[error("interrupted; the registers are as they were before")]
     Interrupted,
-    /// Not everything could be put back.
+    /// Not everything could be restored.
     #[error("the registers could not be restored: {0}; run: lbr disarm")]
     NotRestored(MsrError),
-    /// The keeper has gone; nothing was written.
+    /// The watchdog process died; nothing was written.
     #[error(transparent)]
     Keeper(#[from] KeeperError),
 }
 
-/// What a CPU was found to be.
+/// The result of verifying a CPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// Logical CPU.
     pub cpu: u32,
     /// Which CPU.
     pub identity: CpuIdentity,
-    /// What is documented of its branch records.
+    /// The documented capabilities.
     pub caps: LbrCaps,
-    /// What was asked.
+    /// The kind of subject.
     pub kind: SubjectKind,
     /// Registers were written.
     pub written: bool,
@@ -89,30 +88,30 @@ pub struct Report {
 }
 
 impl Report {
-    /// What differs: the roots.
+    /// The checks that differ.
     pub fn differing(&self) -> impl Iterator<Item = &Check> {
         self.checks.iter().filter(|check| check.verdict == Verdict::Differs)
     }
 }
 
-/// What is documented of a CPU: from its CPUID, the CPU table and the user's
-/// word, and not from IA32_PERF_CAPABILITIES, which is verified against it.
+/// The documented capabilities of a CPU, from its CPUID, the CPU table and the user's assumption;
+/// not from IA32_PERF_CAPABILITIES, which is verified against them.
 ///
 /// # Errors
-/// [`Unsupported`] where there is nothing to verify.
+/// [`Unsupported`] if there is nothing to verify.
 pub fn documented(
     cpuid: &RecordedCpuid,
     assume: Option<&Assumption>,
     msr: &mut dyn MsrRead,
 ) -> Result<LbrCaps, Unsupported> {
     match probe_assuming(cpuid, None, assume) {
-        // What was left out is what the register says.
+        // The register supplies what the assumption does not specify.
         Err(_) if assume.is_some() => probe_assuming(cpuid, Some(msr), assume),
         caps => caps,
     }
 }
 
-/// A CPU whose registers were read and not changed.
+/// A CPU whose registers were saved and not yet changed.
 #[derive(Debug)]
 pub struct Ready<S: Subject> {
     cpu: Allowlisted<S>,
@@ -126,7 +125,7 @@ pub struct Ready<S: Subject> {
 }
 
 impl<S: Subject> Ready<S> {
-    /// Reads what will be put back. Writes nothing.
+    /// Saves the registers. Writes nothing.
     ///
     /// # Errors
     /// [`VerifyError::Unsupported`], [`VerifyError::Register`].
@@ -166,7 +165,7 @@ impl<S: Subject> Ready<S> {
         })
     }
 
-    /// What is documented of the CPU.
+    /// The documented capabilities.
     #[must_use]
     pub const fn caps(&self) -> &LbrCaps {
         &self.caps
@@ -178,16 +177,15 @@ impl<S: Subject> Ready<S> {
         self.preserved.is_some()
     }
 
-    /// The CPU, for what it has beside registers.
+    /// The CPU.
     pub fn subject(&mut self) -> &mut S {
         self.cpu.inner_mut()
     }
 
-    /// Makes every check and puts everything back.
+    /// Makes every check and restores everything.
     ///
     /// # Errors
-    /// [`VerifyError`]. Where it is not [`VerifyError::NotRestored`],
-    /// everything is as it was.
+    /// [`VerifyError`]. Unless it is [`VerifyError::NotRestored`], everything is restored.
     pub fn verify(&mut self) -> Result<Report, VerifyError> {
         if self.writes() {
             if let Some(ticket) = &self.ticket {
@@ -235,12 +233,12 @@ impl<S: Subject> Ready<S> {
         if !self.owed {
             return Ok(());
         }
-        // A panic in here leaves it owed, and the drop that follows tries again.
+        // `owed` stays set if this panics: the drop that follows tries again.
         let put_back = match &self.preserved {
             Some(preserved) => preserved.put_back(&mut self.cpu),
             None => Ok(()),
         };
-        // Once: what fails is left to the keeper, which tries again.
+        // One attempt; the watchdog process retries what fails.
         self.owed = false;
         put_back?;
         if let Some(ticket) = self.ticket.take() {
@@ -252,8 +250,7 @@ impl<S: Subject> Ready<S> {
 
 impl<S: Subject> Drop for Ready<S> {
     fn drop(&mut self) {
-        // Nobody is left to be told but the keeper, which is not told that all
-        // is well.
+        // Only the watchdog process can react: on failure it is not told to quit.
         let _ = self.restore();
     }
 }
@@ -271,7 +268,7 @@ impl<S: Subject> Restorable for Ready<S> {
     }
 }
 
-/// Makes one check, those before it being made.
+/// Makes one check, provided that the checks it needs were made.
 fn make(
     bench: &mut Bench<'_>,
     spec: &Spec,

@@ -1,5 +1,5 @@
-//! Everything that verifying may change, read before and put back after:
-//! controls, and other than after recording the records and TOS as well.
+//! Saves and restores everything that verification may change: the controls and, unlike recording,
+//! the records and TOS as well.
 
 use lbr_msr::address::{
     AMD_PERF_CNTR_GLOBAL_STATUS, AMD_PERF_CNTR_GLOBAL_STATUS_CLR, IA32_DEBUGCTL, IA32_LER_INFO,
@@ -15,39 +15,38 @@ use super::SubjectKind;
 
 /// DEBUGCTL.LBR.
 pub(super) const DEBUGCTL_LBR: u64 = 1 << 0;
-/// DEBUGCTL bits 0 and 11: all that is changed of it on hardware.
+/// DEBUGCTL bits 0 and 11: the only ones changed on hardware.
 pub(super) const OWN_DEBUGCTL: u64 = DEBUGCTL_LBR | 1 << 11;
 /// GLOBAL_STATUS.LBR_FRZ. SDM 18.2.4.1.
 pub(super) const LBR_FRZ: u64 = PerfGlobalStatus::LBR_FRZ.bits();
 /// Bits 62:61 of FROM in format 4.
 const TSX_FLAGS: u64 = 3 << 61;
 
-/// What registers held.
+/// Saved registers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preserved {
     control: Msr,
     enable: u64,
-    /// Beside AMD's stacks DEBUGCTL.LBR records as well, into the one-entry
-    /// pair and that of the last exception.
+    /// On AMD, DEBUGCTL.LBR additionally enables the one-entry pair and the last-exception pair.
     pair: bool,
-    /// Registers that are written whole, in the order of writing.
+    /// Registers to restore whole, in write order.
     whole: Vec<(Msr, u64)>,
-    /// Registers of records beyond the depth that was chosen: they hold nothing.
+    /// Registers of records beyond the current depth: they hold nothing.
     beyond: Vec<Msr>,
-    /// Registers of which only some bits are ours: value and bits.
+    /// Registers to restore in part: value and mask.
     bits: Vec<(Msr, u64, u64)>,
-    /// The status register, the one that clears it, and what it held.
+    /// The status register, the one that clears it, and its saved value.
     status: Option<(Msr, Msr, u64)>,
-    /// Registers that exist and cannot be written.
+    /// The registers are read-only.
     read_only: bool,
 }
 
 impl Preserved {
-    /// Reads what may be changed. Registers that are not there are left out.
+    /// Saves the registers. Absent ones are skipped.
     ///
     /// # Errors
-    /// The control register or the first record cannot be read, or something
-    /// else than #GP is in the way.
+    /// The control register or the first record cannot be read, or reading fails with an error
+    /// other than #GP.
     pub fn read<M: MsrRead + ?Sized>(
         cpu: &mut M,
         caps: &LbrCaps,
@@ -65,8 +64,8 @@ impl Preserved {
             Ok(())
         };
         let control = cpu.read(map.control)?;
-        // The depth first: writing it empties the records. TOS before them,
-        // where it decides which slot an index names.
+        // Depth first: writing it clears the records. TOS before the records if it decides which
+        // slot an index names.
         note(cpu, map.depth)?;
         note(cpu, map.tos)?;
         let depth = match map.depth {
@@ -136,9 +135,8 @@ impl Preserved {
         self.bits.last().is_some_and(|(_, value, _)| value & self.enable != 0)
     }
 
-    /// Every register that [`put_back`](Self::put_back) may write: what may be
-    /// changed meanwhile, and nothing else. NetBurst's records are among them
-    /// for the sake of being refused.
+    /// Every register that [`put_back`](Self::put_back) may write, which is every register that
+    /// verification may change. Includes NetBurst's records, for which the write is refused.
     #[must_use]
     pub fn registers(&self) -> Vec<Msr> {
         let whole = self.whole.iter().map(|(msr, _)| *msr);
@@ -150,8 +148,7 @@ impl Preserved {
             .collect()
     }
 
-    /// What is asked of a backend that has a list of its own: every register
-    /// that may be written, with the bits.
+    /// The registers and bits that a backend with an allowlist must permit.
     #[must_use]
     pub fn needs(&self) -> Vec<Need> {
         let mask = |msr: &Msr| {
@@ -165,12 +162,11 @@ impl Preserved {
         needs
     }
 
-    /// Writes everything back: recording off, then depth, TOS, records, the
-    /// filter, the controls, and a freeze by a PMI at last. May be called more
-    /// than once.
+    /// Restores everything: recording off, then depth, TOS, records, the filter, the controls, and
+    /// last a freeze by a PMI. May be called repeatedly.
     ///
     /// # Errors
-    /// The first write that failed; all others are done nevertheless.
+    /// The first write that failed; the others are made nevertheless.
     pub fn put_back<M: MsrWrite + ?Sized>(&self, cpu: &mut M) -> Result<(), MsrError> {
         let mut first = Ok(());
         let mut note = |result: Result<(), MsrError>| {
@@ -178,7 +174,7 @@ impl Preserved {
                 first = result;
             }
         };
-        // What still records would overwrite what is put back.
+        // While recording is on, it would overwrite restored records.
         let pair = self.pair.then_some((IA32_DEBUGCTL, DEBUGCTL_LBR));
         for (msr, on) in [(self.control, self.enable)].into_iter().chain(pair) {
             let off = cpu
@@ -196,7 +192,7 @@ impl Preserved {
             });
             note(put);
         }
-        // After FREEZE_LBRS_ON_PMI, which would let the next PMI set it again.
+        // After FREEZE_LBRS_ON_PMI: otherwise the next PMI would set it again.
         if let Some((status, reset, before)) = self.status
             && before & LBR_FRZ == 0
             && cpu.read(status).is_ok_and(|now| now & LBR_FRZ != 0)
@@ -207,9 +203,9 @@ impl Preserved {
     }
 }
 
-/// Writes a register back. Haswell and Broadwell refuse values of FROM and of
-/// the last-exception pair that they themselves report (HSM182, BDM127,
-/// BDM131): these are written with a sign that they take.
+/// Restores a record register. Haswell and Broadwell refuse values of FROM and of the
+/// last-exception pair that they reported themselves (HSM182, BDM127, BDM131): these are written
+/// with a sign that the CPU accepts.
 fn write_record<M: MsrWrite + ?Sized>(cpu: &mut M, msr: Msr, value: u64) -> Result<(), MsrError> {
     match cpu.write(msr, value) {
         Err(error @ MsrError::Fault { .. }) => {
@@ -222,8 +218,8 @@ fn write_record<M: MsrWrite + ?Sized>(cpu: &mut M, msr: Msr, value: u64) -> Resu
     }
 }
 
-/// The last-exception pair is at 1DDH and 1DEH. Pentium M and Yonah: the one
-/// table that names it has it swapped.
+/// Whether the last-exception pair is at 1DDH and 1DEH. Not on Pentium M and Yonah: the only table
+/// that lists it has it swapped.
 pub(super) fn has_last_exception(caps: &LbrCaps) -> bool {
     match caps.facility {
         Facility::NetBurst => false,
@@ -232,7 +228,8 @@ pub(super) fn has_last_exception(caps: &LbrCaps) -> bool {
     }
 }
 
-/// What is absent is so twice; what was refused once has to be put back.
+/// Reads again after a failure: an absent register fails twice, a transient failure must not lose
+/// the value.
 fn read_again<M: MsrRead + ?Sized>(cpu: &mut M, msr: Msr) -> Result<u64, MsrError> {
     match cpu.read(msr) {
         Err(MsrError::Fault { .. }) => cpu.read(msr),

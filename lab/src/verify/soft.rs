@@ -1,4 +1,4 @@
-//! The software LBR as a subject: kernels are lists of branches to retire.
+//! The software LBR as a subject: kernels are lists of branches.
 
 use lbr_msr::probe::RecordedCpuid;
 use lbr_msr::record::HwBranchType::{self, Cond, IndCall, IndJmp, Other, RelCall, RelJmp, Ret};
@@ -7,13 +7,13 @@ use lbr_msr::{Msr, MsrError, MsrRead, MsrWrite};
 
 use super::{Kernel, Known, Knows, Ran, RunError, Subject, SubjectKind, Switch};
 
-/// Where the user code of a kernel lies.
+/// Address of a kernel's user code.
 const USER: u64 = 0x0040_0000;
-/// Where ring 0 lies.
+/// Address of ring 0 code.
 const RING_0: u64 = 0xFFFF_FFFF_8100_0000;
 /// Distance between two branches.
 const STEP: u64 = 0x40;
-/// Cycles of a branch that has nothing before it.
+/// Cycles of a branch without a chain before it.
 const SHORT: u32 = 2;
 
 /// Two hyperthreads of a core with software LBRs.
@@ -26,7 +26,7 @@ pub struct SoftSubject {
 }
 
 impl SoftSubject {
-    /// A core of this CPU, with these departures from what is documented.
+    /// A core of this CPU, with injected faults.
     #[must_use]
     pub fn new(cpu: &SoftCpu, faults: impl Into<Faults>) -> SoftSubject {
         let lbr = SoftLbr::new(&cpu.caps, cpu.perf_capabilities).with(faults);
@@ -44,7 +44,7 @@ impl SoftSubject {
         &mut self.lbr
     }
 
-    /// Retires branches in order; what they were.
+    /// Records branches in order; returns them.
     fn retire(&mut self, branches: &[Retired]) -> Vec<Known> {
         for branch in branches {
             self.lbr.retire(branch);
@@ -66,12 +66,12 @@ fn known(branch: &Retired) -> Known {
     }
 }
 
-/// The `n`-th place of a kernel.
+/// Address of a kernel's `n`th location.
 const fn place(n: u32) -> u64 {
     USER + n as u64 * STEP
 }
 
-/// A user branch from place `from` to place `to`.
+/// A user branch between two locations.
 fn branch(from: u32, to: u32, class: HwBranchType) -> Retired {
     Retired {
         mispredicted: Some(false),
@@ -80,7 +80,7 @@ fn branch(from: u32, to: u32, class: HwBranchType) -> Retired {
     }
 }
 
-/// Relative jumps from place to place.
+/// Relative jumps from one location to the next.
 fn jumps(count: u32) -> Vec<Retired> {
     (0..count).map(|n| branch(n, n + 1, RelJmp)).collect()
 }
@@ -103,7 +103,7 @@ fn sysret(to: u32) -> Retired {
     Retired { from: RING_0 + 0x88, cpl_before: 0, ..branch(0, to, Other) }
 }
 
-/// What a kernel retires; `None` where an event stands in the midst of it.
+/// A kernel's branches; `None` if an event occurs between them.
 fn script(kernel: Kernel) -> Vec<Retired> {
     match kernel {
         Kernel::Jumps(count) => jumps(count),
@@ -120,7 +120,7 @@ fn script(kernel: Kernel) -> Vec<Retired> {
         Kernel::Calls { calls, returns } => {
             let call =
                 |n: u32| branch(n, n + 1, if n.is_multiple_of(2) { RelCall } else { IndCall });
-            // Behind the call, so that no two branches land in one place.
+            // After the call, so that all targets are distinct.
             let ret =
                 |n: u32| Retired { to: place(calls - 1 - n) + 0x18, ..branch(calls - n, 0, Ret) };
             (0..calls).map(call).chain((0..returns).map(ret)).collect()
@@ -193,7 +193,7 @@ impl Subject for SoftSubject {
             }
             _ => None,
         };
-        // What the CPU itself changed there stays: MSROFF of BRS.
+        // Keeps bits that the CPU itself changed: MSROFF of BRS.
         let now = self.read(switch.msr)?;
         self.write(switch.msr, now & !(switch.on & !switch.off))?;
         Ok(Ran { branches, unlisted: false, before_event })

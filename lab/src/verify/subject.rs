@@ -1,41 +1,40 @@
-//! A CPU to be verified.
+//! The interface to a CPU under test.
 
 use lbr_msr::probe::RecordedCpuid;
 use lbr_msr::{Msr, MsrError, MsrWrite};
 
 use super::{Kernel, Ran};
 
-/// What is asked.
+/// The kind of subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SubjectKind {
-    /// A software LBR, fed by hand.
+    /// A software LBR.
     Software,
-    /// A virtual machine whose LBR is a software LBR: real code, and every
-    /// register can be probed without harm.
+    /// A virtual machine whose LBR is a software LBR: runs real code, and every register can be
+    /// probed safely.
     Emulated,
-    /// A CPU.
+    /// A real CPU.
     Hardware,
 }
 
-/// What is known of its branches beside where they go.
+/// Properties of its branches that a subject knows, in addition to source and target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Knows {
-    /// Whether a branch was mispredicted.
+    /// Whether each was mispredicted.
     pub mispredict: bool,
-    /// How many cycles passed.
+    /// How many cycles elapsed.
     pub cycles: bool,
 }
 
-/// How recording is switched on and off: two writes of one register. Where
-/// nothing runs in between, switching off may as well be clearing the bits that
-/// `on` has and `off` has not.
+/// How to switch recording on and off: two writes of one register. If nothing runs in between,
+/// clearing the bits that are in `on` but not in `off` is enough to switch off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Switch {
     /// Register.
     pub msr: Msr,
-    /// What switches on.
+    /// The value that switches on.
     pub on: u64,
-    /// What switches off.
+    /// The value that switches off.
     pub off: u64,
 }
 
@@ -43,40 +42,40 @@ pub struct Switch {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// It cannot be run here; a reason as a part of a sentence.
+    /// It cannot be run here; the reason, as a clause.
     #[error("{0}")]
     Unavailable(String),
-    /// A register could not be written.
+    /// A register access failed.
     #[error(transparent)]
     Register(#[from] MsrError),
-    /// It was started and did not end well.
+    /// It was started and failed.
     #[error("{0}")]
     Failed(String),
 }
 
 impl RunError {
-    /// It cannot be run here.
+    /// It cannot be run here, for this reason.
     pub fn unavailable(why: impl Into<String>) -> RunError {
         RunError::Unavailable(why.into())
     }
 }
 
-/// One logical CPU that is asked what it does.
+/// A logical CPU under test.
 ///
-/// Registers are reached through [`MsrRead`](lbr_msr::MsrRead) and
-/// [`MsrWrite`]. Whoever asks writes nothing but what it restores.
+/// Its registers are accessed through [`MsrRead`](lbr_msr::MsrRead) and [`MsrWrite`]. Callers write
+/// only registers that they restore.
 pub trait Subject: MsrWrite {
-    /// What is asked.
+    /// The kind of subject.
     fn kind(&self) -> SubjectKind;
 
-    /// What is known of its branches.
+    /// Known properties of its branches.
     fn knows(&self) -> Knows;
 
     /// Its CPUID.
     fn cpuid(&self) -> &RecordedCpuid;
 
-    /// How often a kernel is to be run before a result that is not the
-    /// documented one counts: where interrupts come between, more than once.
+    /// How often to run a kernel before accepting a result that differs from the documented one;
+    /// more than once if interrupts may disturb it.
     fn attempts(&self) -> u32 {
         1
     }
@@ -87,18 +86,18 @@ pub trait Subject: MsrWrite {
     /// [`RunError`]. Recording may be left on after a failure.
     fn execute(&mut self, kernel: Kernel, switch: Switch) -> Result<Ran, RunError>;
 
-    /// Lets the core rest in a C-state deeper than C1, recording being off.
+    /// Lets the core rest in a C-state deeper than C1, with recording off.
     ///
     /// # Errors
-    /// [`RunError::Unavailable`] where that cannot be had.
+    /// [`RunError::Unavailable`] if that is impossible.
     fn deep_c_state(&mut self) -> Result<(), RunError> {
-        Err(RunError::unavailable("a deep C-state cannot be asked for"))
+        Err(RunError::unavailable("a deep C-state cannot be requested"))
     }
 
     /// Reads a register of another hyperthread of the same core.
     ///
     /// # Errors
-    /// [`RunError::Unavailable`] where there is none.
+    /// [`RunError::Unavailable`] without such a hyperthread.
     fn read_sibling(&mut self, msr: Msr) -> Result<u64, RunError> {
         let _ = msr;
         Err(RunError::unavailable("no other hyperthread of this core can be read"))

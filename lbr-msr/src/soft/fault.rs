@@ -9,7 +9,6 @@
 //! PMI, DEBUGCTL.TR together with LBR (all of them [`Quirks`](crate::caps::Quirks)); and an
 //! interrupt after the last user address that logs bits 63:48 as ones (BU8, W119), which follows
 //! from a layout with 48 address bits. Errata of BTS alone (W125, AR62) change no register here.
-//! register here.
 
 use alloc::{string::String, vec::Vec};
 use core::{fmt, str::FromStr};

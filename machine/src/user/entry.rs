@@ -365,7 +365,6 @@ extern "C" fn forked_child() {
 /// QEMU ends; `from=ADDRESS,text=ADDRESS`, where recording starts and the lowest executable
 /// segment, both hexadecimal file addresses; or only `probe=on`, which makes QEMU exit with status
 /// 0 to show that it accepts this plugin.
-/// plugin.
 ///
 /// # Safety
 /// `argv` must hold `argc` strings.

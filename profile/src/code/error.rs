@@ -155,7 +155,7 @@ impl SymbolError {
 fn no_code(impossible: u32) -> String {
     match impossible {
         0 => String::new(),
-        blocks => format!(", and {blocks} blocks between them are no code"),
+        blocks => format!(", and {blocks} blocks between them are not code"),
     }
 }
 

@@ -1,5 +1,5 @@
-//! AutoFDO's text profile (`TextSampleReaderWriter`): ranges, addresses of which
-//! there are none, and branches; addresses are bytes of the file.
+//! AutoFDO's text profile (`TextSampleReaderWriter`): ranges, an empty list of addresses, and
+//! branches. Addresses are file offsets.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -10,11 +10,11 @@ use super::traces::{NOT_KNOWN, Traced};
 use crate::clean::add;
 use crate::code::maps::Location;
 
-/// Straight code is not longer (`PerfDataSampleReader::Append`), bytes.
+/// Maximum length of a fall-through range in bytes (`PerfDataSampleReader::Append`).
 const LONGEST: u64 = 1 << 20;
 
-/// As `PerfDataSampleReader::Append` counts: a range is of the file that it
-/// begins in, whatever lies at its end.
+/// Counts as `PerfDataSampleReader::Append` does: a range belongs to the file that contains its
+/// start, even if its end is elsewhere.
 pub(super) fn text(traced: &Traced, file: usize) -> (String, Losses) {
     let (mut ranges, mut branches) = (BTreeMap::new(), BTreeMap::new());
     let mut losses = Losses::default();

@@ -1,6 +1,5 @@
-//! The program that a profile is about: which of its addresses are code, and
-//! what stands there. Code is decoded when the first address of it is asked
-//! for, from one symbol to the next, as llvm-profgen and objdump do.
+//! The profiled program: which of its addresses are code, and the instructions there. Code is
+//! decoded on first use, from one symbol to the next, as llvm-profgen and objdump do.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -20,9 +19,9 @@ use crate::code::symbols::SymbolError;
 
 /// llvm-profgen's page (`ProfiledBinary::setPreferredTextSegmentAddresses`).
 const PAGE: u64 = 0x1000;
-/// Bytes between two symbols that are decoded, at most.
+/// Maximum number of bytes decoded between two symbols.
 const MAX_PIECE: u64 = 64 << 20;
-/// The longest instruction, bytes.
+/// Maximum length of an instruction in bytes.
 const LONGEST: u64 = 15;
 
 /// An instruction.
@@ -30,9 +29,8 @@ const LONGEST: u64 = 15;
 pub(super) struct Instruction {
     pub(super) addr: u64,
     pub(super) len: u8,
-    /// A call, a return, or a jump without a condition to an address that it
-    /// names: what LLVM takes for the end of straight code. Jumps through a
-    /// register or memory it does not (`MCInstrDesc::isUnconditionalBranch`).
+    /// A call, a return, or an unconditional direct jump: the instructions that end a fall-through
+    /// range for LLVM. Indirect jumps do not (`MCInstrDesc::isUnconditionalBranch`).
     pub(super) leaves: bool,
     pub(super) returns: bool,
 }
@@ -42,7 +40,7 @@ pub(super) struct Instruction {
 struct Section {
     addrs: Range<u64>,
     offset: u64,
-    /// `.plt` by exactly this name.
+    /// Its name is exactly `.plt`.
     is_plt: bool,
     /// Stubs that jump into libraries: `.plt`, `.plt.sec`, `.plt.got`.
     has_stubs: bool,
@@ -62,11 +60,11 @@ pub(super) struct Binary {
     path: PathBuf,
     file: File,
     sections: Vec<Section>,
-    /// In order; none overlap.
+    /// In address order; none overlap.
     pieces: Vec<Piece>,
-    /// The page that the first executable segment begins in.
+    /// The page of the first executable segment's start.
     pub(super) base: u64,
-    /// Its compiler put pseudo probes into it.
+    /// It was compiled with pseudo probes.
     pub(super) has_probes: bool,
     decoded: HashMap<usize, Arc<[Instruction]>>,
 }
@@ -106,7 +104,7 @@ impl Binary {
         });
         let mut starts: Vec<(u64, usize)> = symbols.collect();
         if object.symbol_table().is_none() {
-            // llvm-profgen takes nothing of a stripped program for code.
+            // llvm-profgen finds no code in a stripped program.
             starts.extend(sections.iter().enumerate().map(|(at, of)| (of.addrs.start, at)));
         }
         let base = first.address() & !(PAGE - 1);
@@ -120,20 +118,18 @@ impl Binary {
         &self.path
     }
 
-    /// Whether an address lies in a section of code, `.plt` among them: what
-    /// BOLT counts as inside.
+    /// Whether an address is in a section of code, including `.plt`: BOLT's definition of inside.
     pub(super) fn is_in_section(&self, addr: u64) -> bool {
         self.sections.iter().any(|section| section.addrs.contains(&addr))
     }
 
-    /// Whether an address lies in the stubs that jump into libraries.
+    /// Whether an address is in the stubs that jump into libraries.
     pub(super) fn is_stub(&self, addr: u64) -> bool {
         self.sections.iter().any(|section| section.has_stubs && section.addrs.contains(&addr))
     }
 
-    /// The instruction that begins at an address: what llvm-profgen counts as
-    /// inside (`addressIsCode`), where `.plt` by exactly that name is not
-    /// (`ProfiledBinary::disassemble`).
+    /// The instruction at an address: llvm-profgen's definition of inside (`addressIsCode`), which
+    /// excludes a section named exactly `.plt` (`ProfiledBinary::disassemble`).
     pub(super) fn at(&mut self, addr: u64) -> Option<Instruction> {
         let mut found = None;
         self.walk(addr, addr, |insn| {
@@ -143,8 +139,8 @@ impl Binary {
         found
     }
 
-    /// Whether code that runs from one address to another would pass a branch
-    /// that always leaves (`rangeCrossUncondBranch`).
+    /// Whether execution from one address to another would have to pass an unconditional branch
+    /// (`rangeCrossUncondBranch`).
     pub(super) fn leaves_between(&mut self, start: u64, end: u64) -> bool {
         let mut leaves = false;
         if let Some(last) = end.checked_sub(1).filter(|_| start < end) {
@@ -156,8 +152,7 @@ impl Binary {
         leaves
     }
 
-    /// Visits the instructions that begin from `start` to `last`, both
-    /// included, as long as `visit` says to go on.
+    /// Visits the instructions from `start` to `last`, inclusive, until `visit` returns false.
     pub(super) fn walk(
         &mut self,
         start: u64,
@@ -190,7 +185,7 @@ impl Binary {
         let mut found = Vec::new();
         let Some(section) = self.sections.get(piece.section) else { return found };
         let Piece { start, end, .. } = piece;
-        // The last instruction may reach behind the next symbol.
+        // The last instruction may extend past the next symbol.
         let behind = end.saturating_add(LONGEST).min(section.addrs.end);
         let offset = section.offset.saturating_add(start - section.addrs.start);
         let bytes = self.read(offset, behind - start);
@@ -223,15 +218,14 @@ impl Binary {
     fn read(&self, offset: u64, len: u64) -> Vec<u8> {
         let there = self.file.metadata().map_or(0, |file| file.len()).saturating_sub(offset);
         let mut bytes = vec![0; len.min(there).min(MAX_PIECE) as usize];
-        // What cannot be read is no code.
+        // Unreadable bytes are not code.
         match self.file.read_exact_at(&mut bytes, offset) {
             Ok(()) => bytes,
             Err(_) => Vec::new(),
         }
     }
 
-    /// Visits every symbol of code: address, name. What cannot be read has
-    /// none.
+    /// Visits the address and name of every code symbol. An unreadable symbol table has none.
     pub(super) fn for_each_symbol(&self, mut visit: impl FnMut(u64, &str)) {
         let Ok(file) = self.file.try_clone() else { return };
         let cache = ReadCache::new(file);
@@ -245,7 +239,7 @@ impl Binary {
     }
 }
 
-/// The code between symbols; `.plt` is left out.
+/// The code between symbols, without `.plt`.
 fn pieces(mut starts: Vec<(u64, usize)>, sections: &[Section]) -> Vec<Piece> {
     starts.sort_unstable();
     starts.dedup_by_key(|(addr, _)| *addr);

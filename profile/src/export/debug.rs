@@ -1,7 +1,6 @@
-//! Functions and inlined calls out of DWARF, as LLVM's symbolizer gives them to
-//! llvm-profgen: linkage names, lines from the beginning of the function,
-//! discriminators. Every unit is gone through once for its functions; lines and
-//! inlined calls are read of those that ran.
+//! Functions and inlined calls from DWARF, as LLVM's symbolizer reports them to llvm-profgen:
+//! linkage names, lines relative to the start of the function, discriminators. All units are
+//! scanned once for functions; lines and inlined calls are read only for executed units.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
@@ -13,8 +12,8 @@ use super::units::{Die, Unit, Units};
 use crate::code::lines::{DEEPEST, DebugReader};
 use crate::code::symbols::DebugDirs;
 
-/// A place in the source of a function: the line from its beginning, in 16
-/// bits (`ProfiledBinary::symbolize`), and the discriminator.
+/// A source location in a function: the line relative to its start, in 16 bits
+/// (`ProfiledBinary::symbolize`), and the discriminator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Frame {
     pub(super) function: Arc<str>,
@@ -26,38 +25,38 @@ pub(super) struct Frame {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
     pub(super) end: u64,
-    /// Number of the function.
+    /// Index of the function.
     pub(super) function: usize,
-    /// Branches to its begin call the function (`FuncRange::IsFuncEntry`).
+    /// Branches to its start are calls of the function (`FuncRange::IsFuncEntry`).
     pub(super) is_entry: bool,
 }
 
-/// All code of one name.
+/// All code with one name.
 #[derive(Debug)]
 pub(super) struct Function {
     pub(super) name: Arc<str>,
     pub(super) ranges: Vec<(u64, u64)>,
 }
 
-/// A function, or a call that was inlined into one.
+/// A function or an inlined call.
 #[derive(Clone, Debug)]
 struct Scope {
     name: Arc<str>,
-    /// Where its source begins.
+    /// Its first source line.
     start: u32,
-    /// The call, and the scope that it stands in.
+    /// Line and discriminator of the call, and the index of the enclosing scope.
     caller: Option<(u32, u32, usize)>,
 }
 
-/// What the addresses of a unit belong to.
+/// Maps a unit's addresses to scopes.
 #[derive(Debug, Default)]
 struct Tree {
     scopes: Vec<Scope>,
-    /// By first address: the one behind the last, and the innermost scope.
+    /// By start address: the end address and the innermost scope.
     innermost: BTreeMap<u64, (u64, usize)>,
 }
 
-/// The line table of a unit: runs of rows whose addresses rise.
+/// The line table of a unit: sequences of rows with ascending addresses.
 type Rows = Vec<Vec<Row>>;
 
 #[derive(Clone, Copy, Debug)]
@@ -71,10 +70,9 @@ struct Row {
 pub(super) struct Functions {
     units: Units,
     pub(super) all: Vec<Function>,
-    /// By first address.
+    /// By start address.
     pub(super) parts: BTreeMap<u64, Part>,
-    /// The units of the functions: by first address, the one behind the last
-    /// and where the unit begins.
+    /// The functions' units. By start address: the end address and the unit's offset.
     units_at: BTreeMap<u64, (u64, usize)>,
     rows: HashMap<usize, Arc<Rows>>,
     trees: HashMap<usize, Arc<Tree>>,
@@ -82,8 +80,7 @@ pub(super) struct Functions {
 }
 
 impl Functions {
-    /// Those of a program from `base` on; `None` where it has no debug
-    /// information.
+    /// Reads a program's functions at addresses from `base` on; `None` without debug information.
     pub(super) fn of(program: &Path, dirs: &DebugDirs, base: u64) -> Option<Functions> {
         let mut functions = Functions {
             units: Units::of(program, dirs)?,
@@ -96,20 +93,20 @@ impl Functions {
         };
         let mut by_name = HashMap::new();
         for at in functions.units.starts() {
-            // What cannot be read has no functions.
+            // Unreadable units have no functions.
             let _ = functions.read_unit(at, base, &mut by_name);
             functions.units.close();
         }
         Some(functions)
     }
 
-    /// Files of split debug information that are not there.
+    /// Missing files of split debug information.
     pub(super) fn missing(&self) -> impl Iterator<Item = &str> {
         self.units.missing.iter().map(String::as_str)
     }
 
-    /// `ProfiledBinary::loadSymbolsFromDWARFUnit`: every entry of a subprogram
-    /// with a name and with addresses.
+    /// Reads every subprogram entry with a name and addresses
+    /// (`ProfiledBinary::loadSymbolsFromDWARFUnit`).
     fn read_unit(
         &mut self,
         at: usize,
@@ -133,7 +130,7 @@ impl Functions {
             for (start, end) in &ranges {
                 self.units_at.entry(*start).or_insert((*end, at));
             }
-            // The linker dropped what lies below.
+            // The linker moved dropped functions below `base`.
             ranges.retain(|(start, _)| *start >= base);
             if ranges.is_empty() {
                 continue;
@@ -144,21 +141,21 @@ impl Functions {
             });
             for (start, end) in ranges {
                 self.all.get_mut(function)?.ranges.push((start, end));
-                // The first function that begins there has the address.
+                // If several functions start there, the first has the address.
                 self.parts.entry(start).or_insert(Part { end, function, is_entry: false });
             }
         }
         Some(())
     }
 
-    /// The range that an address lies in (`findFuncRange`), by its begin.
+    /// The range that contains an address, with its start (`findFuncRange`).
     pub(super) fn part(&self, addr: u64) -> Option<(u64, Part)> {
         let (start, part) = self.parts.range(..=addr).next_back()?;
         (addr < part.end).then_some((*start, *part))
     }
 
-    /// A symbol of the program's table: where it names a function, branches to
-    /// it are calls (`ProfiledBinary::setIsFuncEntry`).
+    /// Adds a symbol of the program's table: if it names a function, branches to its address are
+    /// calls (`ProfiledBinary::setIsFuncEntry`).
     pub(super) fn symbol(&mut self, addr: u64, name: &str) {
         let Some((start, part)) = self.part(addr) else { return };
         let Some(function) = self.all.get(part.function) else { return };
@@ -167,8 +164,8 @@ impl Functions {
         }
     }
 
-    /// The function whose code an address is, and those inlined there, the
-    /// outermost first. Empty where the debug information has none.
+    /// The function at an address and the functions inlined there, outermost first. Empty if the
+    /// debug information has none.
     pub(super) fn frames(&mut self, addr: u64) -> Vec<Frame> {
         self.find_frames(addr).unwrap_or_default()
     }
@@ -204,8 +201,8 @@ impl Functions {
         Some(frames)
     }
 
-    /// Line and discriminator of an address: of the rows at or before it the
-    /// last. Line 0 is code of no line, and counts as such.
+    /// Line and discriminator of an address, from the last row at or before it. Line 0 is code
+    /// without a line, and counts as such.
     fn row(&mut self, unit: usize, addr: u64) -> Option<(u32, u32)> {
         let rows = match self.rows.get(&unit) {
             Some(rows) => Arc::clone(rows),
@@ -216,21 +213,21 @@ impl Functions {
                 rows
             }
         };
-        // Functions that the linker dropped all begin at 0: of runs that overlap, that
-        // which ends first (`LineTable::lookupAddressImpl`).
+        // The linker leaves dropped functions at address 0. Of overlapping sequences use the one
+        // that ends first (`LineTable::lookupAddressImpl`).
         let end = |run: &&Vec<Row>| run.last().map_or(0, |last| last.addr);
         let run = rows.iter().filter(|run| addr < end(run)).min_by_key(end)?;
         let row = run.get(run.partition_point(|row| row.addr <= addr).checked_sub(1)?)?;
         Some((row.line, row.discriminator))
     }
 
-    /// The linkage name of a function, else its name.
+    /// A function's linkage name or, without one, its name.
     fn name(&mut self, unit: &Arc<Unit>, die: &Die) -> Option<Arc<str>> {
         let linkage = [gimli::DW_AT_linkage_name, gimli::DW_AT_MIPS_linkage_name];
         let mut find = |names: &[DwAt]| self.units.find(unit, die, names);
         let (unit, value) = find(&linkage).or_else(|| find(&[gimli::DW_AT_name]))?;
         let text = unit.string(value)?;
-        // The end of a line would begin another function's.
+        // A newline in a name would corrupt the profile.
         if text.contains(char::is_control) {
             return None;
         }
@@ -251,12 +248,12 @@ impl Functions {
         Some(tree)
     }
 
-    /// Functions with what was inlined into them (`getInlinedChainForAddress`).
+    /// Reads functions and the calls inlined into them (`getInlinedChainForAddress`).
     fn read_tree(&mut self, at: usize) -> Option<Tree> {
         let unit = self.units.get(at)?;
         let mut raw = unit.unit.entries_raw(None).ok()?;
         let mut tree = Tree::default();
-        // The scopes that are open, by the depth of their entries.
+        // Enclosing scopes, with the depths of their entries.
         let mut open: Vec<(isize, usize)> = Vec::new();
         while !raw.is_empty() {
             let (depth, offset) = (raw.next_depth(), raw.next_offset());
@@ -272,7 +269,7 @@ impl Functions {
             }
             let Ok(die) = unit.unit.entry(offset) else { continue };
             let ranges = unit.ranges(&die);
-            // A call of which no code is left still stands between others.
+            // An inlined call without any code may still enclose others.
             if ranges.is_empty() && !inlined {
                 continue;
             }
@@ -296,9 +293,9 @@ impl Functions {
     }
 }
 
-/// Gives a range to a scope, which lies in one that it had before
-/// (`DWARFUnit::updateAddressDieMap`). Of functions that the linker dropped, and
-/// left at address 0, more may be left than there is.
+/// Assigns an address range to a scope. It is inside the range of an outer scope, added before
+/// (`DWARFUnit::updateAddressDieMap`). Dropped functions at address 0 may extend past the outer
+/// range.
 fn paint(innermost: &mut BTreeMap<u64, (u64, usize)>, (start, end): (u64, u64), scope: usize) {
     if let Some((&from, &(to, of))) = innermost.range(..=start).next_back()
         && start < to

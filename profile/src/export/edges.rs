@@ -1,5 +1,4 @@
-//! Branches with all that tells them from those of other hosts, days, events and
-//! builds: rows for a database.
+//! Branches with their host, date, event and build: rows for a database.
 
 use serde::Serialize;
 
@@ -8,46 +7,45 @@ use crate::code::debug_file::hex;
 use crate::code::maps::{Location, Maps};
 use crate::views::hot::{BranchCounts, HotBranch};
 
-/// A row: how often one place went to another, in what one host recorded of one
-/// event. What is not known is absent.
+/// The count of one branch (source and target) for one host and event. Unknown fields are absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "parquet", derive(parquet_derive::ParquetRecordWriter))]
 pub struct EdgeRow {
-    /// Who recorded it.
+    /// The recording host.
     pub host: Option<String>,
-    /// On which day: `2026-01-31`.
+    /// The date: `2026-01-31`.
     pub date: Option<String>,
-    /// The event whose samples these are, by perf's name.
+    /// perf's name of the sampled event.
     pub event: Option<String>,
-    /// Build id of the file that the branch stands in, hexadecimal.
+    /// Hexadecimal build id of the file that contains the branch.
     pub from_build_id: Option<String>,
-    /// The file, as the recording calls it.
+    /// The file's name in the recording.
     pub from_file: Option<String>,
-    /// The byte of the file; the address where there is no file.
+    /// The offset in the file; the address without a file.
     pub from_offset: Option<u64>,
-    /// The symbol there.
+    /// The symbol.
     pub from_symbol: Option<String>,
     /// The source line: `path:12`.
     pub from_line: Option<String>,
-    /// The same of where the branch went.
+    /// Build id of the file that contains the target.
     pub to_build_id: Option<String>,
-    /// The file.
+    /// The target's file.
     pub to_file: Option<String>,
-    /// The byte of it.
+    /// The target's offset in it.
     pub to_offset: Option<u64>,
-    /// The symbol.
+    /// The target's symbol.
     pub to_symbol: Option<String>,
-    /// The source line.
+    /// The target's source line.
     pub to_line: Option<String>,
-    /// Times recorded.
+    /// Number of records.
     pub count: u64,
-    /// How many of these were mispredicted.
+    /// Number of mispredicted ones.
     pub mispredicted: Option<u64>,
-    /// How many of them are known to be predicted or mispredicted.
+    /// Number of records with a known prediction outcome.
     pub predictions_known: u64,
-    /// Core cycles since the branch before, all together.
+    /// Sum of core cycles since the previous branch.
     pub cycles_sum: Option<u64>,
-    /// Of how many of them.
+    /// Number of records in this sum.
     pub cycles_count: u64,
 }
 
@@ -57,10 +55,10 @@ pub struct EdgeCounts {
     by_event: Vec<BranchCounts>,
 }
 
-/// What was counted.
+/// Counted branches.
 #[derive(Debug)]
 pub struct EdgeRows {
-    /// By event, as the recording numbers them.
+    /// By event, numbered as in the recording.
     by_event: Vec<Vec<HotBranch>>,
     /// Mappings and files.
     pub maps: Maps,
@@ -86,8 +84,8 @@ impl View for EdgeCounts {
 }
 
 impl EdgeRows {
-    /// The rows, by event and the hottest first. `of` says what all rows of an
-    /// event have in common, by its number.
+    /// Visits the rows by event, hottest first. `of` returns the fields that all rows of an event
+    /// share, by the event's number.
     pub fn each<E>(
         self,
         of: impl Fn(usize) -> EdgeRow,
@@ -125,7 +123,7 @@ impl EdgeRows {
     }
 }
 
-/// Where a branch comes from or goes to.
+/// The source or target of a branch.
 struct End {
     build_id: Option<String>,
     file: Option<String>,

@@ -1,11 +1,10 @@
-//! The Firefox profiler's processed format, version 55
-//! (`docs-developer/CHANGELOG-formats.md` and `src/types/profile.ts` of
-//! firefox-devtools/profiler, which upgrades what is older than itself): a frame
-//! a function, a stack a calling context, a sample each stack that counts, whose
-//! weight is how often it did.
+//! The Firefox profiler's processed format, version 55 (`docs-developer/CHANGELOG-formats.md` and
+//! `src/types/profile.ts` of firefox-devtools/profiler, which upgrades older versions). A frame is
+//! a function, a stack is a calling context. Each counted stack is one sample, weighted by its
+//! count.
 //!
-//! The format wants times, and sums have none: samples stand a millisecond
-//! apart, in no order that means anything.
+//! The format requires times, which aggregated counts do not have: samples are a millisecond apart,
+//! in arbitrary order.
 
 use std::collections::HashMap;
 
@@ -14,16 +13,17 @@ use serde_json::{Value, json};
 use crate::code::maps::Location;
 use crate::views::callgraph::CallGraph;
 
-/// Which version of the format this is.
+/// The format's version.
 const VERSION: u32 = 55;
-/// A resource that is a library.
+/// The resource type of a library.
 const LIBRARY: u32 = 1;
 
-/// Who calls whom; `name` is that of the recording.
+/// Converts a call graph; `name` is the recording's.
 #[must_use]
 pub fn firefox(graph: &CallGraph, name: &str) -> Value {
     let functions = graph.functions.len();
-    // A function's name has its number; those of files follow.
+    // Function names come first, so that their indices are the functions' numbers. File names
+    // follow.
     let mut strings: Vec<String> = graph.functions.iter().map(|of| of.label()).collect();
     let mut resources: HashMap<usize, usize> = HashMap::new();
     let mut resource = |location: Option<Location>| {
@@ -39,7 +39,7 @@ pub fn firefox(graph: &CallGraph, name: &str) -> Value {
     let resource_of: Vec<i64> = graph.functions.iter().map(|of| resource(of.location)).collect();
     let all = |value: Value, length: usize| vec![value; length];
     let libraries = strings.len() - functions;
-    // The root stands for no function: stacks are numbered from the node behind it.
+    // The root is not a function: stack numbers start at the node after it.
     let contexts = || graph.nodes.iter().skip(1);
     let prefix = |parent: Option<usize>| parent.and_then(|parent| parent.checked_sub(1));
     let counted = || graph.nodes.iter().enumerate().filter(|(_, node)| node.own > 0);
@@ -109,7 +109,7 @@ pub fn firefox(graph: &CallGraph, name: &str) -> Value {
     json!({
         "meta": {
             "preprocessedProfileVersion": VERSION,
-            // Of the format that Firefox itself writes: there was none.
+            // Version of Firefox's own (Gecko) format; 0 because there is none.
             "version": 0,
             "product": concat!("lbr ", env!("CARGO_PKG_VERSION")),
             "processType": 0,

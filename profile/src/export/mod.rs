@@ -1,9 +1,8 @@
-//! What other tools read: profiles of a program for compilers and linkers.
+//! Exports profiles of a program for other tools: compilers, optimizers, viewers.
 //!
-//! A kind is a file here, and a line in [`ProfileKind`]. Recordings are counted
-//! by one walk behind the one cleaner ([`Traces`]), by the pairing rules of the
-//! tool that will read the profile; the kind then sums the traces by that tool's
-//! other rules, each of which names where it is written.
+//! Each kind is a file here and a variant of [`ProfileKind`]. Recordings are cleaned as for every
+//! view, then counted once ([`Traces`]) by the pairing rules of the consuming tool. The kind sums
+//! the traces by that tool's other rules; comments name the functions that define them.
 
 mod autofdo;
 mod binary;
@@ -42,29 +41,29 @@ pub use pprof::pprof;
 pub use speedscope::speedscope;
 pub use traces::{Rules, Tally, Traced, Traces};
 
-/// Files that are named where one is not there.
+/// Maximum number of files listed in an error.
 const NAMED: usize = 5;
 
 /// A profile of one program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProfileKind {
-    /// llvm-profgen's own ranges and branches, before lines are looked up:
-    /// `llvm-profgen --unsymbolized-profile` reads it.
+    /// llvm-profgen's own ranges and branches, before line lookup; input of `llvm-profgen
+    /// --unsymbolized-profile`.
     LlvmRaw,
-    /// LLVM's sample profile as text: `clang -fprofile-sample-use` reads it.
+    /// LLVM's sample profile as text; input of `clang -fprofile-sample-use`.
     Llvm,
-    /// BOLT's pre-aggregated text, in the letters B, F and f that all versions
-    /// take: `perf2bolt -pa` reads it.
+    /// BOLT's pre-aggregated text with the letters B, F and f, which all versions accept; input of
+    /// `perf2bolt -pa`.
     Preagg,
-    /// The same in the letters T and B, which BOLT 22 takes.
+    /// The same with the letters T and B, for BOLT 22.
     PreaggTraces,
-    /// AutoFDO's ranges and branches: `create_llvm_prof --profiler=text` and
-    /// `create_gcov` read it.
+    /// AutoFDO's ranges and branches; input of `create_llvm_prof --profiler=text` and
+    /// `create_gcov`.
     AutoFdo,
 }
 
 impl ProfileKind {
-    /// By whose rules recordings are counted for it.
+    /// The pairing rules by which recordings are counted for it.
     #[must_use]
     pub fn rules(self) -> Rules {
         match self {
@@ -75,79 +74,77 @@ impl ProfileKind {
     }
 }
 
-/// What of the recorded branches is not in a profile, and why. Times, unless
-/// said otherwise.
+/// Recorded branches that are missing from a profile, by reason. Fields are execution counts unless
+/// noted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
-    /// Branches that were recorded.
+    /// All recorded branches.
     pub recorded: u64,
-    /// Those with neither end in the program.
+    /// Branches with neither end in the program.
     pub outside: u64,
-    /// Those that leave the program, where only those that end in it count.
+    /// Branches that leave the program, if the format counts only those that end in it.
     pub leaving: u64,
-    /// Straight code that begins or ends outside.
+    /// Fall-through ranges that start or end outside.
     pub ranges_outside: u64,
-    /// Straight code that cannot have run so.
+    /// Fall-through ranges that are impossible.
     pub bogus: u64,
-    /// Straight code that counts, and different pieces of it.
+    /// Counted fall-through ranges: executions, and number of distinct ranges.
     pub ranges: (u64, usize),
-    /// Branches that count, and different ones.
+    /// Counted branches: executions, and number of distinct branches.
     pub branches: (u64, usize),
-    /// Executed instructions; 0 for kinds that do not look at each.
+    /// Executed instructions; 0 for kinds that do not count them.
     pub instructions: u64,
-    /// Those of them that no function of the debug information has.
+    /// Executed instructions outside of all functions in the debug information.
     pub without_lines: u64,
 }
 
-/// A profile was not made.
+/// Why a profile was not made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExportError {
-    /// No file of the recording has the name that was asked for.
-    #[error("no file of the recording is called {name:?}; branches go to {instead}")]
+    /// The recording has no file of the requested name.
+    #[error("no file of the recording is called {name:?}; branches are in {instead}")]
     NoSuchFile {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// The files that most branches go to.
+        /// The files with the most branches.
         instead: String,
     },
-    /// Nothing that was recorded lies in a program.
+    /// No branch is in a known file.
     #[error(
-        "none of the branches lies in a file that was mapped: text says what was by perf script \
-         --show-mmap-events; a program that lies where it was linked is named by --binary FILE"
+        "none of the branches is in a mapped file: text input needs the mappings (perf script \
+         --show-mmap-events); for a program at its link address use --binary FILE"
     )]
     NoFile,
-    /// The program is not here.
-    #[error(
-        "{name} is needed, which was recorded: {why} (--binary FILE or --symfs DIR says where)"
-    )]
+    /// The program is unavailable.
+    #[error("the recorded program {name} is needed: {why} (use --binary FILE or --symfs DIR)")]
     NotFound {
-        /// As the recording calls it.
+        /// Its name in the recording.
         name: String,
-        /// What speaks against what was found.
+        /// Why the file found was rejected.
         why: String,
     },
-    /// No branch of the program is in the recording.
-    #[error("the profile would be empty: no branch that counts lies in {name}; {instead}")]
+    /// The recording has no branches in the program.
+    #[error("the profile would be empty: no countable branch is in {name}; {instead}")]
     Empty {
-        /// As the recording calls it.
+        /// Its name in the recording.
         name: String,
-        /// Where branches lie, and how to ask for a profile of that.
+        /// Files that have branches, and how to select them.
         instead: String,
     },
-    /// Only a program that runs others was recorded.
+    /// Only a program that launches others was recorded.
     #[error(
-        "{name} only runs other programs, and none of them was recorded ({why}): record the \
-         program itself, or its processes too (lbr record --children); --dso NAME names a file of \
-         the recording"
+        "{name} only launches other programs, none of which was recorded ({why}): record the \
+         program itself, or also its child processes (lbr record --children); --dso NAME selects \
+         a file of the recording"
     )]
     OnlyLauncher {
-        /// As the recording calls it.
+        /// Its name in the recording.
         name: String,
-        /// Why there is no profile of it.
+        /// Why it cannot be profiled.
         why: String,
     },
-    /// A file was not opened, or is not ELF.
+    /// A file could not be opened, or is not ELF.
     #[error(transparent)]
     Symbols(#[from] SymbolError),
     /// It has no executable segment.
@@ -156,7 +153,7 @@ pub enum ExportError {
         /// The file.
         path: PathBuf,
     },
-    /// The compiler put the debug information into files that are not there.
+    /// The debug information is in separate files, which are missing.
     #[error(
         "{path} has its debug information in other files (split DWARF), which are not there: {files}; \
          they are looked for where the compiler put them, next to the program, and packed as {path}.dwp",
@@ -165,68 +162,68 @@ pub enum ExportError {
     NoPieces {
         /// The file.
         path: PathBuf,
-        /// The files that are missing.
+        /// The missing files.
         files: String,
     },
-    /// A sample profile is of lines, and there are none.
-    #[error("{path} has no debug information, which a sample profile is made of: build with -g", path = path.as_text())]
+    /// A sample profile needs line information.
+    #[error("{path} has no debug information, which a sample profile needs: build with -g", path = path.as_text())]
     NoDebug {
         /// The file.
         path: PathBuf,
     },
-    /// Its compiler put probes into it, for which the profile has another form.
-    #[error("{path} was built with pseudo probes, whose profiles llvm-profgen alone makes: --to llvm-raw is what it reads", path = path.as_text())]
+    /// It was compiled with pseudo probes, which require another profile format.
+    #[error("{path} was built with pseudo probes, which only llvm-profgen supports: use --to llvm-raw and pass the result to it", path = path.as_text())]
     Probes {
         /// The file.
         path: PathBuf,
     },
 }
 
-/// The program that a profile is of.
+/// The program to profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProgramChoice {
-    /// The program that was recorded; if the recording does not show it, the file with
-    /// most branches, a library only if there is nothing else.
+    /// The recorded program. If the recording does not show it, the file with most branches; a
+    /// library only as a last resort.
     Recorded,
-    /// A file by its name, as perf prints it, or its path.
+    /// The file with this name, as printed by perf, or path.
     Named(String),
-    /// A file by its index in the recording's maps.
+    /// The file with this index in the recording's maps.
     Indexed(usize),
-    /// This file, whatever lies where it was recorded under this name.
+    /// This file, in place of the recorded file of the same name.
     File(PathBuf),
 }
 
-/// A profile, and what is not in it.
+/// A profile, with statistics on what it omits.
 #[derive(Debug)]
 pub struct Profile {
     /// The text.
     pub text: String,
-    /// The program, as the recording calls it.
+    /// The program's name in the recording.
     pub program: String,
-    /// Other programs of the recording with branches, if none was named.
+    /// Other recorded programs with branches, if none was requested.
     pub others: Vec<String>,
-    /// It only runs other programs, none of which was recorded.
+    /// The program only launches others, none of which was recorded.
     pub is_launcher: bool,
-    /// Files of split debug information that are not there.
+    /// Missing files of split debug information.
     pub missing: Vec<String>,
-    /// Functions without line information that a profile of lines lacks, with their
-    /// executed instructions, the most first; without start-up code and stubs.
+    /// Functions omitted for lack of line information, with their executed instructions, in
+    /// descending order; without start-up code and stubs.
     pub unknown: Vec<(String, u64)>,
-    /// What is not in it.
+    /// Branches that it omits.
     pub losses: Losses,
 }
 
-/// The file that a profile is of.
+/// The chosen file.
 struct Chosen {
-    /// `None` where nothing says what was mapped: addresses then are those of the
-    /// program that is named.
+    /// `None` if the recording has no mappings: addresses are then taken as the requested
+    /// program's.
     file: Option<usize>,
     others: Vec<usize>,
     is_launcher: bool,
 }
 
 impl Traced {
-    /// The profile of one program.
+    /// Makes a profile of one program.
     ///
     /// # Errors
     /// [`ExportError`].
@@ -264,7 +261,7 @@ impl Traced {
         };
         let (text, name, losses) = if kind == ProfileKind::AutoFdo {
             let file = file.ok_or(ExportError::NoFile)?;
-            // The bytes are not needed, but another build deserves a warning.
+            // The contents are not needed, but a different build deserves a warning.
             if let Some(path) = instead {
                 self.maps.check_build(file, &Module::open(path)?)?;
             } else if self.maps.path(file).is_some_and(|path| Path::new(path).exists()) {
@@ -285,8 +282,8 @@ impl Traced {
         };
         if losses.branches.0 == 0 && losses.ranges.0 == 0 {
             let instead = match losses.recorded {
-                0 => "nothing that was recorded is of the selection".to_owned(),
-                _ => format!("branches go to {} (--dso NAME)", self.most_branches()),
+                0 => "nothing recorded matches the selection".to_owned(),
+                _ => format!("branches are in {} (--dso NAME)", self.most_branches()),
             };
             return Err(ExportError::Empty { name, instead });
         }
@@ -311,7 +308,7 @@ impl Traced {
         let within = Within::files(&self.maps, std::slice::from_ref(&name));
         let files = self.by_branches();
         let mut found = files.iter().find(|(_, file)| within.has_file(*file));
-        // A copy under another name has the same build id.
+        // A copy with another name has the same build id.
         if let (None, ProgramChoice::File(path)) = (found, of)
             && let Ok(module) = Module::open(path)
             && module.build_id().is_some()
@@ -335,7 +332,7 @@ impl Traced {
         Ok(Chosen { file: Some(main), others, is_launcher })
     }
 
-    /// The programs and libraries that branches go to, the one with most first.
+    /// The programs and libraries with branches, in descending order of their number.
     #[must_use]
     pub fn files(&self) -> Vec<usize> {
         let is_file = |file: usize| self.maps.path(file).is_some_and(|path| path.starts_with('/'));
@@ -343,8 +340,7 @@ impl Traced {
         files.map(|(_, file)| file).filter(|file| is_file(*file)).collect()
     }
 
-    /// Files with the branches that go to them, the most first; of those that are
-    /// alike the first.
+    /// Files with their number of branches, in descending order; ties are in the order of the maps.
     fn by_branches(&self) -> Vec<(u64, usize)> {
         let counts = program::by_file(self);
         let count = |file: usize| (counts.get(&file).copied().unwrap_or(0), file);
@@ -353,7 +349,7 @@ impl Traced {
         files
     }
 
-    /// The files that most branches go to, in words.
+    /// Lists the files with the most branches.
     fn most_branches(&self) -> String {
         let files = self.by_branches().into_iter().filter(|(count, _)| *count > 0).take(NAMED);
         let names: Vec<&str> = files.filter_map(|(_, file)| self.maps.path(file)).collect();
@@ -361,7 +357,7 @@ impl Traced {
     }
 }
 
-/// The first few of some names.
+/// Lists the first few names.
 fn some_of(names: &[String]) -> String {
     let more = if names.len() > NAMED { ", …" } else { "" };
     let some: Vec<&str> = names.iter().take(NAMED).map(String::as_str).collect();

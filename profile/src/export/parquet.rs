@@ -1,4 +1,4 @@
-//! Apache Parquet: the rows of [`EdgeRow`], whose fields are the columns.
+//! Apache Parquet: one row per [`EdgeRow`], one column per field.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use parquet::record::RecordWriter;
 
 use super::edges::EdgeRow;
 
-/// Rows that are packed together: those that stand in memory at once.
+/// Rows per row group; one group is buffered in memory.
 const GROUP: usize = 1 << 16;
 
-/// A file while it is made, in memory: packed rows take few bytes each.
+/// A file under construction, in memory: compressed rows are small.
 #[derive(Debug)]
 pub struct Parquet {
     writer: SerializedFileWriter<Vec<u8>>,
@@ -21,7 +21,7 @@ pub struct Parquet {
 }
 
 impl Parquet {
-    /// Begins a file without rows.
+    /// Starts a file without rows.
     ///
     /// # Errors
     /// [`ParquetError`].
@@ -49,7 +49,7 @@ impl Parquet {
         Ok(())
     }
 
-    /// The whole file.
+    /// Returns the whole file.
     ///
     /// # Errors
     /// [`ParquetError`].

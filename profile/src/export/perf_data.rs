@@ -1,19 +1,18 @@
-//! A part of a perf.data recording as perf.data: the samples that a selection
-//! takes, and every other record, as they stand there. Samples without branch
-//! stacks are no part of it.
+//! Copies part of a perf.data recording to perf.data: the selected samples, and all other records,
+//! byte for byte. Samples without branch stacks are dropped.
 
 use std::io::Write;
 
 use crate::read::perf_data::ReadError;
 use crate::read::recording::{Item, Recording};
 
-/// Bytes that are written at once.
+/// Bytes per write.
 const CHUNK: usize = 256 * 1024;
 
-/// Copies what is selected of a recording of this form; text gives nothing. The
-/// outer error is one of reading. A copy that can be sought lacks the header, which
-/// is handed out: it is to be written over the first bytes. Any other has the form
-/// of a pipe, and the header is empty.
+/// Copies the selected part of a recording in this format; writes nothing for text input. The outer
+/// error is a read error. A seekable copy is written without its header, which is returned: the
+/// caller must write it over the first bytes. Any other copy has the pipe format, and the returned
+/// header is empty.
 ///
 /// # Errors
 /// [`ReadError`].

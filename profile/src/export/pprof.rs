@@ -1,5 +1,5 @@
-//! pprof's format (`proto/profile.proto` of google/pprof), packed as its tools
-//! want it: a sample a branch, at the place that the branch stands at.
+//! pprof's format (`proto/profile.proto` of google/pprof), gzip-compressed as its tools expect: a
+//! sample per branch, located at the branch instruction.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -11,12 +11,12 @@ use crate::code::debug_file::hex;
 use crate::code::maps::{Location, Maps};
 use crate::views::hot::{HotBranch, HotTable};
 
-/// A message, or a part of one, in protocol buffers' bytes.
+/// A protocol buffers message, or a part of one.
 #[derive(Debug, Default)]
 struct Message(Vec<u8>);
 
 impl Message {
-    /// Seven bits a byte, the lowest first; the top bit says that more follow.
+    /// Base-128 varint: seven bits per byte, lowest first; the top bit marks continuation.
     fn varint(&mut self, mut value: u64) {
         while value > 0x7f {
             self.0.push(value as u8 | 0x80);
@@ -45,7 +45,7 @@ impl Message {
     }
 }
 
-/// Things that a message has once each, by their numbers from 1 on.
+/// Deduplicated items of a message, numbered from 1.
 #[derive(Debug)]
 struct Once<K> {
     known: HashMap<K, u64>,
@@ -56,7 +56,7 @@ impl<K: Hash + Eq> Once<K> {
         Once { known: HashMap::new() }
     }
 
-    /// The number, and whether it is new.
+    /// The item's number, and whether it is new.
     fn number(&mut self, of: K) -> (u64, bool) {
         let next = self.known.len() as u64 + 1;
         let number = *self.known.entry(of).or_insert(next);
@@ -64,21 +64,21 @@ impl<K: Hash + Eq> Once<K> {
     }
 }
 
-/// The profile while it is made.
+/// A profile under construction.
 struct Writer {
     profile: Message,
     strings: Once<String>,
-    /// In their order; the first is empty.
+    /// In order of number; the first is empty.
     table: Vec<String>,
     files: Once<Option<usize>>,
     functions: Once<(u64, u64)>,
     locations: Once<Location>,
 }
 
-/// The branches of a table; the first value of a sample is what is shown.
+/// Converts a table of branches. Tools display the first value of a sample.
 ///
 /// # Errors
-/// Those of writing into memory, which do not occur.
+/// Errors of writing to memory, which do not occur.
 pub fn pprof(table: &mut HotTable) -> std::io::Result<Vec<u8>> {
     let mut writer = Writer {
         profile: Message::default(),
@@ -172,8 +172,8 @@ impl Writer {
         number
     }
 
-    /// A file, whose places count from its first byte. Its names are all here:
-    /// readers need not look for it.
+    /// Adds a mapping for a whole file, with file offsets as addresses. It is marked as symbolized,
+    /// so that readers do not look for the file.
     fn mapping(&mut self, maps: &Maps, at: Location) -> u64 {
         let file = at.file();
         let (number, new) = self.files.number(file);

@@ -1,5 +1,5 @@
-//! BOLT's pre-aggregated text (`DataAggregator::parseAggregatedLBREntry`):
-//! addresses as the program's symbol table counts, in hexadecimal, 0 outside.
+//! BOLT's pre-aggregated text (`DataAggregator::parseAggregatedLBREntry`): hexadecimal addresses
+//! relative to the program's symbol table, 0 for outside.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,13 +9,12 @@ use super::program::{Program, Step};
 use super::ranges::sum;
 use crate::clean::add;
 
-/// The letters of straight code, in the order in which they are printed.
+/// Letters of fall-through ranges, in print order.
 const FALLS: [char; 2] = ['F', 'f'];
 
-/// `B FROM TO COUNT MISPREDICTED`, `F START END COUNT` for straight code, `f`
-/// for straight code that was entered by a return or from outside: BOLT then
-/// does not ask that its start be the target of a branch
-/// (`DataAggregator::getFallthroughsInTrace`).
+/// Prints `B FROM TO COUNT MISPREDICTED`, and `F START END COUNT` for fall-through ranges. `f`
+/// marks ranges entered by a return or from outside, for which BOLT does not require that the start
+/// be a branch target (`DataAggregator::getFallthroughsInTrace`).
 pub(super) fn text(program: &mut Program) -> String {
     let Program { binary, steps, losses, .. } = program;
     let (mut branches, mut falls) = (BTreeMap::new(), BTreeMap::new());
@@ -50,9 +49,8 @@ pub(super) fn text(program: &mut Program) -> String {
     text
 }
 
-/// `T FROM TO END COUNT` for a branch and the straight code behind it, and `B`
-/// for branches behind which none is known. A trace has no room for
-/// mispredictions.
+/// Prints `T FROM TO END COUNT` for a branch and the fall-through range after it, and `B` for
+/// branches without a known range. A trace has no field for mispredictions.
 pub(super) fn traces(program: &mut Program) -> String {
     let Program { binary, steps, losses, .. } = program;
     let mut traces = BTreeMap::new();
@@ -81,7 +79,7 @@ pub(super) fn traces(program: &mut Program) -> String {
     text
 }
 
-/// The ends of a branch, of which one at least is inside; 0 is outside.
+/// The ends of a branch with at least one end inside; 0 is outside.
 fn ends(binary: &Binary, step: &Step) -> Option<[u64; 2]> {
     let inside = |addr: &u64| binary.is_in_section(*addr);
     let ends = [step.from, step.to].map(|end| end.filter(inside).unwrap_or(0));

@@ -1,5 +1,4 @@
-//! Traces as the addresses of one program: what of them lies in it, counted
-//! over all processes that ran it.
+//! The part of the traces in one program, summed over all processes that ran it.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -14,32 +13,31 @@ use crate::clean::add;
 use crate::code::maps::{Location, Maps};
 use crate::code::symbols::Module;
 
-/// A trace in the addresses of the program, as its symbol table counts;
-/// `None` is outside.
+/// A trace in addresses of the program's symbol table; `None` is outside.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
     pub(super) from: Option<u64>,
     pub(super) to: Option<u64>,
-    /// The branch taken next, where one is known.
+    /// The next taken branch, if known.
     pub(super) next: Option<Option<u64>>,
-    /// The recording says that it is a return.
+    /// The recording has it as a return.
     pub(super) returns: bool,
     pub(super) taken: u64,
     pub(super) mispredicted: u64,
     pub(super) ran: u64,
 }
 
-/// A program and what ran of it.
+/// A program and its traces.
 #[derive(Debug)]
 pub(super) struct Program {
-    /// As the recording calls it.
+    /// Its name in the recording.
     pub(super) name: String,
     pub(super) binary: Binary,
     pub(super) steps: Vec<Step>,
     pub(super) losses: Losses,
 }
 
-/// Branches by the file that they go to.
+/// Number of branches by target file.
 pub(super) fn by_file(traced: &Traced) -> HashMap<usize, u64> {
     let mut counts = HashMap::new();
     for trace in &traced.traces {
@@ -51,10 +49,10 @@ pub(super) fn by_file(traced: &Traced) -> HashMap<usize, u64> {
 }
 
 impl Program {
-    /// Takes what ran of the file of an index. It is opened where it was
-    /// recorded, unless somebody says that it is another. Without an index the
-    /// addresses are its own: what nobody says to be elsewhere, llvm-profgen takes
-    /// to lie where it was linked (`warnIfMissingMMap`).
+    /// Collects the traces in the file with this index. It is opened at its recorded path unless
+    /// the user gave another one. Without an index, addresses are taken as the program's own:
+    /// llvm-profgen assumes that a file without a mapping record was loaded at its link address
+    /// (`warnIfMissingMMap`).
     pub(super) fn of(
         traced: &mut Traced,
         file: Option<usize>,
@@ -82,7 +80,7 @@ impl Program {
         }
         let Some(module) = opened.as_mut().or_else(|| maps.elf(file?)) else {
             let why = file.and_then(|file| maps.failure(file)).map(ToString::to_string);
-            let why = why.unwrap_or_else(|| "it is not a file".to_owned());
+            let why = why.unwrap_or_else(|| "not a regular file".to_owned());
             return Err(ExportError::NotFound { name, why });
         };
         let binary = Binary::open(module.path())?;
@@ -104,7 +102,7 @@ impl Program {
     }
 }
 
-/// The byte of a file that an address of a trace is; without a file, the address.
+/// The file offset of a trace's address; without a file, the address.
 fn inside(maps: &Maps, trace: &Trace, addr: u64, file: Option<usize>) -> Option<u64> {
     let file = match file {
         _ if addr == NOT_KNOWN => return None,

@@ -1,5 +1,5 @@
-//! What llvm-profgen counts: ranges of straight code, and branches. Its dump of
-//! them, `--skip-symbolization`, is the kind `llvm-raw`.
+//! llvm-profgen's counters: fall-through ranges and branches. Its dump of them,
+//! `--skip-symbolization`, is the kind `llvm-raw`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -7,21 +7,19 @@ use std::fmt::Write;
 use super::program::Program;
 use crate::clean::add;
 
-/// Where a branch comes from that is not in the program
-/// (`ExternalAddr` in llvm-profgen's `PerfReader.h`).
+/// Source of a branch from outside the program (`ExternalAddr` in llvm-profgen's `PerfReader.h`).
 const EXTERNAL: u64 = 1;
 
-/// Ranges by their first and last instruction, and branches; with counts, in
-/// the order of addresses.
+/// Counts of ranges, by first and last instruction, and of branches, in address order.
 #[derive(Debug, Default)]
 pub(super) struct Ranges {
     pub(super) ranges: BTreeMap<(u64, u64), u64>,
-    /// The source is [`EXTERNAL`] where it is not in the program.
+    /// The source is [`EXTERNAL`] if it is outside the program.
     pub(super) branches: BTreeMap<(u64, u64), u64>,
 }
 
 impl Ranges {
-    /// As `LBRPerfReader::computeCounterFromLBR` counts.
+    /// Counts as `LBRPerfReader::computeCounterFromLBR` does.
     pub(super) fn of(program: &mut Program) -> Ranges {
         let Program { binary, steps, losses, .. } = program;
         let mut counts = Ranges::default();
@@ -44,8 +42,8 @@ impl Ranges {
                 add(&mut losses.ranges_outside, step.ran);
                 continue;
             };
-            // `isValidFallThroughRange`: nothing runs backwards, nor past a
-            // branch that always leaves.
+            // `isValidFallThroughRange`: a range neither ends before its start nor contains an
+            // unconditional branch.
             if start > end || binary.leaves_between(start, end) {
                 add(&mut losses.bogus, step.ran);
                 continue;
@@ -57,8 +55,8 @@ impl Ranges {
         counts
     }
 
-    /// As `PerfScriptReader::writeUnsymbolizedProfile` prints: offsets count
-    /// from the page of the first executable segment.
+    /// Prints as `PerfScriptReader::writeUnsymbolizedProfile` does: offsets are relative to the
+    /// page of the first executable segment.
     pub(super) fn text(&self, base: u64) -> String {
         let mut text = format!("{}\n", self.ranges.len());
         for ((start, end), count) in &self.ranges {
@@ -74,7 +72,7 @@ impl Ranges {
     }
 }
 
-/// All counts together, and how many there are.
+/// The sum of all counts, and their number.
 pub(super) fn sum<K>(counts: &BTreeMap<K, u64>) -> (u64, usize) {
     (counts.values().fold(0, |sum: u64, count| sum.saturating_add(*count)), counts.len())
 }

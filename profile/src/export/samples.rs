@@ -1,4 +1,4 @@
-//! LLVM's sample profile: functions, what was inlined into them, and its text.
+//! LLVM's sample profile: functions, the calls inlined into them, and its text format.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -6,34 +6,34 @@ use std::sync::Arc;
 
 use crate::clean::add;
 
-/// A line from the beginning of its function, and the discriminator.
+/// The line relative to the start of its function, and the discriminator.
 pub(super) type Line = (u32, u32);
 
-/// What was counted at a line.
+/// The counters of a line.
 #[derive(Debug, Default)]
 pub(super) struct At {
     pub(super) count: u64,
-    /// Times called, by function.
+    /// Number of calls, by callee.
     pub(super) targets: BTreeMap<Arc<str>, u64>,
 }
 
-/// A function, or one that was inlined at a line of another.
+/// A function, or one inlined at a line of another.
 #[derive(Debug, Default)]
 pub(super) struct Samples {
     pub(super) total: u64,
-    /// Times entered; of inlined functions nobody knows.
+    /// Number of entries; unknown for inlined functions.
     pub(super) head: u64,
     pub(super) body: BTreeMap<Line, At>,
     pub(super) inlined: BTreeMap<Line, BTreeMap<Arc<str>, Samples>>,
 }
 
-/// Functions that are many under one name once their suffixes are gone, so that
-/// their counts say nothing (`filterAmbiguousProfile`).
+/// Names shared by several functions once their suffixes are stripped, so that their counts are
+/// ambiguous (`filterAmbiguousProfile`).
 const AMBIGUOUS: [&str; 2] = ["__cxx_global_var_init", "__tls_init"];
 
-/// A name without what compilers append to those of copies
-/// (`FunctionSamples::getCanonicalFnName`); `.__uniq.` stays, as it is in the
-/// compiler's own names.
+/// Strips the suffixes that compilers append to the names of copies
+/// (`FunctionSamples::getCanonicalFnName`). `.__uniq.` stays: it is part of the compiler's own
+/// names.
 pub(super) fn canonical(name: &str) -> &str {
     let mut name = name;
     for suffix in [".llvm.", ".part."] {
@@ -47,7 +47,7 @@ pub(super) fn canonical(name: &str) -> &str {
 }
 
 impl Samples {
-    /// A call's line ran at least as often as it called
+    /// A call's line was executed at least as often as the call
     /// (`FunctionSamples::updateCallsiteSamples`).
     pub(super) fn raise_to_calls(&mut self) {
         for at in self.body.values_mut() {
@@ -71,7 +71,7 @@ impl Samples {
         for (line, at) in &self.body {
             indent(text, depth + 1, *line);
             let _ = write!(text, "{}", at.count);
-            // The most called first, of equals by name.
+            // By descending number of calls, then by name.
             let mut targets: Vec<_> = at.targets.iter().collect();
             targets.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
             for (name, count) in targets {
@@ -100,8 +100,7 @@ fn is_ambiguous(name: &str) -> bool {
     AMBIGUOUS.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// The profile as text, the functions with most samples first
-/// (`sampleprof::sortFuncProfiles`).
+/// The profile as text, in descending order of samples (`sampleprof::sortFuncProfiles`).
 pub(super) fn text(mut functions: BTreeMap<Arc<str>, Samples>) -> String {
     functions.retain(|name, samples| {
         samples.drop_ambiguous();

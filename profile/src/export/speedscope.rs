@@ -1,15 +1,15 @@
-//! speedscope's format (`src/lib/file-format-spec.ts` of jlfwong/speedscope): a
-//! frame a function, a sample a calling context.
+//! speedscope's format (`src/lib/file-format-spec.ts` of jlfwong/speedscope): a frame is a
+//! function, a sample is a calling context.
 
 use serde_json::{Value, json};
 
 use crate::views::callgraph::CallGraph;
 
-/// Who calls whom; `name` is that of the recording.
+/// Converts a call graph; `name` is the recording's.
 #[must_use]
 pub fn speedscope(graph: &CallGraph, name: &str) -> Value {
     let functions = graph.functions.iter();
-    // A file that is not known has no key: the schema has no null.
+    // An unknown file has no key: the schema does not allow null.
     let frames = functions.map(|of| match of.location.and_then(|at| graph.maps.path_of(at)) {
         Some(file) => json!({ "name": of.label(), "file": file }),
         None => json!({ "name": of.label() }),

@@ -1,5 +1,5 @@
-//! What is counted for every profile: a branch, with the branch that was taken
-//! next. Branches and the straight code between them are sums of these.
+//! The common unit of all profiles: a branch together with the next taken branch. Branch counts and
+//! fall-through ranges are sums of these.
 
 use crate::clean::quality::Quality;
 use crate::clean::{Cleaned, Holds, Joins, View, Whole, add};
@@ -7,56 +7,53 @@ use crate::code::maps::Maps;
 use crate::index::{Index, hash};
 use crate::read::stack::{Entries, RawBranch};
 
-/// No branch is known to be the next.
+/// The next branch is unknown.
 pub(super) const NOT_KNOWN: u64 = u64::MAX;
-/// BOLT takes addresses from here on for the kernel's (`KernelBaseAddr` in its
-/// `DataAggregator`).
+/// BOLT treats addresses from here on as the kernel's (`KernelBaseAddr` in its `DataAggregator`).
 const BOLT_KERNEL: u64 = 0xffff_8000_0000_0000;
-/// AutoFDO takes the newest entry twice for a duplicate where the branch goes
-/// back further than this, bytes (`strip_dup_backedge_stride_limit`).
+/// AutoFDO treats a repeated newest entry as a duplicate if the branch goes back by more than this
+/// many bytes (`strip_dup_backedge_stride_limit`).
 const AUTOFDO_STRIDE: u64 = 0x50;
-/// Newer entries that are looked through for one that has an end in a file, at
-/// most: no ring is deeper.
+/// Maximum number of newer entries searched for one with an end in a file: no LBR stack is deeper.
 const DEPTH: usize = 64;
 
-/// Whose rules say which entries are neighbours, and which are none.
+/// The tool whose rules decide which entries are dropped and which are neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rules {
-    /// llvm-profgen: entries with neither end in the program are dropped before
-    /// neighbours are paired (`PerfScriptReader::extractLBRStack`). It knows no
-    /// duplicates.
+    /// llvm-profgen: drops entries with neither end in the program before it pairs neighbours
+    /// (`PerfScriptReader::extractLBRStack`). It does not detect duplicates.
     Llvm,
-    /// BOLT: entries with an end in the kernel are dropped before neighbours are
-    /// paired (`DataAggregator::parseBranchSample`).
+    /// BOLT: drops entries with an end in the kernel before it pairs neighbours
+    /// (`DataAggregator::parseBranchSample`).
     Bolt,
-    /// AutoFDO: the newest entry is dropped where it equals the second and goes
-    /// back by more than 0x50 bytes (`PerfDataSampleReader`).
+    /// AutoFDO: drops the newest entry if it equals the second and goes back by more than 0x50
+    /// bytes (`PerfDataSampleReader`).
     AutoFdo,
 }
 
-/// A branch, and where the branch that was taken next stands.
+/// A branch, and the address of the next taken branch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Trace {
     pub(super) from: u64,
     pub(super) to: u64,
     /// FROM of the next branch, or [`NOT_KNOWN`].
     pub(super) next: u64,
-    /// Times recorded.
+    /// Number of records.
     pub(super) taken: u64,
-    /// How many of them are known to be mispredicted.
+    /// Number of those known to be mispredicted.
     pub(super) mispredicted: u64,
-    /// Times that the branch was followed by that next one.
+    /// Number of times the branch was followed by `next`.
     pub(super) ran: u64,
     pub(super) space: u32,
-    /// perf's code of the type, 0 where the recording has none.
+    /// perf's code of the branch type, 0 if the recording has none.
     pub(super) branch_type: u8,
-    /// The next branch stands in another file than the target of this one.
+    /// The next branch is in another file than this one's target.
     apart: bool,
 }
 
-/// Counts branches with their followers. With `JOIN` the newest branch of a
-/// stack is followed by the oldest of the thread's next stack, where nothing is
-/// missing between the two: in complete recordings.
+/// Counts branches with their successors. With `JOIN`, in complete recordings, the newest branch of
+/// a stack is followed by the oldest of the thread's next stack, unless entries are missing in
+/// between.
 #[derive(Debug)]
 pub struct Traces<const JOIN: bool> {
     rules: Rules,
@@ -65,12 +62,12 @@ pub struct Traces<const JOIN: bool> {
     tally: Tally,
 }
 
-/// What the rules left out, in entries.
+/// Entries dropped by the rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Dropped before pairing: in the kernel (BOLT), duplicates (AutoFDO).
     pub dropped: u64,
-    /// Stacks without every taken branch: what runs between them is not known.
+    /// Stacks that do not have every taken branch: the code between their entries is unknown.
     pub filtered: u64,
 }
 
@@ -78,22 +75,22 @@ pub struct Tally {
 #[derive(Debug)]
 pub struct Traced {
     pub(super) traces: Vec<Trace>,
-    /// What the rules left out.
+    /// Entries dropped by the rules.
     pub tally: Tally,
-    /// Samples, entries, and what was left out of them.
+    /// Samples and entries read and dropped.
     pub quality: Quality,
     /// Mappings and files.
     pub maps: Maps,
 }
 
 impl<const JOIN: bool> Traces<JOIN> {
-    /// Begins with nothing.
+    /// Starts without any traces.
     #[must_use]
     pub fn by(rules: Rules) -> Traces<JOIN> {
         Traces { rules, index: Index::default(), traces: Vec::new(), tally: Tally::default() }
     }
 
-    /// The number of a trace, which is new where it was not counted before.
+    /// The number of a trace; adds it if it is new.
     #[inline]
     fn number(&mut self, branch: &RawBranch, space: u32, next: u64, maps: &Maps) -> Option<usize> {
         let hash = hash(branch.from, branch.to ^ next.rotate_left(20), space.into());
@@ -145,8 +142,8 @@ impl<const JOIN: bool> Traces<JOIN> {
         }
     }
 
-    /// What llvm-profgen takes for the next branch after one whose follower has
-    /// no end in the file of its target.
+    /// llvm-profgen's choice of the next branch if the real one has no end in the file of this
+    /// branch's target.
     #[cold]
     fn next_inside(branch: &RawBranch, newer: &Entries<'_>, at: usize, of: (u32, &Maps)) -> u64 {
         let (space, maps) = of;
@@ -157,7 +154,7 @@ impl<const JOIN: bool> Traces<JOIN> {
                 return newer.from;
             }
             if file(maps, space, newer.to) == inside {
-                // It came from outside, and nobody knows how it got there.
+                // It came from outside, on an unknown path.
                 return newer.from;
             }
         }
@@ -165,12 +162,12 @@ impl<const JOIN: bool> Traces<JOIN> {
     }
 }
 
-/// The file that an address lies in.
+/// The file that contains an address.
 fn file(maps: &Maps, space: u32, addr: u64) -> Option<usize> {
     maps.locate(space as usize, addr).file()
 }
 
-/// Whether AutoFDO takes the newest entry for a duplicate.
+/// Whether AutoFDO treats the newest entry as a duplicate.
 fn is_duplicate(entries: &Entries<'_>) -> bool {
     let (Some(newest), Some(second)) = (entries.get(0), entries.get(1)) else { return false };
     (newest.from, newest.to) == (second.from, second.to)
@@ -212,7 +209,7 @@ impl<const JOIN: bool> View for Traces<JOIN> {
         let before = stack.before.filter(|before| JOIN && before.space == space);
         if let (Some(before), Joins::Before, true) = (before, stack.joins, next != NOT_KNOWN) {
             let branch = RawBranch { from: before.from, to: before.to, ..RawBranch::default() };
-            // It was counted when nobody knew what came next.
+            // It was counted when its successor was unknown.
             let alone = self.number(&branch, space, NOT_KNOWN, maps);
             let alone = alone.and_then(|at| self.traces.get_mut(at));
             let branch_type = alone.map_or(0, |alone| {

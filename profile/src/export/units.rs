@@ -1,5 +1,4 @@
-//! Units of debug information, also those that `-gsplit-dwarf` has put into files
-//! next to the program.
+//! Units of debug information, including those in separate files (`-gsplit-dwarf`).
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
@@ -12,14 +11,14 @@ use crate::code::symbols::DebugDirs;
 
 pub(super) type Die = gimli::DebuggingInformationEntry<DebugReader>;
 
-/// Entries that refer to each other, one after the other, at most.
+/// Maximum length of a chain of entries that refer to each other.
 const CHAIN: usize = 16;
 
-/// A unit, with the sections that it refers to.
+/// A unit, with the sections that it needs.
 pub(super) struct Unit {
     dwarf: Arc<Dwarf<DebugReader>>,
     pub(super) unit: gimli::Unit<DebugReader>,
-    /// In the program's own sections, wherever the unit lies.
+    /// In the program's own sections, even for a split unit.
     pub(super) lines: Option<IncompleteLineProgram<DebugReader>>,
 }
 
@@ -27,15 +26,15 @@ pub(super) struct Unit {
 pub(super) struct Units {
     dwarf: Arc<Dwarf<DebugReader>>,
     pieces: Pieces,
-    /// Where they start, in the program's own section.
+    /// Their offsets in the program's own section.
     starts: Vec<usize>,
     open: HashMap<usize, Arc<Unit>>,
-    /// Files of split units that are not there.
+    /// Missing files of split units.
     pub(super) missing: BTreeSet<String>,
 }
 
 impl Units {
-    /// Those of a program; `None` if it has no debug information.
+    /// Reads a program's units; `None` if it has no debug information.
     pub(super) fn of(program: &Path, dirs: &DebugDirs) -> Option<Units> {
         let (dwarf, pieces) = Lines::of(program, dirs)?.into_parts();
         let mut starts = Vec::new();
@@ -51,12 +50,12 @@ impl Units {
         self.starts.clone()
     }
 
-    /// Drops the units that were read.
+    /// Drops the units read so far.
     pub(super) fn close(&mut self) {
         self.open.clear();
     }
 
-    /// The unit that starts at an offset.
+    /// The unit at an offset.
     pub(super) fn get(&mut self, at: usize) -> Option<Arc<Unit>> {
         if let Some(unit) = self.open.get(&at) {
             return Some(Arc::clone(unit));
@@ -71,7 +70,7 @@ impl Units {
         Some(unit)
     }
 
-    /// The unit that a skeleton unit stands for.
+    /// The split unit of a skeleton unit.
     fn split(
         &mut self,
         skeleton: &gimli::Unit<DebugReader>,
@@ -105,7 +104,7 @@ impl Units {
         found
     }
 
-    /// An attribute of an entry, or of those that it is an instance of
+    /// An attribute of an entry, or of its abstract origin or specification
     /// (`DWARFDie::findRecursively`).
     pub(super) fn find(
         &mut self,
@@ -122,7 +121,7 @@ impl Units {
             match origin.or_else(|| die.attr_value(gimli::DW_AT_specification))? {
                 AttributeValue::UnitRef(offset) => die = unit.unit.entry(offset).ok()?,
                 AttributeValue::DebugInfoRef(offset) => {
-                    // Offsets of a split unit count in its own file.
+                    // Offsets of a split unit are relative to its own file.
                     if Arc::ptr_eq(&unit.dwarf, &self.dwarf) {
                         let after = self.starts.partition_point(|at| *at <= offset.0);
                         let at = *self.starts.get(after.checked_sub(1)?)?;
@@ -153,7 +152,7 @@ impl Unit {
         found
     }
 
-    /// A string that an attribute holds or refers to.
+    /// A string attribute, direct or by reference.
     pub(super) fn string(&self, value: AttributeValue<DebugReader>) -> Option<String> {
         let text = self.dwarf.attr_string(&self.unit, value).ok()?;
         gimli::Reader::to_string_lossy(&text).ok().map(std::borrow::Cow::into_owned)

@@ -129,7 +129,7 @@ impl View for ArgumentCounts {
             if !is_entry(maps, callee) {
                 continue;
             }
-            // Code without a symbol is a caller of its own.
+            // Code without a symbol counts as a separate caller.
             let start = maps.function(caller).map(|function| function.offsets.start);
             let file = |location| match location {
                 Location::File { file, offset } => (file, offset),

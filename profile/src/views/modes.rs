@@ -5,7 +5,6 @@
 //! a difference of 1 is noise at 300 but not at 3. Wide windows find wide peaks, narrow ones find
 //! narrow peaks that are close together. A narrower window, at a higher confidence, adds peaks that
 //! it separates from all found before.
-//! surely, from all that was found so far.
 
 /// Parameters for separating peaks with a window of one width.
 struct Scale {

@@ -1,4 +1,4 @@
-//! Rings that do other than documented.
+//! Lessons about CPUs whose LBR stack does not work as documented.
 
 use super::{
     Asked::{From, NewestFrom, Records},
@@ -13,11 +13,12 @@ pub(super) const NEHALEM: Lesson = Lesson {
     set: &[],
     erratum: "",
     text: &[
-        "On Nehalem, Westmere and Silvermont the two jump bits take more than jumps: NEAR_REL_JMP \
-         suppresses relative calls too, NEAR_IND_JMP indirect calls and returns (SDM 17.8 says that \
-         Sandy Bridge \"enhanced\" them; Linux works around it in its nhm map).",
-        "Who wants calls alone has to let the jumps in and sort them out afterwards. It is the \
-         program of `filters`; compare with Skylake.",
+        "On Nehalem, Westmere and Silvermont the two jump bits suppress more than jumps: \
+         NEAR_REL_JMP suppresses relative calls too, and NEAR_IND_JMP indirect calls and returns \
+         (SDM 17.8 says that Sandy Bridge \"enhanced\" them; Linux works around it in its nhm \
+         map).",
+        "To record only calls, let the jumps in and discard them afterwards. The program is that \
+         of `filters`; compare with Skylake.",
     ],
     code: EVERY_KIND,
     questions: &[
@@ -25,28 +26,28 @@ pub(super) const NEHALEM: Lesson = Lesson {
             &["NEAR_REL_JMP"],
             Records,
             "NEAR_REL_JMP is set. How many of the eleven are recorded?",
-            "The jump, and both relative calls with it.",
+            "All but the jump and both relative calls.",
         ),
         ask(
             &["NEAR_IND_JMP"],
             Records,
             "NEAR_IND_JMP instead: how many?",
-            "The jump, the indirect call, and three returns.",
+            "All but the jump, the indirect call and three returns.",
         ),
     ],
 };
 
 pub(super) const DOUBLE_ABORT: Lesson = Lesson {
     name: "double-abort",
-    title: "Erratum: an abort that is there twice (lbr_double_abort)",
+    title: "Erratum: an abort recorded twice (lbr_double_abort)",
     cpu: "haswell",
     filter: "any,u",
     set: &[],
     erratum: "double-abort",
     text: &[
-        "Haswell can write two records for one aborted transaction, one of them without the abort \
-         flag. Linux calls it lbr_double_abort and drops one of the two when it reads.",
-        "Take the erratum away and run again: one record is left.",
+        "Haswell can write two records for one aborted transaction, one of them without the \
+         abort flag. Linux calls this lbr_double_abort and drops one of the two when it reads.",
+        "Remove the erratum and run again: one record remains.",
     ],
     code: "
 main:  xbegin failed      ; transaction {
@@ -73,11 +74,11 @@ pub(super) const AM94: Lesson = Lesson {
     set: &["FREEZE_LBRS_ON_PMI"],
     erratum: "freeze-early",
     text: &[
-        "With FREEZE_LBRS_ON_PMI an interrupt of the performance monitor stops recording, so that \
-         the ring still holds what led to it. Before perfmon version 4 the CPU clears DEBUGCTL.LBR, \
-         later it sets LBR_FRZ in the global status.",
+        "With FREEZE_LBRS_ON_PMI a performance-monitoring interrupt stops recording, so that the \
+         LBR stack keeps the branches before it. Before perfmon version 4 the CPU clears \
+         DEBUGCTL.LBR; since then it sets LBR_FRZ in the global status.",
         "On Celerons of the Core 2 family (AM94) the freeze can come too early: the last record \
-         before the interrupt is not there. The ring has four slots and no filter.",
+         before the interrupt is missing. This LBR stack has four slots and no filter.",
     ],
     code: "
 main:  call a             ; a();
@@ -92,14 +93,14 @@ out:   nop                ; out:                   @pmi 1
         ask(
             &[],
             NewestFrom,
-            "Which branch does the newest record show once the ring is frozen?",
+            "Which branch is the newest record once the LBR stack is frozen?",
             "The jump, which ran last, is missing.",
         ),
         ask(
             &["FREEZE_LBRS_ON_PMI"],
             NewestFrom,
-            "And where FREEZE_LBRS_ON_PMI is not set?",
-            "Nothing froze, nothing was lost: the jump.",
+            "And without FREEZE_LBRS_ON_PMI?",
+            "The jump: nothing froze, nothing was lost.",
         ),
     ],
 };
@@ -112,11 +113,11 @@ pub(super) const BU10: Lesson = Lesson {
     set: &[],
     erratum: "smm-corrupts",
     text: &[
-        "Firmware interrupts everything, the kernel too, to do its own work in System Management \
-         Mode (SMI), which no program sees. On mobile Ivy Bridge (BU10) the records may be wrong \
-         afterwards.",
-        "The erratum does not say what stands in them then. Here the newest becomes one that no \
-         branch of the program made: 0x38000, where SMM begins.",
+        "Firmware interrupts everything, even the kernel, to do its own work in System \
+         Management Mode (SMI), invisible to software. On mobile Ivy Bridge (BU10) the records \
+         may be wrong afterwards.",
+        "The erratum does not specify their contents. Here the newest record becomes one that no \
+         branch of the program made: 0x38000, where SMM code starts.",
     ],
     code: "
 main:  call work          ; work();
@@ -127,7 +128,7 @@ work:  ret                ; void work() {}
     questions: &[ask(
         &[],
         NewestFrom,
-        "What does the newest record have in FROM? (an address)",
-        "It is not of this program. Records are evidence of what the CPU wrote, not of what ran.",
+        "What is FROM of the newest record? (an address)",
+        "No branch of this program. Records show what the CPU wrote, not what ran.",
     )],
 };

@@ -1,4 +1,4 @@
-//! What some CPUs have and others have not, and what reading does.
+//! Lessons about features of some CPUs only, and about reading the registers.
 
 use super::{
     Asked::{From, InTransaction, Kernel, NewestSlot, Records},
@@ -13,11 +13,12 @@ pub(super) const TSX: Lesson = Lesson {
     set: &[],
     erratum: "",
     text: &[
-        "Between XBEGIN and XEND a program's stores show to nobody, and an abort takes all of them \
-         back and goes on at the address that XBEGIN names. XBEGIN and XEND are no branches.",
-        "A branch in a transaction has IN_TSX set, although it may be undone. An abort is a record \
-         of its own: TSX_ABORT set, FROM where the program was, TO the fallback.",
-        "The bits stand in FROM on Haswell, in INFO since Skylake, and nowhere on Nehalem, Goldmont \
+        "Between XBEGIN and XEND a program's stores are invisible to other threads. An abort \
+         undoes all of them and continues at the address given by XBEGIN. XBEGIN and XEND are \
+         not branches.",
+        "A branch in a transaction has IN_TSX set, although it may be undone. An abort makes its \
+         own record: TSX_ABORT set, FROM the aborted instruction, TO the fallback.",
+        "The bits are in FROM on Haswell, in INFO since Skylake, and absent on Nehalem, Goldmont \
          and Zen 4.",
     ],
     code: "
@@ -36,14 +37,14 @@ failed: jmp main          ; on abort: goto again;
         ask(
             &[],
             From("abort"),
-            "How many records does the abort leave?",
+            "How many records does the abort make?",
             "One, from XABORT to the fallback.",
         ),
         ask(
             &[],
             InTransaction,
             "How many records have IN_TSX, the abort's included?",
-            "call and ret twice, the abort, and the `je` that was taken. The jump back is outside.",
+            "call and ret twice, the abort, and the taken `je`. The jump back is outside.",
         ),
     ],
 };
@@ -56,13 +57,13 @@ pub(super) const ARCH: Lesson = Lesson {
     set: &[],
     erratum: "",
     text: &[
-        "Since Golden Cove (and Gracemont) CPUID describes the records, in leaf 1CH: nobody has to \
-         know the model. IA32_LBR_CTL enables and filters; its bits capture what they name. \
-         IA32_LBR_DEPTH says how many records are kept, and writing it clears them all.",
-        "There is no TOS: record 0 is the newest, and FROM = 0 ends the list. INFO names the type \
-         of the branch, which older CPUs leave to whoever reads the code, and says whether the \
-         cycle count is valid: of the first record it is not.",
-        "A call of the next instruction is no near call here, and is not recorded.",
+        "Since Golden Cove (and Gracemont) CPUID leaf 1CH describes the records: software needs \
+         no table of models. IA32_LBR_CTL enables and filters; its bits select what is captured. \
+         IA32_LBR_DEPTH sets the number of records, and writing it clears them all.",
+        "There is no TOS: record 0 is the newest, and FROM = 0 marks the end. INFO has the \
+         branch type, which on older CPUs must be decoded from the instruction, and a bit that \
+         marks the cycle count as valid: in the first record it is not.",
+        "A call of the next instruction does not count as a near call here, and is not recorded.",
     ],
     code: "
 main:  call here          ; where am I?
@@ -80,12 +81,12 @@ work:  ret                ; void work() {}
             &[],
             From("main"),
             "How many records are of the call of the next instruction?",
-            "SDM24 Table 20-2 takes it out of the near calls. (Skylake records it: change the CPU.)",
+            "SDM24 Table 20-2 excludes it from near calls. (Skylake records it: change the CPU.)",
         ),
         ask(
             &["COND"],
             Records,
-            "COND is cleared. How many records are left?",
+            "COND is cleared. How many records remain?",
             "Three calls and three returns; the two taken `jne` are no longer captured.",
         ),
     ],
@@ -100,12 +101,12 @@ pub(super) const AMD: Lesson = Lesson {
     erratum: "fused-from",
     text: &[
         "Zen 4 has 16 records, the newest in slot 0. LBRV2EN in DBG_EXTN_CFG enables them, \
-         LBR_SELECT suppresses as Intel's does. FROM[63] is the misprediction, TO[63] says that \
-         the record is valid, TO[62] that it was speculative. There are no cycles, no types and no \
-         transactions.",
-        "Zen fuses a compare and the conditional branch behind it into one operation, and FROM may \
-         then be the compare (Linux, amd/lbr.c). perf looks at the code and puts it right. Take \
-         the erratum away and back, and compare.",
+         LBR_SELECT suppresses as Intel's does. FROM[63] is the mispredict flag, TO[63] marks \
+         the record as valid, TO[62] as speculative. There are no cycles, types or transaction \
+         flags.",
+        "Zen fuses a compare and the conditional branch after it into one operation, and FROM \
+         may then be the compare's address (Linux, amd/lbr.c). perf decodes the code and \
+         corrects it. Remove the erratum, add it again, and compare.",
     ],
     code: "
 main:  xor eax,eax        ; n = 0;
@@ -115,7 +116,7 @@ again: jne next           ;                        @taken 3
        ret                ; return;
 ",
     questions: &[
-        ask(&[], Records, "How many records does the loop leave?", "`again` is taken three times."),
+        ask(&[], Records, "How many records does the loop make?", "`again` is taken three times."),
         ask(
             &[],
             From("again"),
@@ -133,13 +134,14 @@ pub(super) const MSR: Lesson = Lesson {
     set: &[],
     erratum: "",
     text: &[
-        "Linux gives these registers to root as /dev/cpu/N/msr. To read one of another CPU it \
-         interrupts that CPU, and RDMSR runs there. While recording is on, that is recorded: an \
-         interrupt, a call, a return, and the way back. A whole ring of 32 is 97 such reads.",
-        "So whoever reads a ring that records reads mostly the reading. `lbr dump` switches \
-         recording off first, reads, and puts it back.",
-        "The filter helps: with CPL_EQ_0 only the return to user mode is left of each read, and \
-         with FAR_BRANCH (perf has no name for it, lbr says no_far) not even that.",
+        "Linux exposes these registers to root as /dev/cpu/N/msr. To read a register of another \
+         CPU it interrupts that CPU and executes RDMSR there. If recording is on, that is \
+         recorded too: an interrupt, a call, a return, and the way back. A whole LBR stack of 32 \
+         takes 97 such reads.",
+        "So whoever reads an LBR stack while it records sees mostly his own reads. `lbr dump` \
+         switches recording off, reads, and switches it on again.",
+        "The filter helps: with CPL_EQ_0 only the return to user mode remains of each read, and \
+         with FAR_BRANCH (perf has no name for it, lbr calls it no_far) not even that.",
     ],
     code: "
 main:  mov ecx, 8         ; n = 8;
@@ -156,13 +158,13 @@ read:  rdmsr              ; reads one register
         ask(
             &[],
             Kernel,
-            "Four registers are read meanwhile. How many records of that are in the ring?",
-            "Four for each: the interrupt, the call, the return, IRET.",
+            "Four registers are read during recording. How many records does that make?",
+            "Four each: the interrupt, the call, the return, IRET.",
         ),
         ask(
             &["CPL_EQ_0"],
             Kernel,
-            "With CPL_EQ_0 set before: how many?",
+            "With CPL_EQ_0: how many?",
             "IRET ends in user mode, so it is recorded, kernel address and all.",
         ),
         ask(

@@ -33,7 +33,7 @@ const fn ask(
     Question { ask, toggle, of, why }
 }
 
-/// One branch of each kind that filters tell apart, and a system call.
+/// One branch of each kind that filters distinguish, and a system call.
 const EVERY_KIND: &str = "
 main:  call near          ; near();
        lea rax, near      ; f = near;

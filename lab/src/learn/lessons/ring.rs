@@ -1,4 +1,4 @@
-//! What every ring does: what it records, in which order, filtered how.
+//! Lessons about every LBR stack: what it records, in which order, with which filters.
 
 use super::{
     Asked::{From, Mispredicted, NewestCycles, NewestFrom, NewestSlot, OldestFrom, Records},
@@ -13,13 +13,13 @@ pub(super) const TAKEN: Lesson = Lesson {
     set: &[],
     erratum: "",
     text: &[
-        "A CPU with Last Branch Records writes down, for each branch that it takes, where the \
-         branch was (FROM) and where it went (TO). It does so by itself, in a ring of registers, \
-         and the program does not notice.",
-        "A branch that falls through leaves nothing. That it ran can still be told: the \
-         instructions from the TO of one record to the FROM of the next ran one after the other, \
-         and a conditional branch among them was not taken.",
-        "Step through the loop, which counts odd numbers, and watch what `je` leaves in the ring.",
+        "A CPU with Last Branch Records notes, for each taken branch, its own address (FROM) and \
+         its target (TO). The CPU does so without help from the program, in a set of registers: \
+         the LBR stack.",
+        "A branch that is not taken leaves no record. Still, its execution can be inferred: all \
+         instructions from the TO of one record to the FROM of the next were executed, and a \
+         conditional branch among them was not taken.",
+        "Step through the loop, which counts odd numbers, and watch which records `je` makes.",
     ],
     code: "
 main:  xor eax,eax        ; odd = 0;
@@ -35,31 +35,30 @@ again: jne next           ;                        @taken 2
         ask(
             &[],
             From("check"),
-            "`check` (je) runs three times. How many records are of it?",
-            "It is taken for n = 2 alone.",
+            "`check` (je) is executed three times. How many records does it make?",
+            "It is taken for n = 2 only.",
         ),
         ask(
             &[],
             Records,
-            "How many records does the ring hold at the end?",
-            "`check` once, and `again` (jne) twice: the third time it falls through.",
+            "How many records are there at the end?",
+            "`check` once, and `again` (jne) twice: the third time it is not taken.",
         ),
     ],
 };
 
 pub(super) const WRAP: Lesson = Lesson {
     name: "wrap",
-    title: "The ring wraps",
+    title: "The LBR stack wraps",
     cpu: "nehalem",
     filter: "any,u",
     set: &[],
     erratum: "",
     text: &[
-        "The ring has as many slots as its maker gave it: 4 on Core 2, 16 on Nehalem to Broadwell \
-         and on Zen 4, 32 since Skylake. When all are full, the newest record takes the place of \
-         the oldest.",
-        "Nothing says how many were lost. A ring that is full holds the last branches, however \
-         many there were before.",
+        "The number of slots depends on the CPU: 4 on Core 2, 16 on Nehalem to Broadwell and on \
+         Zen 4, 32 since Skylake. When all are full, the newest record replaces the oldest.",
+        "Lost records are not counted. A full LBR stack holds the last branches, however many \
+         there were before.",
     ],
     code: "
 main:  call setup         ; setup();
@@ -73,20 +72,20 @@ setup: ret                ; void setup() {}
         ask(
             &[],
             Records,
-            "21 branches are taken. How many records does the ring hold at the end?",
+            "21 branches are taken. How many records are there at the end?",
             "Nehalem has 16 slots.",
         ),
         ask(
             &[],
             From("main"),
-            "How many records are left of the call of setup?",
-            "It was the first of 21 branches, and only the last 16 are there.",
+            "How many records of the call of setup remain?",
+            "It was the first of 21 branches, and only the last 16 are kept.",
         ),
         ask(
             &[],
             OldestFrom,
-            "Which branch is the oldest in the ring?",
-            "All that is left is of the loop.",
+            "Which branch is the oldest record?",
+            "Only records of the loop remain.",
         ),
     ],
 };
@@ -99,10 +98,10 @@ pub(super) const TOS: Lesson = Lesson {
     set: &[],
     erratum: "",
     text: &[
-        "MSR_LASTBRANCH_TOS holds the slot of the newest record. The CPU counts it up, modulo the \
-         number of slots, before it writes: after a reset the first record is in slot 1.",
-        "The record that is k older than the newest is in slot (TOS - k) modulo the depth. Who \
-         walks upwards from TOS reads the oldest first.",
+        "MSR_LASTBRANCH_TOS holds the slot of the newest record. The CPU increments it, modulo \
+         the number of slots, before it writes: after a reset the first record is in slot 1.",
+        "The record that is k older than the newest is in slot (TOS - k) modulo the depth. \
+         Walking upwards from TOS reads the oldest first.",
         "Architectural LBR (Golden Cove) and Zen 4 have no TOS. There the newest is always in \
          slot 0, and the others move up. Change the CPU and see.",
     ],
@@ -119,13 +118,13 @@ out:   nop                ; out:
         ask(
             &[],
             NewestSlot,
-            "In which slot is the newest record at the end?",
+            "Which slot has the newest record at the end?",
             "Five branches were taken, and the first went to slot 1.",
         ),
         ask(
             &[],
             NewestFrom,
-            "Which branch is it of? (a name, name+distance, or an address)",
+            "Which branch is it? (a name, name+offset, or an address)",
             "The jump was taken last.",
         ),
     ],
@@ -139,12 +138,13 @@ pub(super) const FILTERS: Lesson = Lesson {
     set: &[],
     erratum: "",
     text: &[
-        "MSR_LBR_SELECT keeps branches out of the ring. A bit that is set suppresses what it names; \
-         0 records everything. The two lowest look at the ring (privilege level) in which a branch \
-         ends, not where it began: SYSRET ends in user mode.",
-        "The program takes eleven branches, at least one of each kind, and goes through the kernel \
-         and back. Toggle a bit before you step, and predict what will be missing.",
-        "On Architectural LBR the bits of IA32_LBR_CTL capture what they name: the other way round.",
+        "MSR_LBR_SELECT keeps branches out of the LBR stack. A set bit suppresses what it names; \
+         0 records everything. The two lowest test the ring (privilege level) in which a branch \
+         ends, not where it started: SYSRET ends in user mode.",
+        "The program takes eleven branches, at least one of each kind, including a system call. \
+         Toggle a bit before you step, and predict what will be missing.",
+        "On Architectural LBR the bits of IA32_LBR_CTL do the opposite: they capture what they \
+         name.",
     ],
     code: EVERY_KIND,
     questions: &[
@@ -158,7 +158,7 @@ pub(super) const FILTERS: Lesson = Lesson {
             &["CPL_NEQ_0"],
             Records,
             "CPL_NEQ_0 instead: how many?",
-            "The three that end in ring 0 are left.",
+            "The three that end in ring 0.",
         ),
         ask(&["JCC"], Records, "JCC: how many?", "One conditional branch was taken."),
         ask(
@@ -178,9 +178,9 @@ pub(super) const FILTERS: Lesson = Lesson {
             &["NEAR_IND_JMP"],
             Records,
             "NEAR_IND_JMP: how many?",
-            "`jmp rax` alone: since Sandy Bridge (SDM 17.8) the bit leaves indirect calls and returns.",
+            "Only `jmp rax`: since Sandy Bridge (SDM 17.8) the bit ignores indirect calls and returns.",
         ),
-        ask(&["NEAR_REL_JMP"], Records, "NEAR_REL_JMP: how many?", "`jmp then` alone."),
+        ask(&["NEAR_REL_JMP"], Records, "NEAR_REL_JMP: how many?", "Only `jmp then`."),
         ask(
             &["FAR_BRANCH"],
             Records,
@@ -198,15 +198,15 @@ pub(super) const CALLSTACK: Lesson = Lesson {
     set: &[],
     erratum: "",
     text: &[
-        "Who samples calls wants to know how a program came to where it is: main called outer, \
-         outer called inner. But a function that calls a small one many times fills the ring with \
-         that: the leaf's calls and returns push out the callers.",
-        "With EN_CALLSTACK (since Haswell and Goldmont) calls push a record and returns take the \
-         newest away: a leaf that returned has left nothing. The other branch bits have to be \
-         those of 0x3c5 or 0x3c4; with any others the records are undefined, and nothing is \
-         recorded here (SDM 17.9).",
-        "A call of the next instruction, by which code finds out where it is, has no return: it is \
-         not pushed. The program stops where a sample would be taken.",
+        "A call-stack profile asks how a program came to where it is: main called outer, outer \
+         called inner. But if a function calls a small one many times, the leaf's calls and \
+         returns fill the LBR stack and push out the callers.",
+        "With EN_CALLSTACK (since Haswell and Goldmont) calls push a record and returns pop the \
+         newest: a leaf that returned leaves no record. The other branch bits must be those of \
+         0x3c5 or 0x3c4; otherwise the records are undefined, and nothing is recorded here (SDM \
+         17.9).",
+        "A call of the next instruction, which code uses to find its own address, has no return: \
+         it is not pushed. The program stops where a sample would be taken.",
     ],
     code: "
 main:  push rbp
@@ -229,19 +229,19 @@ leaf:  ret                ; void leaf() {}
             &[],
             Records,
             "How many records are there when the sample is taken?",
-            "The calls of outer and of inner, which have not returned.",
+            "The calls of outer and inner, which have not returned.",
         ),
         ask(
             &["EN_CALLSTACK"],
             From("top"),
-            "Without EN_CALLSTACK, how many records of the call of outer are left?",
-            "Forty calls and returns of leaf went through a ring of sixteen.",
+            "Without EN_CALLSTACK, how many records of the call of outer remain?",
+            "Forty calls and returns of leaf overwrote all sixteen slots.",
         ),
         ask(
             &["EN_CALLSTACK"],
             From("pic"),
-            "And of the call of the next instruction, without the mode?",
-            "Only call-stack mode leaves it out.",
+            "And of the call of the next instruction, without that mode?",
+            "Only call-stack mode ignores it.",
         ),
     ],
 };
@@ -254,14 +254,14 @@ pub(super) const PREDICT: Lesson = Lesson {
     set: &[],
     erratum: "",
     text: &[
-        "A record says whether the branch was mispredicted (MISPRED), and since Skylake, and on \
-         Goldmont, how many core cycles went by since the record before (CYC_CNT).",
-        "Both are modelled here, not measured: a counter of two bits predicts each conditional \
+        "A record has a mispredict flag (MISPRED) and, since Skylake and on Goldmont, the number \
+         of core cycles since the previous record (CYC_CNT).",
+        "Both are modelled here, not measured: a two-bit counter predicts each conditional \
          branch, an instruction takes one cycle, and a misprediction costs 15 more, which appear \
          in the next record.",
-        "A branch that was predicted taken and falls through is mispredicted too, but has no \
-         record. Mispredictions are half seen. Look for FROM[63] on Haswell, and for the cycles in \
-         TO on Goldmont.",
+        "A branch that was predicted taken and is not taken is mispredicted too, but makes no \
+         record: only half of all mispredictions are visible. Look for FROM[63] on Haswell, and \
+         for the cycles in TO on Goldmont.",
     ],
     code: "
 main:  mov ecx, 6         ; n = 6;
@@ -276,8 +276,8 @@ again: jne next           ;                        @taken 5
         ask(
             &[],
             From("check"),
-            "`check` (je) is mispredicted all six times that it runs. How many of these can be seen?",
-            "Three times it falls through, against its prediction.",
+            "`check` (je) is mispredicted all six times. How many of these are visible?",
+            "Three times it is not taken, against its prediction.",
         ),
         ask(
             &[],

@@ -1,4 +1,4 @@
-//! Which bits registers take: written, read back, and put back.
+//! Checks which bits of registers can be written: writes them, reads them back, restores them.
 
 use lbr_msr::Msr;
 use lbr_msr::address::{IA32_DEBUGCTL, MSR_LER_FROM_LIP, MSR_LER_TO_LIP};
@@ -74,7 +74,7 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         needs: &["registers.select"],
         writes: true,
         documented: |facts| match facts.caps.filter {
-            FilterRegister::None => Documented::nowhere("there is no filter register"),
+            FilterRegister::None => Documented::nowhere("no filter register"),
             filter => Documented::here(
                 format!("{:#x} can be set, others not", select_bits(filter)),
                 "SDM Tables 17-11 to 17-13; Linux lbr.c, amd/lbr.c; CPUID 1CH",
@@ -82,7 +82,7 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         },
         look: |bench| {
             let Some(select) = bench.facts.caps.registers.select else {
-                return Err(Halt::CannotTell("there is no filter register".into()));
+                return Err(Halt::CannotTell("no filter register".into()));
             };
             let bits = select_bits(bench.facts.caps.filter);
             let enable = bench.facts.caps.registers.enable;
@@ -121,7 +121,7 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         needs: &["registers.tos"],
         writes: true,
         documented: |facts| match facts.caps.registers.tos {
-            None => Documented::nowhere("there is no top-of-stack register"),
+            None => Documented::nowhere("no top-of-stack register"),
             Some(_) if facts.caps.facility == Facility::NetBurst => {
                 Documented::here("writing it raises #GP", "SDM 17.11.2")
             }
@@ -142,7 +142,7 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
             Facility::AmdBrs if facts.kind != SubjectKind::Software => {
                 Documented::nowhere("BRS is the kernel's")
             }
-            _ => Documented::here("what was written is read", "EDK2; Linux lbr.c"),
+            _ => Documented::here("values read back as written", "EDK2; Linux lbr.c"),
         },
         look: records,
     },
@@ -189,7 +189,7 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
     },
 ];
 
-/// Sets and clears a bit of ours.
+/// Sets and clears one of the bits that `lbr` uses.
 fn own_bit(bench: &mut Bench<'_>, msr: Msr, bit: u64) -> Result<Finding, Halt> {
     let before = bench.read(msr)?;
     let set = bench.takes(msr, before | bit)? && bench.read(msr)? & bit != 0;
@@ -202,16 +202,16 @@ fn own_bit(bench: &mut Bench<'_>, msr: Msr, bit: u64) -> Result<Finding, Halt> {
     })
 }
 
-/// What the bits of a register do when written.
+/// Which bits of a register can be written.
 struct Probed {
-    /// Read back as written, either way.
+    /// Bits read back as written, both set and cleared.
     kept: u64,
-    /// Not probed.
+    /// Bits not probed.
     skipped: u64,
 }
 
 impl Probed {
-    /// `required` has to hold, nothing outside `allowed` may.
+    /// Compares: bits in `required` must be writable, bits outside `allowed` must not.
     fn against(&self, required: u64, allowed: u64) -> Finding {
         let missing = required & !self.kept & !self.skipped;
         let surplus = self.kept & !allowed;
@@ -223,7 +223,7 @@ impl Probed {
     }
 }
 
-/// Flips each bit of `which`, one at a time, and flips it back.
+/// Flips each bit of `which`, one at a time, and restores it.
 fn probe(bench: &mut Bench<'_>, msr: Msr, which: u64) -> Result<Probed, Halt> {
     let before = bench.read(msr)?;
     let mut kept = 0;
@@ -238,7 +238,7 @@ fn probe(bench: &mut Bench<'_>, msr: Msr, which: u64) -> Result<Probed, Halt> {
     Ok(Probed { kept, skipped: !which })
 }
 
-/// DEBUGCTL\[11\] exists. SDM 17.4.1.
+/// Whether DEBUGCTL\[11\] exists. SDM 17.4.1.
 pub(super) fn freeze(facts: &Facts) -> Result<&'static str, &'static str> {
     let caps = &facts.caps;
     match caps.facility {
@@ -255,7 +255,7 @@ pub(super) fn freeze(facts: &Facts) -> Result<&'static str, &'static str> {
     }
 }
 
-/// The bits of DEBUGCTL that have to hold, and all that may.
+/// DEBUGCTL bits that must be writable, and all that may be.
 fn debugctl_bits(facts: &Facts) -> Option<(u64, u64)> {
     const LBR: u64 = 1 << 0;
     const BTF: u64 = 1 << 1;
@@ -284,7 +284,7 @@ fn debugctl(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
     Ok(probe(bench, IA32_DEBUGCTL, which)?.against(required, allowed))
 }
 
-/// The bits that the filter register takes.
+/// The bits that the filter register accepts.
 const fn select_bits(filter: FilterRegister) -> u64 {
     match filter {
         FilterRegister::None => 0,
@@ -309,7 +309,7 @@ fn words(numbers: &[u32]) -> String {
 
 fn tos(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
     let Some(msr) = bench.facts.caps.registers.tos else {
-        return Err(Halt::CannotTell("there is no top-of-stack register".into()));
+        return Err(Halt::CannotTell("no top-of-stack register".into()));
     };
     let before = bench.read(msr)?;
     if bench.facts.caps.facility == Facility::NetBurst {
@@ -329,7 +329,7 @@ fn tos(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
     })
 }
 
-/// Values that FROM, TO and INFO of a layout take, with what they stand for.
+/// Test values that FROM, TO and INFO of a layout accept, with descriptions.
 fn patterns(facts: &Facts) -> [Vec<(&'static str, u64)>; 3] {
     let plain = || vec![("a user address", LOW), ("a kernel address", HIGH)];
     let flagged = |bits: u64| (LOW & !bits) | bits;
@@ -349,7 +349,7 @@ fn patterns(facts: &Facts) -> [Vec<(&'static str, u64)>; 3] {
                 from.push(("MISPRED", flagged(MISPRED)));
                 from.push(("transaction flags", flagged(TSX_FLAGS)));
             }
-            // HSM182, BDM127: the flags are checked as a part of the sign.
+            // HSM182, BDM127: the flags are checked as part of the sign.
             4 => from.retain(|(_, value)| *value == LOW),
             5 | 7 => {
                 info = vec![("MISPRED and cycles", MISPRED | 0xFFFF)];
@@ -383,7 +383,7 @@ fn patterns(facts: &Facts) -> [Vec<(&'static str, u64)>; 3] {
 fn records(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
     let map = bench.facts.caps.registers;
     if bench.facts.caps.facility == Facility::NetBurst {
-        // What it holds, so that nothing is lost where it is taken.
+        // Saves its value in case the write succeeds.
         let before = bench.read(map.from)?;
         let taken = bench.takes(map.from, before)?;
         return Ok(Finding::of(!taken, if taken { "it can be written" } else { "#GP" }));
@@ -413,7 +413,7 @@ fn records(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
         }
     }
     bench.clear()?;
-    Ok(Finding::same("what was written is read"))
+    Ok(Finding::same("values read back as written"))
 }
 
 fn last_exception(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
@@ -436,14 +436,14 @@ fn last_exception(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
             let now = bench.read(msr)?;
             if now != value {
                 let known = if msr == MSR_LER_TO_LIP && (now ^ value) & !(7 << 61) == 0 {
-                    ": bits 63:61 are no copies of its sign (BDM131)"
+                    ": bits 63:61 do not copy its sign (BDM131)"
                 } else {
                     ""
                 };
                 found = Finding::differs(format!("{name} reads otherwise{known}"));
             }
         }
-        // What it reported may not be what it takes.
+        // The CPU may refuse a value that it reported itself.
         bench.takes(msr, before)?;
     }
     Ok(found)

@@ -20,10 +20,10 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
     },
     Spec {
         id: "call_stack.leaf",
-        what: "call-stack mode: calls of a leaf leave nothing behind",
+        what: "call-stack mode: a leaf's call and return leave no record",
         needs: &["order", "bits.select", "call_stack.nested"],
         writes: true,
-        documented: |facts| stack(facts, "the frame around them is left"),
+        documented: |facts| stack(facts, "the frame around them remains"),
         look: |bench| frames(bench, Kernel::Leaves(4), 1),
     },
     Spec {
@@ -31,7 +31,7 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         what: "call-stack mode: a call to the next instruction pushes nothing",
         needs: &["order", "bits.select", "call_stack.nested"],
         writes: true,
-        documented: |facts| stack(facts, "the frame around it is left"),
+        documented: |facts| stack(facts, "the frame around it remains"),
         look: |bench| frames(bench, Kernel::ZeroLengthCall, 1),
     },
 ];
@@ -40,7 +40,7 @@ fn stack(facts: &Facts, expected: &str) -> Documented {
     if facts.caps.call_stack() {
         Documented::here(expected, SOURCE)
     } else {
-        Documented::nowhere("there is no call-stack mode")
+        Documented::nowhere("no call-stack mode")
     }
 }
 
@@ -55,8 +55,8 @@ const fn value(facts: &Facts) -> Option<u64> {
     }
 }
 
-/// The frames, newest first, up to the first empty record: where the branch of
-/// each went. Popped records lie beyond.
+/// The targets of the frames, newest first, up to the first empty record. The records after it are
+/// popped frames.
 fn live(facts: &Facts, filled: &Filled) -> Vec<Option<u64>> {
     filled
         .seen
@@ -66,10 +66,10 @@ fn live(facts: &Facts, filled: &Filled) -> Vec<Option<u64>> {
         .collect()
 }
 
-/// Runs a kernel that leaves its first `left` calls.
+/// Checks a kernel that leaves its first `left` calls.
 fn frames(bench: &mut Bench<'_>, kernel: Kernel, left: usize) -> Result<Finding, Halt> {
     let Some(value) = value(&bench.facts) else {
-        return Err(Halt::CannotTell("there is no call-stack mode".into()));
+        return Err(Halt::CannotTell("no call-stack mode".into()));
     };
     let wanted = |filled: &Filled| -> Vec<Option<u64>> {
         filled.ran.branches.iter().take(left).rev().map(|known| known.to).collect()
@@ -84,7 +84,7 @@ fn frames(bench: &mut Bench<'_>, kernel: Kernel, left: usize) -> Result<Finding,
     Ok(Finding::differs(if zero.is_some_and(|zero| found.contains(&zero.to)) {
         "it is pushed".to_owned()
     } else if found.len() == left {
-        "other frames than there should be".to_owned()
+        "the frames are not the expected ones".to_owned()
     } else {
         format!("{} frames instead of {left}", found.len())
     }))

@@ -1,5 +1,5 @@
-//! What happens to the records beside branches: PMI, exceptions, C-states,
-//! SMIs, and the other hyperthread.
+//! Checks the effect of events on the records: PMI, exceptions, C-states, SMIs, and the other
+//! hyperthread.
 
 use lbr_msr::address::{
     AMD_PERF_CNTR_GLOBAL_STATUS_CLR, IA32_PERF_GLOBAL_STATUS_RESET, MSR_LER_FROM_LIP,
@@ -45,7 +45,7 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
             if has_last_exception(&facts.caps) {
                 Documented::here("the branch before it", "SDM 17.4.8, 17.14; Linux msr-index.h")
             } else {
-                Documented::nowhere("no pair is documented for certain")
+                Documented::nowhere("no pair is reliably documented")
             }
         },
         look: last_exception,
@@ -79,7 +79,7 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
             let difference = bench.facts.compare(&filled, value);
             Ok(match difference.is_none() {
                 true => Finding::same("as before"),
-                false => Finding::differs("the newest record is another than before (BU10)"),
+                false => Finding::differs("the newest record has changed (BU10)"),
             })
         },
     },
@@ -95,8 +95,8 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
             Some(SelectScope::CoreShared) => {
                 Documented::here("they share it", "EDK2; SDM 17.8; Linux perf_event.h")
             }
-            Some(SelectScope::Core) => Documented::nowhere("there are no hyperthreads"),
-            None => Documented::nowhere("nothing is documented of it"),
+            Some(SelectScope::Core) => Documented::nowhere("no hyperthreads"),
+            None => Documented::nowhere("undocumented"),
         },
         look: sharing,
     },
@@ -119,7 +119,7 @@ fn freeze(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
     let branches = &filled.ran.branches;
     let event = filled.ran.before_event.unwrap_or(0).min(branches.len());
     let (before, after) = branches.split_at(event);
-    // The event comes in a system call, whose way into ring 0 may be filtered.
+    // The event occurs in a system call; the filter may suppress its entry to ring 0.
     let before = bench.facts.passing(value, before).unwrap_or_default();
     let is_there = |known: &Known| {
         filled.entries().any(|(_, entry)| bench.facts.branch_of(&filled, entry) == Some(known))
@@ -135,7 +135,7 @@ fn freeze(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
     })
 }
 
-/// Runs around a PMI; whether LBR_FRZ was set by it.
+/// Runs around a PMI; returns whether the PMI set LBR_FRZ.
 fn freeze_once(bench: &mut Bench<'_>, value: u64) -> Result<(Filled, bool), Halt> {
     let filled = bench.fill(Kernel::AroundPmi, value)?;
     let status = match bench.facts.caps.freeze_status() {
@@ -146,7 +146,7 @@ fn freeze_once(bench: &mut Bench<'_>, value: u64) -> Result<(Filled, bool), Halt
 }
 
 fn last_exception(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
-    // Beside AMD's stacks the pair is DEBUGCTL.LBR's.
+    // On AMD, DEBUGCTL.LBR enables the pair separately from the LBR stack.
     let beside = matches!(bench.facts.caps.facility, Facility::AmdLbrV2 | Facility::AmdBrs);
     if beside {
         bench.debugctl(DEBUGCTL_LBR, 0)?;
@@ -161,14 +161,13 @@ fn last_exception(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
 fn last_exception_once(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
     let value = bench.facts.open();
     let mut equal = false;
-    // Any interrupt before the pair is read changes it: where they come, more
-    // tries than for records.
+    // Any interrupt before the pair is read overwrites it: more attempts than for records.
     let tries = match bench.cpu.attempts() {
         1 => 1,
         attempts => 4 * attempts,
     };
     for _ in 0..tries {
-        // The pair before the records: the next interrupt changes it.
+        // Reads the pair before the records: the next interrupt overwrites it.
         let switch = bench.switch(value)?;
         bench.clear()?;
         let ran = bench.run(Kernel::Exception, switch)?;
@@ -197,7 +196,7 @@ fn last_exception_once(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
             equal = true;
         }
     }
-    // An interrupt makes another pair of it, so that once is enough.
+    // An interrupt would make the pairs differ, so once is enough.
     Ok(Finding::differs(if equal {
         "the exception itself: both pairs are equal (C9)"
     } else {
@@ -227,7 +226,7 @@ fn scope(facts: &Facts) -> Option<SelectScope> {
 
 fn sharing(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
     let Some(select) = bench.facts.caps.registers.select else {
-        return Err(Halt::CannotTell("there is no filter register".into()));
+        return Err(Halt::CannotTell("no filter register".into()));
     };
     let before = bench.read(select)?;
     let mut follows = true;

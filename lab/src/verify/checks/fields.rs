@@ -8,7 +8,7 @@ use super::super::bench::{Bench, Facts, Filled};
 use super::super::check::{Documented, Finding, Halt, Spec};
 use super::filters::class_name;
 
-/// What a flag rests on.
+/// Checks that those of the flags depend on.
 const FLAGS: &[&str] = &["records", "depth", "lbr_fmt", "registers.info"];
 
 pub(in crate::verify) const CHECKS: &[Spec] = &[
@@ -55,7 +55,7 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
                     "SDM Tables 17-8, 17-16; Linux lbr.c",
                 )
             } else {
-                Documented::nowhere("records carry no mispredict flag")
+                Documented::nowhere("records have no mispredict flag")
             }
         },
         look: mispredict,
@@ -91,7 +91,7 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         documented: |facts| {
             if facts.caps.tsx() {
                 Documented::here(
-                    "IN_TSX on a branch in a transaction, TSX_ABORT on its abort",
+                    "IN_TSX on a branch in a transaction, TSX_ABORT on an abort",
                     "SDM Tables 17-14, 17-16; Linux lbr.c",
                 )
             } else {
@@ -121,7 +121,7 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
                 "cond 0, ind_jmp 1, rel_jmp 2, ind_call 3, rel_call 4, ret 5, others 8 to 15",
                 "SDM24 Table 20-2",
             ),
-            false => Documented::nowhere("records carry no branch type"),
+            false => Documented::nowhere("records have no branch type"),
         },
         look: |bench| {
             let value = bench.facts.open();
@@ -152,7 +152,7 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
 
 /// The bits of FROM and TO that hold copies of the address's sign.
 const fn sign_bits(facts: &Facts) -> (u64, u64) {
-    // On five-level paging bits 56:48 are the address's own.
+    // With five-level paging, bits 56:48 belong to the address.
     let above: u64 = if facts.linear_bits == 57 { !0 << 57 } else { !0 << 48 };
     const BELOW_63: u64 = !(1 << 63);
     const BELOW_61: u64 = (1 << 61) - 1;
@@ -173,15 +173,15 @@ const fn sign_bits(facts: &Facts) -> (u64, u64) {
 
 fn sign(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
     let (from_bits, to_bits) = sign_bits(&bench.facts);
-    // Only what lands in ring 0, where a filter can tell: all of that is in
-    // the upper half.
+    // Records only branches into ring 0 if a filter can: all of their targets are in the upper
+    // half.
     let value = bench.facts.ring(false).unwrap_or_else(|| bench.facts.open());
-    // Whether bits of `raw` that copy the sign do so, where the sign is set.
+    // Whether bits of `raw` that should copy the sign fail to, if the sign is set.
     let wrong = |facts: &Facts, raw: &RawEntry| {
         let top = facts.linear_bits - 1;
         let high = |word: u64| word >> top & 1 != 0;
         let missing = |word: u64, bits: u64| high(word) && word & bits != bits;
-        // All ones stand for an address that is not shown.
+        // All ones represent a hidden address.
         missing(raw.from, from_bits) || missing(raw.to, to_bits)
     };
     let kernel = Kernel::KernelAddresses;
@@ -220,8 +220,7 @@ fn hidden_from(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
     })
 }
 
-/// How many of the records of branches of the kernel have the flag, and how
-/// many there are.
+/// Number of the kernel's records with the flag, and number of all its records.
 fn flagged(facts: &Facts, filled: &Filled) -> (u32, u32) {
     let known = filled.entries().filter(|(_, entry)| facts.branch_of(filled, entry).is_some());
     known.fold((0, 0), |(set, all), (_, entry)| {
@@ -231,9 +230,7 @@ fn flagged(facts: &Facts, filled: &Filled) -> (u32, u32) {
 
 fn mispredict(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
     if !bench.cpu.knows().mispredict {
-        return Err(Halt::CannotTell(
-            "nothing here knows whether a branch was mispredicted".into(),
-        ));
+        return Err(Halt::CannotTell("mispredictions are unknown here".into()));
     }
     let value = bench.facts.open();
     let mut rates = [(0, 0); 2];
@@ -253,31 +250,31 @@ fn mispredict(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
     Ok(if random == 0 && foreseen == 0 {
         Finding::differs(format!("never set ({found})"))
     } else if foreseen * 2 > of_foreseen {
-        Finding::differs(format!("{found}: it is the wrong way round"))
+        Finding::differs(format!("{found}: the flag is inverted"))
     } else {
         Finding::of(foreseen * 4 <= of_foreseen && random * 8 >= of_random, found)
     })
 }
 
-/// A chain that is longer than 16 bits count.
+/// A chain longer than a 16-bit counter can count.
 const LONG: u32 = 70_000;
 
 fn cycles_documented(facts: &Facts, expected: &str) -> Documented {
     if facts.caps.cycles() {
         Documented::here(expected, "SDM Table 17-16, 17.6; Linux lbr.c")
     } else {
-        Documented::nowhere("records carry no cycle count")
+        Documented::nowhere("records have no cycle count")
     }
 }
 
-/// The count of the branch behind each chain: the least of several runs. Runs
-/// with another branch in the chain, which an interrupt brings, do not count.
+/// The cycle count of the branch after each chain: the minimum of several runs. Discards runs with
+/// another branch in the chain, from an interrupt.
 fn counts<const N: usize>(
     bench: &mut Bench<'_>,
     lengths: [u32; N],
 ) -> Result<[Option<u32>; N], Halt> {
     if !bench.cpu.knows().cycles {
-        return Err(Halt::CannotTell("nothing here counts cycles".into()));
+        return Err(Halt::CannotTell("cycles are not counted here".into()));
     }
     let value = bench.facts.open();
     let mut counts = [None; N];
@@ -288,7 +285,7 @@ fn counts<const N: usize>(
             let ends: Vec<_> = filled.ran.branches.iter().take(2).copied().collect();
             let known = |entry| bench.facts.branch_of(&filled, entry).copied();
             let row: Vec<_> = filled.entries().map(|(_, entry)| (known(entry), entry)).collect();
-            // In either order: that is another check's.
+            // In either order, which is for another check.
             let whole = row.windows(2).any(|pair| {
                 matches!(pair, [(Some(one), _), (Some(other), _)]
                     if ends == [*one, *other] || ends == [*other, *one])
@@ -305,7 +302,7 @@ fn counts<const N: usize>(
                 (known, found) => known.or(found),
             };
             if length == LONG && count.is_some() {
-                // Saturation has no noise.
+                // A saturated count has no noise.
                 break;
             }
         }
@@ -366,7 +363,7 @@ fn abort(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
     let kernel = Kernel::Transaction { abort: true };
     let filled = bench.until(kernel, value, |facts, filled| records(facts, filled) == 1)?;
     let known = if bench.facts.caps.quirks.contains(Quirks::DOUBLE_ABORT) {
-        " (known of Haswell: Linux lbr_double_abort)"
+        " (a known Haswell erratum: Linux lbr_double_abort)"
     } else {
         ""
     };

@@ -1,5 +1,4 @@
-//! What the bits of the filter register suppress, each against a branch of
-//! every class.
+//! Checks which branch classes each bit of the filter register suppresses.
 
 use lbr_msr::caps::{Facility, FilterRegister};
 use lbr_msr::record::HwBranchType;
@@ -33,13 +32,13 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         writes: true,
         documented: |facts| match facts.caps.filter {
             FilterRegister::LbrSelect { jumps_swallow_calls: true, .. } => Documented::nowhere(
-                "they take calls and returns with them on this generation (SDM Table 17-11)",
+                "on this generation they include calls and returns (SDM Table 17-11)",
             ),
             FilterRegister::LbrSelect { .. } | FilterRegister::AmdSelect => Documented::here(
                 "calls and returns are recorded",
                 "SDM 17.8, Table 17-12; Linux amd/lbr.c",
             ),
-            _ => Documented::nowhere("each class has a bit of its own"),
+            _ => Documented::nowhere("each class has its own bit"),
         },
         look: jumps,
     },
@@ -51,7 +50,7 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
     filter!("filter.far", "the filter for far branches", 1 << 8, 1 << 22, BASE),
     Spec {
         id: "zero_length",
-        what: "a call to the next instruction is no near call",
+        what: "a call to the next instruction is not a near call",
         needs: BASE,
         writes: true,
         documented: |facts| match facts.caps.facility {
@@ -78,14 +77,13 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
 const BASE: &[&str] = &["depth", "bits.select"];
 const AFTER_JUMPS: &[&str] = &["depth", "bits.select", "filter.jumps"];
 
-/// The filter value with one bit's branches left out; `None` without that
-/// filter.
+/// The filter value that suppresses one bit's branches; `None` if the CPU lacks the bit.
 fn value(facts: &Facts, suppress: u64, capture: u64) -> Option<u64> {
     match facts.caps.filter {
         FilterRegister::None => None,
         FilterRegister::LbrSelect { .. } | FilterRegister::AmdSelect => {
-            // To see what is suppressed of the other rings, ring 0 must pass,
-            // unless its branches would overwrite them.
+            // The filter for other rings can only be observed if ring 0 is recorded, unless ring
+            // 0's branches would overwrite all others.
             let alone = facts.kind == SubjectKind::Software;
             let base = if suppress == 2 && alone { facts.open() & !1 } else { facts.open() };
             Some(base | suppress)
@@ -104,7 +102,7 @@ fn value(facts: &Facts, suppress: u64, capture: u64) -> Option<u64> {
 
 fn documented(facts: &Facts, suppress: u64, capture: u64) -> Documented {
     let Some(value) = value(facts, suppress, capture) else {
-        return Documented::nowhere("there is no such filter");
+        return Documented::nowhere("no such filter");
     };
     let left_out = match suppress {
         1 => "branches into ring 0".to_owned(),
@@ -145,8 +143,8 @@ fn passes(facts: &Facts, value: u64, class: HwBranchType) -> bool {
     facts.classes(value).is_some_and(|classes| classes.keeps(class))
 }
 
-/// SDM Table 17-11 does not say that NEAR_REL_JMP of Nehalem takes returns with
-/// it; Linux leaves it open where it wants returns.
+/// Whether the documentation is unclear: SDM Table 17-11 does not mention that Nehalem's
+/// NEAR_REL_JMP suppresses returns as well; Linux does not set it if it wants returns.
 const fn in_doubt(facts: &Facts, suppress: u64) -> bool {
     let swallow =
         matches!(facts.caps.filter, FilterRegister::LbrSelect { jumps_swallow_calls: true, .. });
@@ -155,7 +153,7 @@ const fn in_doubt(facts: &Facts, suppress: u64) -> bool {
 
 fn look(bench: &mut Bench<'_>, suppress: u64, capture: u64) -> Result<Finding, Halt> {
     let Some(value) = value(&bench.facts, suppress, capture) else {
-        return Err(Halt::CannotTell("there is no such filter".into()));
+        return Err(Halt::CannotTell("no such filter".into()));
     };
     let compare = |facts: &Facts, filled: &Filled| {
         let mut difference = facts.compare(filled, value);
@@ -174,7 +172,7 @@ fn look(bench: &mut Bench<'_>, suppress: u64, capture: u64) -> Result<Finding, H
     })
 }
 
-/// What is wrong, by class and ring.
+/// Lists the differences by class and ring.
 fn words(difference: &Difference) -> String {
     let list = |branches: &[super::super::Known]| {
         let mut names: Vec<String> = branches
@@ -199,7 +197,7 @@ fn words(difference: &Difference) -> String {
         parts.push("branches recorded twice".into());
     }
     if difference.unknown > 0 {
-        parts.push(format!("{} records that no branch made", difference.unknown));
+        parts.push(format!("{} records that match no branch", difference.unknown));
     }
     parts.join("; ")
 }
@@ -220,7 +218,7 @@ fn jumps(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
         Finding::same("calls and returns are recorded")
     } else {
         Finding::differs(format!(
-            "{}: they are taken for jumps, as before Sandy Bridge",
+            "{}: they count as jumps, as before Sandy Bridge",
             words(&difference)
         ))
     })

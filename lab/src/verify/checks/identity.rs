@@ -1,4 +1,4 @@
-//! What CPUID and IA32_PERF_CAPABILITIES announce, and which registers exist.
+//! Checks the announcements of CPUID and IA32_PERF_CAPABILITIES, and which registers exist.
 
 use lbr_msr::address::{IA32_DEBUGCTL, IA32_PERF_CAPABILITIES, MSR_LER_FROM_LIP, MSR_LER_TO_LIP};
 use lbr_msr::address::{MSR_LER_FROM_LIP_NETBURST, MSR_LER_TO_LIP_NETBURST};
@@ -12,7 +12,7 @@ use super::super::bench::{Bench, Facts};
 use super::super::check::{Documented, Finding, Halt, Spec};
 use super::super::preserve::has_last_exception;
 
-/// A check that every register of a list can be read.
+/// Defines a check that every register of a list can be read.
 macro_rules! existence {
     ($id:literal, $what:literal, $none:literal, $list:expr) => {
         Spec {
@@ -58,18 +58,18 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
                     facts.row_source(),
                 )
             }
-            _ => Documented::nowhere("CPUID says nothing of this facility"),
+            _ => Documented::nowhere("CPUID does not announce this facility"),
         },
         look: cpuid,
     },
     Spec {
         id: "perf_capabilities",
-        what: "IA32_PERF_CAPABILITIES exists where PDCM says so",
+        what: "IA32_PERF_CAPABILITIES exists if PDCM announces it",
         needs: &["cpuid"],
         writes: false,
         documented: |facts| match facts.caps.facility {
             Facility::AmdLbrV2 | Facility::AmdBrs | Facility::AmdSingle => {
-                Documented::nowhere("AMD has no such register")
+                Documented::nowhere("AMD does not have this register")
             }
             _ if facts.pdcm => Documented::here("345H can be read", "SDM 17.4.8.1"),
             _ => Documented::here("345H raises #GP", "SDM 17.4.8.1"),
@@ -86,9 +86,9 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         needs: &["perf_capabilities"],
         writes: false,
         documented: |facts| match expected_format(facts) {
-            _ if !facts.pdcm => Documented::nowhere("there is no IA32_PERF_CAPABILITIES"),
+            _ if !facts.pdcm => Documented::nowhere("no IA32_PERF_CAPABILITIES"),
             Some(expected) => Documented::here(format_words(expected), facts.row_source()),
-            None => Documented::nowhere("nothing is documented of this model's format"),
+            None => Documented::nowhere("this model's format is undocumented"),
         },
         look: lbr_fmt,
     },
@@ -113,22 +113,19 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
     existence!(
         "registers.tos",
         "the top-of-stack register exists",
-        "there is no top-of-stack register",
+        "no top-of-stack register",
         |caps| { caps.registers.tos.into_iter().collect() }
     ),
-    existence!(
-        "registers.select",
-        "the filter register exists",
-        "there is no filter register",
-        |caps| { caps.registers.select.into_iter().collect() }
-    ),
+    existence!("registers.select", "the filter register exists", "no filter register", |caps| {
+        caps.registers.select.into_iter().collect()
+    }),
     existence!("registers.depth", "IA32_LBR_DEPTH exists", "the depth cannot be chosen", |caps| {
         caps.registers.depth.into_iter().collect()
     }),
     existence!(
         "registers.last_exception",
         "the last-exception registers exist",
-        "no pair is documented for certain",
+        "no pair is reliably documented",
         |caps| {
             if caps.facility == Facility::NetBurst {
                 return vec![MSR_LER_FROM_LIP_NETBURST, MSR_LER_TO_LIP_NETBURST];
@@ -157,7 +154,7 @@ fn documented_registers(facts: &Facts, list: &[Msr], none: &str) -> Documented {
 }
 
 fn look_for(bench: &mut Bench<'_>, list: &[Msr]) -> Result<Finding, Halt> {
-    // Registers of records beyond IA32_LBR_DEPTH fault (SDM Vol. 4 Table 2-2).
+    // Registers of records beyond IA32_LBR_DEPTH raise #GP (SDM Vol. 4 Table 2-2).
     let depth = match bench.facts.caps.registers.depth {
         Some(msr) if list.len() > 2 => usize::try_from(bench.read(msr)?).unwrap_or(usize::MAX),
         _ => usize::MAX,
@@ -172,21 +169,20 @@ fn look_for(bench: &mut Bench<'_>, list: &[Msr]) -> Result<Finding, Halt> {
     Ok(match (missing.first(), missing.len()) {
         (None, _) if list.len() == 1 => Finding::same("it can be read"),
         (None, _) if asked.len() < list.len() => {
-            Finding::same(format!("the {} that IA32_LBR_DEPTH asks for can be read", asked.len()))
+            Finding::same(format!("the {} within IA32_LBR_DEPTH can be read", asked.len()))
         }
         (None, _) => Finding::same("all can be read"),
-        (Some(first), count) if count == asked.len() => {
-            Finding::differs(format!("reading raises #GP: none of them exists, {first} first"))
-        }
+        (Some(first), count) if count == asked.len() => Finding::differs(format!(
+            "reading raises #GP: none of them exists, starting with {first}"
+        )),
         (Some(first), count) => Finding::differs(format!(
-            "reading raises #GP on {count} of {}, {first} first",
+            "reading raises #GP on {count} of {}, starting with {first}",
             asked.len()
         )),
     })
 }
 
-/// What CPUID says, once more and field by field: the facility was chosen by
-/// the same leaves.
+/// Checks CPUID's fields one by one, although the facility was chosen by the same leaves.
 fn cpuid(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
     let leaf = |leaf| bench.cpu.cpuid().get(leaf, 0);
     let eax = |number| leaf(number).map_or(0, |answer| answer.eax);
@@ -227,13 +223,13 @@ fn cpuid(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
     })
 }
 
-/// What the table, or the user, says of the format.
+/// The format according to the table or the user.
 fn expected_format(facts: &Facts) -> Option<ExpectedFormat> {
     if facts.caps.facility == Facility::IntelArch {
         return Some(ExpectedFormat::Exactly(LbrFormat::NONE));
     }
     if facts.caps.assumed && facts.row.is_none() {
-        // The user's word stands where there is one, else the register's own.
+        // The user's assumption if there is one, else the register's own value.
         return match facts.caps.layout {
             Layout::Legacy { format, .. } => Some(ExpectedFormat::Exactly(format)),
             Layout::Packed32 => Some(ExpectedFormat::ZeroOrAbsent),

@@ -1,4 +1,4 @@
-//! The checks, a file for each subject.
+//! The checks, one file per topic.
 
 pub(super) mod bits;
 pub(super) mod call_stack;
@@ -10,7 +10,7 @@ pub(super) mod records;
 
 use super::check::Spec;
 
-/// Every check, in an order in which what a check needs comes before it.
+/// Every check, after the checks that it needs.
 pub(super) fn all() -> impl Iterator<Item = &'static Spec> {
     identity::CHECKS
         .iter()

@@ -1,4 +1,4 @@
-//! That records are made: each once, as many as announced, in order.
+//! Checks that records are made: each once, as many as announced, in order.
 
 use lbr_msr::caps::{Order, Quirks};
 
@@ -9,7 +9,7 @@ use super::super::check::{Documented, Finding, Halt, Spec};
 pub(in crate::verify) const CHECKS: &[Spec] = &[
     Spec {
         id: "recording",
-        what: "branches are recorded while recording is on and everything passes the filter",
+        what: "branches are recorded while recording is on and the filter records everything",
         needs: &["registers.from", "registers.to", "registers.select", "bits.enable"],
         writes: true,
         documented: |_| Documented::here("records", "SDM 17.4.2; Linux lbr.c"),
@@ -42,7 +42,7 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
                 };
                 Finding::differs(format!("{which} is recorded twice"))
             } else if difference.missing.is_empty() {
-                Finding::differs(format!("{} records that no branch made", difference.unknown))
+                Finding::differs(format!("{} records that match no branch", difference.unknown))
             } else {
                 Finding::differs(format!("{there} of {wanted}"))
             })
@@ -50,7 +50,7 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
     },
     Spec {
         id: "depth",
-        what: "the ring holds as many records as announced, and then wraps",
+        what: "the LBR stack holds as many records as announced, then wraps",
         needs: &["records", "cpuid"],
         writes: true,
         documented: |facts| Documented::here(facts.caps.depth.to_string(), facts.row_source()),
@@ -67,7 +67,7 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
             } else if held == depth {
                 Finding::differs(match beyond(bench)? {
                     Some(tos) => format!("more: TOS comes to {tos}"),
-                    None => format!("{held}, but not the ones that there should be"),
+                    None => format!("{held}, but not the expected ones"),
                 })
             } else {
                 Finding::differs(held.to_string())
@@ -76,11 +76,11 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
     },
     Spec {
         id: "order",
-        what: "where the newest record is, and the ones before it",
+        what: "the slots of the newest record and the ones before it",
         needs: &["depth"],
         writes: true,
         documented: |facts| match facts.caps.order {
-            Order::Single => Documented::nowhere("there is one record"),
+            Order::Single => Documented::nowhere("only one record"),
             Order::Tos => Documented::here(
                 "TOS holds the index of the newest, older ones downward modulo the depth",
                 "SDM 17.4.8; Linux lbr.c",
@@ -111,13 +111,12 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
     },
 ];
 
-/// Jumps that fit into any ring, one that is half as deep as announced
-/// included.
+/// A number of jumps that fits into any LBR stack, even one half as deep as announced.
 fn few(facts: &Facts) -> u32 {
     (facts.caps.depth / 2).clamp(1, 3)
 }
 
-/// How many branches of the kernel the ring holds.
+/// Number of the kernel's branches in the LBR stack.
 fn held(facts: &Facts, filled: &Filled) -> usize {
     let mut branches: Vec<_> =
         filled.entries().filter_map(|(_, entry)| facts.branch_of(filled, entry)?.to).collect();
@@ -126,12 +125,12 @@ fn held(facts: &Facts, filled: &Filled) -> usize {
     branches.len()
 }
 
-/// TOS, where it points behind the records that are announced.
+/// TOS, if it points beyond the announced records.
 fn beyond(bench: &mut Bench<'_>) -> Result<Option<u64>, Halt> {
     let Some(tos) = bench.facts.caps.registers.tos else { return Ok(None) };
     let depth = bench.facts.caps.depth;
     let value = bench.facts.open();
-    // One lap may end anywhere in a ring that is deeper.
+    // A single lap may end anywhere in a deeper LBR stack.
     for count in [depth + 1, depth / 2] {
         bench.until(Kernel::Jumps(count), value, |_, _| true)?;
         let tos = bench.read(tos)?;
@@ -151,7 +150,7 @@ fn recording(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
     if some(&bench.facts, &filled) {
         return Ok(Finding::same("records"));
     }
-    // Real code: the way to the write that ends it has overwritten all others.
+    // On a real CPU, the path to the write that ends recording has overwritten all others.
     let ring_0 = |filled: &Filled| filled.entries().any(|(_, entry)| entry.to >> 46 & 1 != 0);
     if bench.facts.ring(true) == Some(value) && filled.ran.unlisted && ring_0(&filled) {
         return Ok(Finding::differs(
@@ -179,8 +178,7 @@ fn order(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
     let depth = bench.facts.caps.depth as usize;
     let saturating = bench.facts.caps.order == Order::Saturating;
     let count = bench.facts.caps.depth + if saturating { 0 } else { 3 };
-    // Numbers of the jumps in the documented order, from the newest on: 0 is
-    // the last that ran.
+    // Indices of the jumps in the documented order, newest first: 0 is the last executed.
     let ages = |facts: &Facts, filled: &Filled| -> Vec<usize> {
         let all = &filled.ran.branches;
         let age = |to: Option<u64>| {
@@ -214,14 +212,14 @@ fn order(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
     } else if found == reversed {
         "the first is the oldest: the order is reversed"
     } else {
-        "the records are in no order"
+        "the records are not in any order"
     }))
 }
 
 fn from(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
     let fused = bench.facts.caps.quirks.contains(Quirks::FUSED_FROM);
     let value = bench.facts.open();
-    // How far before the branch FROM is; `None` where it is elsewhere.
+    // How far FROM is before the branch; `None` if it is elsewhere.
     let distances = |facts: &Facts, filled: &Filled| -> Vec<Option<u64>> {
         let distance = |entry| {
             let known = facts.branch_of(filled, entry)?.from?;

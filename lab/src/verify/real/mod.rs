@@ -1,10 +1,9 @@
 //! A real CPU as a subject: kernels are code that this process runs on it.
 //!
-//! A kernel is written into a frame, run a few times with
-//! recording left alone, so that caches, page tables and predictors know it, and
-//! then once with recording on. That is done in this process: unlike what is
-//! measured the code is ours, and a second process that takes turns with it on
-//! the same CPU would leave branches of its own among the records.
+//! A kernel is written into a frame, run a few times without recording to warm up caches, page
+//! tables and predictors, and then once with recording. Unlike measured code it is trusted, so it
+//! runs in this process: a second process alternating on the same CPU would add its own branches to
+//! the records.
 #![allow(unsafe_code, reason = "kernels are run")]
 
 mod noted;
@@ -28,9 +27,9 @@ use super::{Kernel, Knows, Ran, RunError, Subject, SubjectKind, Switch};
 use crate::code::frame::{self, Frame, Gpr};
 use program::{ABORTED, CHOICES, EXPLICIT_ABORT, KernelCode};
 
-/// Runs of a kernel before the one that counts.
+/// Warm-up runs of a kernel.
 const WARMING: u32 = 4;
-/// An interrupt may come into any run.
+/// Maximum number of runs, because an interrupt may disturb any.
 const ATTEMPTS: u32 = 8;
 /// CPUID.40000000H:EBX, ECX, EDX of QEMU's software emulation.
 const TCG: [u32; 3] =
@@ -38,7 +37,7 @@ const TCG: [u32; 3] =
 /// CPUID.01H:ECX\[31\]: there is a hypervisor.
 const HYPERVISOR: u32 = 1 << 31;
 
-/// A CPU of this machine, which the thread that made it is pinned to.
+/// A CPU of this machine; the thread that created it is pinned to it.
 pub struct RealSubject<M> {
     registers: M,
     descriptor: OwnedFd,
@@ -47,7 +46,7 @@ pub struct RealSubject<M> {
     kind: SubjectKind,
     root: Root,
     random: u64,
-    /// The thread may run elsewhere again afterwards.
+    /// Unpins the thread on drop.
     _moved: Moved,
 }
 
@@ -61,15 +60,13 @@ impl<M: std::fmt::Debug> std::fmt::Debug for RealSubject<M> {
 }
 
 impl<M: MsrWrite> RealSubject<M> {
-    /// Pins the calling thread to the CPU of `registers`, until the value is
-    /// dropped.
+    /// Pins the calling thread to the CPU of `registers` until the value is dropped.
     ///
-    /// `descriptor` is an open `/dev/cpu/N/msr` of the same CPU (a write of
-    /// eight bytes at an offset writes that register), `sibling` the registers
-    /// of another hyperthread of its core.
+    /// `descriptor` is an open `/dev/cpu/N/msr` of the same CPU (writing eight bytes at an offset
+    /// writes that register); `sibling` are the registers of another hyperthread of its core.
     ///
     /// # Errors
-    /// This thread cannot run on it. No register is written.
+    /// The thread cannot run on that CPU. No register is written.
     pub fn new(
         mut registers: M,
         descriptor: OwnedFd,
@@ -97,7 +94,7 @@ impl<M: MsrWrite> RealSubject<M> {
         &mut self.registers
     }
 
-    /// Draws which of as many branches as before are taken.
+    /// Chooses at random which branches are taken; their number stays the same.
     fn shuffle(&mut self, choices: &mut [u8]) {
         for last in (1..choices.len()).rev() {
             let other = (self.next_random() % (last as u64 + 1)) as usize;
@@ -118,7 +115,7 @@ impl<M: MsrWrite> RealSubject<M> {
         let mut program = KernelCode::of(kernel);
         let mut frame = Frame::new(&program.code.finish(), program.entry).map_err(|error| {
             RunError::unavailable(format!(
-                "this system does not let a program execute what it wrote: {error}"
+                "this system does not allow a program to execute code it has written: {error}"
             ))
         })?;
         let mut choices = std::mem::take(&mut program.choices);
@@ -131,11 +128,10 @@ impl<M: MsrWrite> RealSubject<M> {
         let mut run = |choices: &mut Vec<u8>, switch| {
             self.shuffle(choices);
             let start = frame.start().with(CHOICES, choices.as_ptr() as u64);
-            // SAFETY: a program ends by `leave`, which returns; it touches its
-            // stack and its areas, and reads the choices, of which there is one
-            // for each of its conditional branches. Its system calls are getpid,
-            // madvise of a page of an area, and writes of registers to the
-            // descriptor of the switch.
+            // SAFETY: a program ends in `leave`, which returns; it touches only its stack and its
+            // areas, and reads one choice for each of its conditional branches. Its system calls
+            // are getpid, madvise of a page of an area, and writes of registers to the switch's
+            // descriptor.
             unsafe { frame.run(start, switch) }
         };
         for _ in 0..WARMING {
@@ -151,7 +147,9 @@ impl<M: MsrWrite> RealSubject<M> {
             let aborted = ran.registers.get(ABORTED) != 0;
             let explicit = ran.registers.get(Gpr::Rax) & EXPLICIT_ABORT != 0;
             if aborted != abort || abort && !explicit {
-                return Err(RunError::Failed("the CPU aborted the transaction by itself".into()));
+                return Err(RunError::Failed(
+                    "the CPU aborted the transaction spontaneously".into(),
+                ));
             }
         }
         let branches = program.code.taken(base);
@@ -163,8 +161,8 @@ impl<M: MsrWrite> RealSubject<M> {
     }
 }
 
-/// The test machine is told by its own registers, which are looked for only
-/// where CPUID names its emulator.
+/// The test machine identifies itself by private registers, which are read only if CPUID names its
+/// emulator.
 fn kind_of<M: MsrRead>(cpuid: &RecordedCpuid, registers: &mut M) -> SubjectKind {
     let guest = cpuid.get(1, 0).is_some_and(|leaf| leaf.ecx & HYPERVISOR != 0);
     let name = cpuid.get(0x4000_0000, 0).map(|leaf| [leaf.ebx, leaf.ecx, leaf.edx]);
@@ -198,7 +196,7 @@ impl<M: MsrWrite> Subject for RealSubject<M> {
         match kernel {
             // CPUID.(07H,0):EBX[11], RTM.
             Kernel::Transaction { .. } if !has(7, 11) => {
-                Err(RunError::unavailable("this CPU has no transactions"))
+                Err(RunError::unavailable("this CPU does not support transactions"))
             }
             Kernel::AroundPmi if self.kind == SubjectKind::Hardware => Err(RunError::unavailable(
                 "a program cannot raise a performance-monitoring interrupt",
@@ -221,7 +219,7 @@ impl<M: MsrWrite> Subject for RealSubject<M> {
     fn read_sibling(&mut self, msr: Msr) -> Result<u64, RunError> {
         match &mut self.sibling {
             Some(sibling) => Ok(sibling.read(msr)?),
-            None => Err(RunError::unavailable("this core has no other hyperthread that is online")),
+            None => Err(RunError::unavailable("this core has no other online hyperthread")),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Code that notes which branches it takes.
+//! Generates code together with the list of branches that it takes.
 
 use std::ops::{Deref, DerefMut};
 
@@ -7,12 +7,12 @@ use lbr_msr::record::HwBranchType;
 use super::super::Known;
 use crate::code::assembler::{Assembler, Label};
 
-/// Where a branch starts or lands.
+/// Source or target of a branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     At(u64),
     Label(Label),
-    /// In ring 0.
+    /// In ring 0, at an unknown address.
     Unknown,
 }
 
@@ -21,12 +21,11 @@ enum End {
 struct NotedBranch {
     from: End,
     to: End,
-    /// All but its ends.
+    /// All properties except source and target.
     like: Known,
 }
 
-/// Code that is being written, and the branches it takes, in the order of
-/// execution.
+/// Code under construction, with its taken branches in execution order.
 #[derive(Debug)]
 pub(super) struct Noted {
     code: Assembler,
@@ -52,7 +51,7 @@ impl Noted {
         Noted { code: Assembler::at(start), taken: Vec::new() }
     }
 
-    /// The branches of the code in a mapping at `base`.
+    /// The taken branches, for a mapping at `base`.
     pub(super) fn taken(&self, base: u64) -> Vec<Known> {
         let address = |end| match end {
             End::At(address) => Some(base + address),
@@ -67,22 +66,22 @@ impl Noted {
         self.taken.iter().map(known).collect()
     }
 
-    /// How many branches have been noted.
+    /// The number of branches so far.
     pub(super) fn count(&self) -> usize {
         self.taken.len()
     }
 
-    /// A branch in user code is taken now.
+    /// Notes a branch in user code.
     pub(super) fn took(&mut self, from: u64, to: Label, class: HwBranchType) {
         self.took_like(from, to, Known::user(0, 0, class));
     }
 
-    /// The same with other properties.
+    /// Notes a branch with other properties.
     pub(super) fn took_like(&mut self, from: u64, to: Label, like: Known) {
         self.taken.push(NotedBranch { from: End::At(from), to: End::Label(to), like });
     }
 
-    /// Ring 0 is entered at `from` and left to `back`.
+    /// Notes that ring 0 is entered at `from` and returns to `back`.
     pub(super) fn took_kernel(&mut self, from: u64, back: u64) {
         let other = Known::user(0, 0, HwBranchType::Other);
         self.taken.push(NotedBranch {
@@ -97,19 +96,19 @@ impl Noted {
         });
     }
 
-    /// `jmp` to a label, taken at once.
+    /// `jmp` to a label; noted.
     pub(super) fn jumps(&mut self, to: Label) {
         let at = self.jump(to);
         self.took(at, to, HwBranchType::RelJmp);
     }
 
-    /// `call` of a label, taken at once.
+    /// `call` of a label; noted.
     pub(super) fn calls(&mut self, to: Label) {
         let at = self.call(to);
         self.took(at, to, HwBranchType::RelCall);
     }
 
-    /// `syscall`, which returns behind itself; noted as two branches.
+    /// `syscall`, which returns to the next instruction; noted as two branches.
     pub(super) fn system_call(&mut self) {
         let at = self.here();
         self.syscall();

@@ -1,6 +1,5 @@
-//! Each kernel as code, in the [frame](crate::code::frame) that switches
-//! recording on and off: no code but the kernel's runs in between in user mode
-//! that branches.
+//! Generates each kernel's code in the [frame](crate::code::frame) that switches recording on and
+//! off. In user mode only the kernel's own code branches in between.
 
 use lbr_msr::record::HwBranchType::{Cond, IndCall, IndJmp, Other, RelCall, RelJmp, Ret};
 use lbr_msr::soft::machine::{self, Event};
@@ -12,33 +11,31 @@ use crate::code::assembler::{Assembler, Label};
 use crate::code::frame::{CODE, Ends, Gpr, enter, leave, write_register};
 use crate::code::memory::PAGE;
 
-/// The register that points to [`KernelCode::choices`].
+/// The register that holds the address of [`KernelCode::choices`].
 pub(super) const CHOICES: Gpr = Gpr::R12;
-/// The register that is 1 after a transaction was aborted; RAX is then what the
-/// CPU says of it.
+/// The register that is 1 after a transaction was aborted; RAX then has the CPU's abort status.
 pub(super) const ABORTED: Gpr = Gpr::R13;
 /// RAX after XABORT has bit 0 set. SDM Vol. 1 16.3.5.
 pub(super) const EXPLICIT_ABORT: u64 = 1;
 
-/// Branches that a predictor may learn from before those that count.
+/// Branches to train a predictor before those that count.
 const LEARNING: u32 = 64;
 
-/// Recording is switched, and nothing counted.
+/// Switches recording, reads no counters.
 const ENDS: Ends = Ends { switches: true, counters: false };
 
-/// A kernel, ready to be put somewhere.
+/// A kernel's code, not yet mapped.
 #[derive(Debug)]
 pub(super) struct KernelCode {
     pub(super) code: Noted,
     /// The function.
     pub(super) entry: u64,
-    /// Where the system call that switches recording on returns to.
+    /// Return address of the system call that switches recording on.
     #[cfg(test)]
     pub(super) switched: u64,
     /// See [`Ran::before_event`](super::super::Ran::before_event).
     pub(super) before_event: Option<usize>,
-    /// Bytes that are drawn anew for each run: which conditional branches are
-    /// taken.
+    /// Random bytes, renewed for each run: which conditional branches are taken.
     pub(super) choices: Vec<u8>,
 }
 
@@ -51,7 +48,7 @@ fn jumps(code: &mut Noted, count: u32) {
 }
 
 impl KernelCode {
-    /// The code of a kernel.
+    /// Generates a kernel's code.
     pub(super) fn of(kernel: Kernel) -> KernelCode {
         let mut code = Noted::at(CODE);
         let init = if kernel == Kernel::Exception { untouched_page() } else { Vec::new() };
@@ -95,8 +92,8 @@ impl KernelCode {
         }
     }
 
-    /// Which of the conditional branches of [`Kernel::Unpredictable`] are
-    /// taken: `choices`, one byte for each.
+    /// Keeps the conditional branches of [`Kernel::Unpredictable`] that `choices`, one byte each,
+    /// selects as taken.
     pub(super) fn choose(branches: &[Known], choices: &[u8]) -> Vec<Known> {
         let taken = |choice: Option<&u8>| choice.is_none_or(|choice| choice & 1 != 0);
         let chosen = branches.iter().enumerate().filter(|(i, _)| taken(choices.get(*i)));
@@ -154,7 +151,7 @@ fn call_rbx(code: &mut Noted, to: Label) -> u64 {
     at
 }
 
-/// A system call that does next to nothing.
+/// A cheap system call.
 fn get_process_id(code: &mut Noted) {
     code.constant(Gpr::Rax, libc::SYS_getpid as u32);
     code.system_call();
@@ -164,7 +161,7 @@ fn calls_and_returns(code: &mut Noted, calls: u32, returns: u32) {
     let levels: Vec<Label> = (0..=calls).map(|_| code.label()).collect();
     let mut behind = Vec::new();
     let mut rets = Vec::new();
-    // The level that the last return comes back to.
+    // The level that the last return goes to.
     let last = calls - returns;
     for (level, next) in (0..calls).zip(levels.iter().skip(1)) {
         if level % 2 == 0 {
@@ -225,8 +222,7 @@ fn predictable(code: &mut Noted, count: u32) {
     }
 }
 
-/// Twice as many branches as are taken. All are noted; which are taken is
-/// chosen for each run.
+/// Writes twice as many branches as will be taken, and notes all; each run chooses which are taken.
 fn unpredictable(code: &mut Noted, count: u32) -> Vec<u8> {
     for site in 0..count.saturating_mul(2) {
         let to = code.label();
@@ -248,8 +244,8 @@ fn chain(code: &mut Noted, length: u32) {
     code.jumps(start);
     code.place(start);
     for _ in 0..length {
-        // not eax: one cycle, and nothing that a CPU leaves out when it
-        // renames registers, as some do with additions of constants.
+        // not eax: one cycle. CPUs do not eliminate it during register renaming, as some do
+        // additions of constants.
         code.raw(&[0xF7, 0xD0]);
     }
     code.jumps(end);
@@ -279,8 +275,8 @@ fn transaction(code: &mut Noted, abort: bool) {
     code.constant(ABORTED, 1);
 }
 
-/// Three jumps and an event of the test machine, brought about by a system
-/// call; how many branches came before it.
+/// Three jumps and an event of the test machine, triggered by a system call; returns the number of
+/// branches before it.
 fn around_event(code: &mut Noted, event: Event) -> usize {
     jumps(code, 3);
     // push event; mov rsi, rsp

@@ -1,4 +1,4 @@
-//! Whether a CPU has been in a deep C-state, by Linux's cpuidle.
+//! Detects stays in a deep C-state through Linux's cpuidle.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,16 +6,16 @@ use std::time::{Duration, Instant};
 
 use lbr_msr::access::Root;
 
-/// The longest sleep.
+/// How long to sleep at most.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// One sleep: long enough for any governor to choose the deepest.
 const NAP: Duration = Duration::from_millis(50);
 
-/// Sleeps until the CPU, which the calling thread is pinned to, has been in a
-/// C-state deeper than C1.
+/// Sleeps until the CPU, which the calling thread is pinned to, has entered a C-state deeper than
+/// C1.
 ///
 /// # Errors
-/// Why it was in none.
+/// Why it entered none.
 pub(super) fn deep_c_state(root: &Root, cpu: u32) -> Result<(), String> {
     let folder = root.join(&format!("sys/devices/system/cpu/cpu{cpu}/cpuidle"));
     let states = deep_states(&folder);
@@ -33,7 +33,7 @@ pub(super) fn deep_c_state(root: &Root, cpu: u32) -> Result<(), String> {
     Err("the CPU entered no C-state deeper than C1".into())
 }
 
-/// The folders of the states that are deeper than C1.
+/// The directories of the states deeper than C1.
 fn deep_states(folder: &std::path::Path) -> Vec<PathBuf> {
     let Ok(found) = fs::read_dir(folder) else { return Vec::new() };
     let states = found.filter_map(|entry| Some(entry.ok()?.path()));
@@ -45,8 +45,8 @@ fn deep_states(folder: &std::path::Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Names as the drivers intel_idle and acpi_idle give them: POLL, C1, C1E,
-/// C1_ACPI, C2, C6, C10, C3_ACPI. SDM 17.10.3 counts C1E as C1.
+/// State names of the drivers intel_idle and acpi_idle: POLL, C1, C1E, C1_ACPI, C2, C6, C10,
+/// C3_ACPI. SDM 17.10.3 counts C1E as C1.
 fn is_deep(name: &str) -> bool {
     let digits = name.strip_prefix('C').unwrap_or_default();
     let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn deep_c_states_are_told_by_their_names() {
+    fn deep_c_states_are_recognised_by_name() {
         for name in ["C2", "C6", "C10", "C3_ACPI", "C6N", "C7s"] {
             assert!(is_deep(name), "{name}");
         }
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_sleeps_is_said() {
+    fn a_cpu_that_never_sleeps_is_an_error() {
         let folder = tempfile::tempdir().expect("a folder");
         let why = deep_c_state(&Root::at(folder.path()), 0).expect_err("no states");
         assert!(why.contains("offers no C-state"), "{why}");

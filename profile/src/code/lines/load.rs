@@ -28,7 +28,7 @@ const ANY_RATIO: u64 = 16 << 20;
 /// dozens.
 pub(crate) const DEEPEST: isize = 500;
 
-/// Split DWARF: units that are in files of their own, or packed together.
+/// Split DWARF: units in separate files, or packed together.
 pub(crate) struct Pieces {
     /// Split DWARF: units in separate files, or packed together.
     /// The files with everything else.

@@ -65,7 +65,7 @@ pub enum PlaceError {
         instead: String,
     },
     /// The function ends before that offset.
-    #[error("{name} is {size} bytes long: {name}+{offset:#x} lies behind it")]
+    #[error("{name} is {size} bytes long: {name}+{offset:#x} is beyond its end")]
     BeyondFunction {
         /// The function.
         name: String,
@@ -75,7 +75,7 @@ pub enum PlaceError {
         offset: u64,
     },
     /// The source file is not in any debug information.
-    #[error("no debug information of what was recorded names a source file {file}")]
+    #[error("no debug information of the recorded files mentions a source file {file}")]
     NoSource {
         /// The file.
         file: String,
@@ -124,7 +124,7 @@ fn list(candidates: &[Candidate]) -> String {
         let file = (!one_file && address.is_some()).then(|| format!("in {file}"));
         let place: Vec<String> = [at, file].into_iter().flatten().collect();
         let place = Some(place.join(" ")).filter(|place| !place.is_empty());
-        let share = share.map(|share| format!("{:.2}% of what ran", share * 100.0));
+        let share = share.map(|share| format!("{:.2}% of executed code", share * 100.0));
         match [place, share].into_iter().flatten().collect::<Vec<_>>().join(", ") {
             more if more.is_empty() => name.clone(),
             more => format!("{name} ({more})"),
@@ -189,7 +189,7 @@ impl Maps {
         }
     }
 
-    /// A byte of the files of a name, as views print it where there is no symbol.
+    /// A file offset, as views print it without a symbol.
     fn bytes_of_files(&self, name: &str, offset: u64) -> Vec<Span> {
         let is = |file: &usize| {
             self.path(*file).is_some_and(|path| path == name || file_name(path) == name)

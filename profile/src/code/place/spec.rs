@@ -38,7 +38,7 @@ pub enum LocationSpec {
 /// A text that is not a code location.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{text:?} is no place: an address (0x401136), a function (main, main+0x1a, libc.so.6:malloc) or a line (foo.c:12)"
+    "{text:?} is not a location: expected an address (0x401136), a function (main, main+0x1a, libc.so.6:malloc) or a line (foo.c:12)"
 )]
 pub struct ParsePlaceError {
     /// The text.

@@ -88,7 +88,7 @@ pub(crate) struct Layout {
     pub(crate) widths: Widths,
 }
 
-/// What follows the columns.
+/// The rest of the line after the columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Behind {
     /// Branches by address: the given text ends where they start.

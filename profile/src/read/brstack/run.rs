@@ -313,7 +313,7 @@ mod tests {
         let first = ways.first().map(|(_, len, _)| *len);
         for (name, len, branches) in ways {
             prop_assert_eq!(Some(len), first, "{}", name);
-            prop_assert!(len <= text.len(), "{} read behind the line", name);
+            prop_assert!(len <= text.len(), "{} read past the end of the line", name);
             let behind = text.get(len).filter(|_| len > 0);
             prop_assert!(behind.is_none_or(u8::is_ascii_whitespace), "{}", name);
             prop_assert_eq!(Some(branches), generally(&text[..len]), "{}", name);

@@ -16,9 +16,9 @@ pub enum FindError {
         /// The most similar names, as text for the message.
         instead: String,
     },
-    /// The function has no code of its own.
+    /// The function exists only as inlined copies.
     #[error(
-        "{name} has no code of its own: it is inlined into {}; annotate {}",
+        "{name} exists only inlined into {}; annotate {}",
         into.join(", "),
         if into.len() == 1 { "that" } else { "one of these" }
     )]

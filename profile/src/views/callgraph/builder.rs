@@ -1,4 +1,4 @@
-//! From stacks to the tree of calling contexts.
+//! Builds the tree of calling contexts from stacks.
 
 use std::num::NonZero;
 
@@ -13,53 +13,54 @@ use crate::read::address::KERNEL;
 use crate::read::note::Source;
 use crate::views::walk::{Edge, Edges, Frames, Returned, Step, Transfer, Visit, touch};
 
-/// Threads whose last stacks are known at a time.
+/// Maximum number of threads whose last stack is remembered.
 const THREADS: usize = 1 << 16;
 
-/// Builds the tree as stacks come.
+/// Builds the tree, stack by stack.
 #[derive(Debug)]
 pub(super) struct Builder {
     tree: Tree,
     passage: Passage,
     stitch: bool,
-    /// There were stacks in call-stack mode.
+    /// Some stacks were taken in call-stack mode.
     snapshots: bool,
     before: ByThread<Before>,
-    /// By branch.
+    /// By branch number.
     ends: Vec<Ends>,
-    /// The context that runs, by frame.
+    /// The current context of each frame.
     running: ByThread<Frames<usize>>,
     deepest: usize,
-    /// Threads with their outermost function, for stacks without an entry.
+    /// Outermost function of each thread, for stacks without an entry.
     outermost: ByThread<Outermost>,
 }
 
-/// The outermost function of a thread, and its empty stacks so far: no call was open.
+/// A thread's outermost function, and the number of its empty stacks so far: samples without an
+/// open call.
 #[derive(Clone, Copy, Debug, Default)]
 struct Outermost {
     function: Option<usize>,
     empty: u64,
 }
 
-/// Where a branch leads to and comes from.
+/// The functions at a branch's target and source.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ends {
     target: Option<Target>,
-    /// The context of the function that it comes from, without a caller that is known.
+    /// The context of the source function, if its caller is unknown.
     outermost: Option<NonZero<u32>>,
 }
 
-/// Where a branch leads to.
+/// The function at a branch's target.
 #[derive(Clone, Copy, Debug)]
 struct Target {
     function: u32,
     named: bool,
-    /// To the first address of the function.
+    /// The target is the function's first address.
     at_first: bool,
 }
 
 impl Builder {
-    /// `stitch` joins truncated stacks to earlier ones.
+    /// `stitch` enables extending truncated stacks by earlier ones.
     pub(super) fn new(stitch: bool) -> Builder {
         Builder {
             tree: Tree::new(),
@@ -74,7 +75,7 @@ impl Builder {
         }
     }
 
-    /// Counts empty stacks for the outermost functions of their threads.
+    /// Adds empty stacks to the outermost functions of their threads.
     fn count_empty(&mut self) {
         for (_, Outermost { function, empty }) in std::mem::take(&mut self.outermost) {
             if empty > 0 {
@@ -92,7 +93,7 @@ impl Builder {
         self.outermost.entry(stack.thread).or_default()
     }
 
-    /// A stack in call-stack mode.
+    /// Adds a stack in call-stack mode.
     fn snapshot(&mut self, stack: &Cleaned<'_>, steps: &[Step], edges: &Edges, maps: &mut Maps) {
         let (head, weight) = (stack.head, stack.weight);
         self.snapshots = true;
@@ -122,7 +123,7 @@ impl Builder {
         let mut whole = missing == Missing::Nothing;
         if self.stitch {
             if self.before.len() >= THREADS && !self.before.contains_key(&stack.thread) {
-                // What is not joined is counted as cut.
+                // Frames without a match count as truncated.
                 self.before.clear();
             }
             let before = self.before.entry(stack.thread).or_default();
@@ -141,7 +142,7 @@ impl Builder {
         let mut path: Vec<usize> = frames.iter().rev().map(|frame| frame.caller).collect();
         let mut function = |addr| self.tree.function(maps, stack.space, addr).0;
         match (stood, innermost) {
-            // The calls are the program's, and the kernel ran for it.
+            // The calls are the program's; the kernel was running on its behalf.
             (Some(ip), Some(to)) if in_kernel(stood) && !in_kernel(innermost) => {
                 path.extend([function(to), function(ip)]);
             }
@@ -165,7 +166,7 @@ impl Builder {
         self.tree.moved(node, weight);
     }
 
-    /// Branches, or calls and returns.
+    /// Replays branches, or calls and returns.
     fn replay(&mut self, stack: &Cleaned<'_>, steps: &[Step], edges: &Edges, maps: &mut Maps) {
         let mut running = self.running.remove(&stack.thread);
         if stack.joins != Joins::Before {
@@ -234,13 +235,13 @@ impl Builder {
         }
     }
 
-    /// A context without a caller that is known.
+    /// A context whose caller is unknown.
     fn outermost(&mut self, function: usize, begins: bool) -> usize {
         let above = if begins { ROOT } else { self.tree.child(ROOT, NOBODY) };
         self.tree.child(above, function)
     }
 
-    /// The same of the function that a branch comes from.
+    /// The context of a branch's source function, whose caller is unknown.
     fn outermost_of(&mut self, number: usize, edge: &Edge, begins: bool, maps: &mut Maps) -> usize {
         let known = self.ends.get(number).and_then(|ends| ends.outermost);
         if let Some(known) = known.filter(|_| !begins) {
@@ -249,7 +250,7 @@ impl Builder {
         let (function, _) = self.tree.function(maps, edge.space, edge.from);
         let folded = self.tree.folded;
         let node = self.outermost(function, begins);
-        // One that has no place is counted each time.
+        // Without a stored context, it counts every time.
         if !begins
             && folded == self.tree.folded
             && let Some(ends) = self.ends.get_mut(number)
@@ -259,7 +260,7 @@ impl Builder {
         node
     }
 
-    /// A jump: inside a function, to another one, or far out.
+    /// Replays a jump: inside a function, to another one, or a longjmp.
     fn jump(&mut self, frames: &mut Frames<usize>, target: Target, weight: u64) {
         if !target.named {
             return;
@@ -288,7 +289,7 @@ impl Builder {
         }
     }
 
-    /// Compilers put the rare part of `f` elsewhere, as `f.cold`.
+    /// Whether one function is the cold part of the other: compilers split off `f.cold`.
     fn is_part(&self, a: usize, b: usize) -> bool {
         let name = |function: usize| {
             let function = self.tree.functions.get(function)?;
@@ -299,7 +300,7 @@ impl Builder {
     }
 }
 
-/// Whether a stack of another recorder fills the ring, as far as one can tell.
+/// Whether another recorder's stack is probably as long as the LBR stack.
 fn is_full(len: usize, deepest: usize) -> bool {
     len == 32 || (len == 16 && deepest == 16)
 }

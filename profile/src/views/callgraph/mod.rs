@@ -16,7 +16,6 @@
 //!   caller. A jump into the middle of a function that is open further out is a longjmp, to its
 //!   innermost frame if it is open several times. Both need symbols. A call of the next instruction
 //!   does not count as a call.
-//!   symbols. A call of the next instruction is none.
 
 mod builder;
 mod score;
@@ -34,7 +33,7 @@ use tree::{ROOT, Tree};
 pub use score::score;
 pub use tree::{DEEPEST, Function, MISSING, MOST_NODES, Node};
 
-/// What the numbers count.
+/// The unit of the counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Stacks of calls.
@@ -75,7 +74,7 @@ pub struct Passage {
     pub unmatched: u64,
     /// Branches of unknown type, replayed as jumps: they may include calls and returns.
     pub untyped: u64,
-    /// Frames too deep for a node of their own.
+    /// Frames too deep to get their own node.
     pub folded: u64,
     /// Stacks that hold neither calls in call-stack mode nor calls and returns.
     pub unusable: u64,

@@ -1,17 +1,18 @@
 //! Adds missing outer calls to a stack, from the thread's previous stack.
 //!
-//! A ring of 32 records keeps the innermost 32 frames. If the previous stack had frames further
-//! out, and also contains the outermost records of the truncated one, these frames are most likely
-//! still there: perf's `--stitch-lbr`. Records of one frame are the same if both addresses are; if
-//! the recording has the ring slot of each record (`hw_idx`), the slot must be the same too, which
-//! tells rounds of a recursion apart up to a multiple of the ring size. Of several matches, the one
-//! with the longest run of equal records is used, and of those the one that moves the frames
-//! already lost from the ring the least.
+//! An LBR stack of 32 records keeps the innermost 32 frames. If the previous stack had frames
+//! further out, and also contains the outermost records of the truncated one, these frames are most
+//! likely still open: perf's `--stitch-lbr`. Two records are of the same frame if both addresses
+//! match; if the recording has the slot of each record (`hw_idx`), the slots must match too, which
+//! distinguishes levels of a recursion up to a multiple of the depth. Of several matches, the one
+//! with the longest run of equal records is used, and of those the one that moves the lost frames
+//! the least.
 //!
-//! perf stops there. After returns have emptied a ring that had overflowed, the records of the
-//! outer calls never come back, and every later stack lacks them although it is not full. Our
-//! recordings mark such stacks (underflow): they are joined in the same way or, if none of their
-//! records remain from before, to the nearest frame whose function makes the outermost call.
+//! perf stops there. After returns have emptied an LBR stack that had overflowed, the records of
+//! the outer calls never come back, and every later stack lacks them although it is not full. lbr's
+//! own recordings mark such stacks (underflow): they are extended in the same way or, if none of
+//! their records remain from before, attached to the nearest frame whose function makes the
+//! outermost call.
 
 /// An open call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +27,7 @@ pub(super) struct Frame {
     pub(super) callee: usize,
 }
 
-/// Records that must match if slots are unknown, as far as there are that many.
+/// Number of records that must match if slots are unknown; all records if there are fewer.
 const SAME: usize = 2;
 
 /// Why frames of a stack are missing.
@@ -43,10 +44,10 @@ pub(super) enum Missing {
 /// The last stack of a thread.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Before {
-    /// Innermost first, including frames joined to it.
+    /// Innermost first, including frames added by stitching.
     frames: Vec<Frame>,
     hw_idx: Option<u64>,
-    /// Number of the frames in the ring.
+    /// Number of the frames in the LBR stack.
     visible: usize,
     /// Whether it reaches the outermost frame.
     whole: bool,
@@ -102,7 +103,7 @@ impl Before {
     fn find(&self, frames: &[Frame], hw_idx: Option<u64>) -> Option<usize> {
         let depth = frames.len();
         let outermost = depth.checked_sub(1)?;
-        // Slots wrap around the ring, which a truncated stack fills.
+        // Slots wrap around; a truncated stack fills all.
         let slot = |hw_idx: u64, index: usize| {
             (i128::from(hw_idx) - index as i128).rem_euclid(depth as i128)
         };
@@ -148,8 +149,8 @@ mod tests {
         Frame { from: call, to: call + 1, caller: call as usize, callee: call as usize + 1 }
     }
 
-    /// 39 rounds of a recursion and its first caller; then five more rounds, of which the ring
-    /// holds 32.
+    /// 39 levels of a recursion and its first caller; then five more levels. The LBR stack holds
+    /// 32.
     #[test]
     fn slots_count_the_rounds_of_a_recursion() {
         let stitched = |slots: Option<(u64, u64)>| {
@@ -183,9 +184,9 @@ mod tests {
         assert_eq!(now.len(), 52);
     }
 
-    /// Returns emptied the ring: the calling function is still open.
+    /// Returns emptied the LBR stack: the calling function is still open.
     #[test]
-    fn what_is_left_of_an_overflow_hangs_on_its_function() {
+    fn frames_after_an_overflow_attach_to_the_calling_function() {
         let open: Vec<Frame> = (0..10).rev().map(frame).collect();
         let mut before = Before { frames: open, hw_idx: None, visible: 1, whole: true };
         // Called by the target function of call 4.

@@ -24,7 +24,7 @@ pub struct Function {
     pub addr: Option<u64>,
     /// The location of that; `None` for the placeholder of missing callers.
     pub location: Option<Location>,
-    /// The file of code without a name, and the byte of it: `libc.so.6+0x26110`.
+    /// For code without a name, its file and offset: `libc.so.6+0x26110`.
     pub place: Option<String>,
 }
 
@@ -76,7 +76,7 @@ pub(super) struct Tree {
     named: Vec<bool>,
     by_location: Map<Location, usize>,
     by_address: Map<(u32, u64), (usize, u64)>,
-    /// Frames that were too deep for a node of their own.
+    /// Frames too deep to get their own node.
     pub(super) folded: u64,
 }
 

@@ -1,31 +1,26 @@
-//! Two recordings side by side: what changed from one build to the next, and
-//! whether that is more than chance.
+//! Compares two recordings: what changed from one build to the next, and whether the change is
+//! significant.
 //!
-//! **Rows.** A row is a place that branches come from. In files of the same build
-//! it is the byte of the file; in others the function, matched by name, and the
-//! line in it if the function has the same lines on both sides. See [`By`].
+//! **Rows.** A row is a branch location. For identical builds it is the file offset; otherwise the
+//! function, matched by name, and the line in it if the function has the same lines on both sides.
+//! See [`By`].
 //!
-//! **What is measured.** [`Measure`]: the share of all branches, how often they
-//! were mispredicted, the median cycles of the blocks that end there; and for the
-//! heads of loops the trips. What a recording does not say has no value.
+//! **Measures.** [`Measure`]: share of all branches, mispredict rate, median cycles of the blocks
+//! that end there; for loop heads the trip count. A measure that a recording lacks has no value.
 //!
-//! **What is significant.** The stack is the unit that was drawn: how far the
-//! stacks of each side disagree among themselves says how many independent
-//! draws a count is worth (see [`crate::interval`]). With these a likelihood
-//! ratio test asks whether both sides have one ratio. Every test of every row
-//! belongs to one family, which Holm's correction (Scandinavian Journal of
-//! Statistics 6, 1979) keeps at the level: with that probability at most any row
-//! is significant where nothing changed.
+//! **Significance.** The sampling unit is the stack: the variance between a side's stacks
+//! determines how many independent draws a count is worth (see [`crate::interval`]). A likelihood
+//! ratio test then tests whether both sides have the same ratio. All tests of all rows form one
+//! family. Holm's correction (Scandinavian Journal of Statistics 6, 1979) limits the probability of
+//! any false positive in the family to the level.
 //!
-//! A share also changes because that of another place did. So it is held
-//! against all branches and against the median row too, and the weaker finding
-//! counts.
+//! A share also changes if another location's share did. So it is compared relative to all branches
+//! and relative to the median row as well, and the less significant result counts.
 //!
-//! A share that only one side has is 0 on the other, and tested like any other; its
-//! value there is absent. [`Total`] compares the totals.
+//! A share that exists on one side only is 0 on the other and tested normally; its value there is
+//! absent. [`Total`] compares the totals.
 //!
-//! Recordings are read twice: once for the places of either side, once to
-//! count the rows.
+//! Recordings are read twice: first to find the locations of both sides, then to count the rows.
 
 mod matching;
 mod significance;
@@ -43,36 +38,36 @@ pub use walks::{Looked, StackSums, counter, looker};
 
 use matching::{Matched, Places, match_places};
 
-/// What is compared of a place.
+/// A property of a location that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
-    /// Taken branches there, of all: 0 to 1.
+    /// Share of all taken branches: 0 to 1.
     Share,
-    /// Mispredicted ones of those that are known to be predicted or not: 0 to 1.
+    /// Mispredict rate, over entries with a known prediction: 0 to 1.
     Mispredict,
-    /// Median core cycles of the straight code that ends there.
+    /// Median core cycles of the fall-through range that ends there.
     Cycles,
-    /// Mean trips of an entry of the loop that begins there.
+    /// Mean trip count of the loop that starts there.
     Trips,
 }
 
 /// A measure on both sides.
 #[derive(Clone, Copy, Debug)]
 pub struct Change {
-    /// What was measured.
+    /// The measure.
     pub measure: Measure,
-    /// In the baseline; `None` where it does not say.
+    /// In the baseline; `None` if unavailable.
     pub before: Option<f64>,
-    /// In the other recording.
+    /// In the new recording.
     pub after: Option<f64>,
-    /// The ratio that is tested, by stack, and the stacks that have the place.
+    /// For each side, the tested ratio by stack, and the number of stacks with this location.
     ratio: [(Clusters, u64); 2],
-    /// The probability of a difference as large as this if nothing changed; `None`
-    /// if it was not tested: too few stacks, or a value is absent that is not 0.
+    /// The p-value; `None` if it was not tested: too few stacks, or a value is unavailable (rather
+    /// than 0).
     pub p: Option<f64>,
-    /// The same by Holm's correction, 0 to 1.
+    /// The p-value by Holm's correction, 0 to 1.
     pub adjusted: Option<f64>,
-    /// Not more than the level.
+    /// The corrected p-value is at most the level.
     pub significant: bool,
 }
 
@@ -82,84 +77,84 @@ impl Change {
         Change { measure, before, after, ratio, p: None, adjusted: None, significant: false }
     }
 
-    /// How much more there is than there was, as a part of what was: 0.5 is half
-    /// as much again. `None` where one side does not say, or there was nothing.
+    /// The relative change: 0.5 is 50% more. `None` if a value is unavailable, or the baseline is
+    /// 0.
     #[must_use]
     pub fn relative(&self) -> Option<f64> {
         let (before, after) = (self.before?, self.after?);
         (before > 0.0).then(|| after / before - 1.0)
     }
 
-    /// The value rose and yet less than that of other rows, whose ratio is `common`,
-    /// or fell and yet less.
+    /// The value rose, but less than the other rows' by the factor `common`, or fell, but less than
+    /// theirs.
     fn is_against(&self, common: f64) -> bool {
         let (before, after) = (self.before.unwrap_or(0.0), self.after.unwrap_or(0.0));
         (after > before) != (after > before * common)
     }
 
-    /// There is more of it, significantly. A new row is.
+    /// It increased significantly. A new row counts as an increase.
     #[must_use]
     pub fn is_worse(&self) -> bool {
         self.significant && self.after > self.before
     }
 }
 
-/// Where a row lies on one side.
+/// A row's location on one side.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Side {
-    /// The first of its places, and the address that it was recorded with.
+    /// Its first location.
     pub location: Location,
-    /// See `location`.
+    /// The recorded address of `location`.
     pub addr: u64,
-    /// Path of its file.
+    /// Its file's path.
     pub file: Option<String>,
     /// Its function.
     pub function: Option<String>,
-    /// Its line, where rows go by it.
+    /// Its line, if rows are matched by line.
     pub line: Option<SourceLine>,
-    /// Taken branches; rounds of a loop.
+    /// Taken branches; for a loop, rounds.
     pub count: u64,
 }
 
-/// A place on both sides, or on the one that has it.
+/// A location on both sides, or on one only.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// What it is one place by.
+    /// How it was matched.
     pub by: By,
-    /// In the baseline; `None` where it is new.
+    /// In the baseline; `None` for a new row.
     pub before: Option<Side>,
-    /// In the other recording; `None` where it is gone.
+    /// In the new recording; `None` if it disappeared.
     pub after: Option<Side>,
-    /// What was measured.
+    /// The measures.
     pub changes: Vec<Change>,
 }
 
 impl Row {
-    /// Where it lies: in the newer recording, if that has it.
+    /// Its location in the new recording, otherwise in the baseline.
     #[must_use]
     pub fn side(&self) -> Option<&Side> {
         self.after.as_ref().or(self.before.as_ref())
     }
 
-    /// A measure.
+    /// The change of a measure.
     #[must_use]
     pub fn change(&self, measure: Measure) -> Option<&Change> {
         self.changes.iter().find(|change| change.measure == measure)
     }
 
-    /// Something changed significantly.
+    /// Some measure changed significantly.
     #[must_use]
     pub fn is_significant(&self) -> bool {
         self.changes.iter().any(|change| change.significant)
     }
 
-    /// Both sides have it.
+    /// It exists on both sides.
     #[must_use]
     pub fn is_matched(&self) -> bool {
         self.before.is_some() && self.after.is_some()
     }
 
-    /// What rows are sorted by: the larger share, or the larger count of rounds.
+    /// The sort key: the larger share, or the larger number of rounds.
     fn weight(&self) -> f64 {
         match self.change(Measure::Share) {
             Some(share) => share.before.unwrap_or(0.0).max(share.after.unwrap_or(0.0)),
@@ -172,33 +167,33 @@ impl Row {
     }
 }
 
-/// The rows of two recordings.
+/// The comparison of two recordings.
 #[derive(Debug)]
 pub struct Comparison {
-    /// Places that branches come from, and heads of loops behind them.
+    /// Branch locations, then loop heads.
     pub rows: Vec<Row>,
-    /// How many measures were tested.
+    /// Number of tests.
     pub tests: u64,
 }
 
-/// What branches come from on both sides, to be counted.
+/// The matched branch locations of both sides, before counting.
 #[derive(Debug)]
 pub struct Rows {
     matched: Matched,
-    /// By row, the cycles that its blocks are counted above.
+    /// For each row, the cycle count that separates fast from slow blocks.
     splits: Vec<Option<u32>>,
     medians: [Vec<Option<u32>>; 2],
 }
 
 impl Rows {
-    /// The paths of the files that both sides have, in pairs.
+    /// The paths of matched files, in pairs.
     #[must_use]
     pub fn files(&self) -> &[[String; 2]] {
         &self.matched.files
     }
 }
 
-/// Finds the places that both sides have.
+/// Matches the locations of both sides.
 pub fn rows(before: &mut Looked, after: &mut Looked, by: Option<By>) -> Rows {
     let places = [before.places(), after.places()];
     let maps = [&mut before.maps, &mut after.maps];
@@ -212,7 +207,7 @@ pub fn rows(before: &mut Looked, after: &mut Looked, by: Option<By>) -> Rows {
 }
 
 impl Comparison {
-    /// Of places that branches come from, as counted.
+    /// Compares the counts of the rows.
     #[must_use]
     pub fn of(rows: Rows, before: &StackSums, after: &StackSums) -> Comparison {
         let Rows { matched, medians: [was, is], .. } = rows;
@@ -249,7 +244,7 @@ impl Comparison {
         Comparison { rows, tests: 0 }
     }
 
-    /// Adds the loops of the same recordings, by their heads.
+    /// Adds the loops of the same recordings, matched by their heads.
     pub fn add_loops(&mut self, before: &mut Loops, after: &mut Loops, by: Option<By>) {
         let heads = |loops: &Loops| {
             loops.loops.iter().map(|one| (one.location, one.head)).collect::<Vec<_>>()
@@ -267,7 +262,7 @@ impl Comparison {
                 let side_of = if side == 0 { &mut row.before } else { &mut row.after };
                 side_of.iter_mut().for_each(|of| of.count = of.count.saturating_add(one.rounds));
                 let Some(change) = row.changes.first_mut() else { continue };
-                // Of several loops with one head the one that runs most stands for them.
+                // Of several loops with one head, uses the one with most rounds.
                 let value = if side == 0 { &mut change.before } else { &mut change.after };
                 *value = value.or_else(|| one.mean_trips());
                 if let Some((sum, stacks)) = change.ratio.get_mut(side)
@@ -281,7 +276,7 @@ impl Comparison {
         self.rows.extend(rows);
     }
 
-    /// Tests every measure of every row, at a level: 0.01 is 1%.
+    /// Tests every measure of every row at a significance level: 0.01 is 1%.
     pub fn test(&mut self, level: f64) {
         let common = self.common_ratio();
         for change in self.rows.iter_mut().flat_map(|row| &mut row.changes) {
@@ -303,9 +298,9 @@ impl Comparison {
             let stacks = in_a.saturating_add(in_b);
             let plain = || significance::of_ratios(&a, &b, stacks);
             change.p = match change.measure {
-                // One median is no change, however their cycles lie.
+                // Equal medians are not a change, whatever the distributions.
                 Measure::Cycles if change.before == change.after => Some(1.0),
-                // Other places changed, and this one the other way or not at all.
+                // Only other locations changed, or this one changed in the opposite direction.
                 Measure::Share if change.is_against(common) => Some(1.0),
                 Measure::Share => {
                     Some(plain().max(significance::of_counts(&a, &b, common, stacks)))
@@ -326,8 +321,8 @@ impl Comparison {
             .sort_by(|a, b| least(a).total_cmp(&least(b)).then(b.weight().total_cmp(&a.weight())));
     }
 
-    /// How many times as large the share of the median row is as it was: what
-    /// did not change itself changes by that.
+    /// The ratio of the median row's shares (new to old): the apparent change of rows that did not
+    /// change themselves.
     fn common_ratio(&self) -> f64 {
         let shares = self.rows.iter().filter_map(|row| row.change(Measure::Share));
         let ratios = shares.filter_map(|share| {
@@ -339,8 +334,8 @@ impl Comparison {
     }
 }
 
-/// Whether a loop lies in one function. How far others reach depends on which
-/// branches a sample happens to hold: on either side they may be different loops.
+/// Whether a loop is within one function. The extent of other loops depends on which branches a
+/// sample happens to contain, so they are not comparable.
 fn is_of_one_function(maps: &mut Maps, one: &Loop) -> bool {
     let Some(function) = maps.function(one.location) else { return false };
     one.back_edges.iter().chain(&one.falls_from).all(|back| function.contains(back.location))

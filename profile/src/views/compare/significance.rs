@@ -25,7 +25,7 @@ pub(super) fn of_ratios(a: &Clusters, b: &Clusters, stacks: u64) -> f64 {
     tails(parts.into_iter().map(likelihood).sum(), stacks)
 }
 
-/// The same for counts (y) that grow by the factor `common` if nothing changed.
+/// The same for counts (y) that change by the factor `common` if nothing else changed.
 pub(super) fn of_counts(a: &Clusters, b: &Clusters, common: f64, stacks: u64) -> f64 {
     let worth = entries_a_draw(a, b, |of, _| of.y as f64);
     let [ya, yb] = [a.y, b.y].map(|sum| sum as f64 / worth);

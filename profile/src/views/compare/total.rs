@@ -1,55 +1,51 @@
-//! Whether the new build makes more branches, or needs more of another event, in
-//! all.
+//! Compares the total number of branches, or of another event, of two builds.
 //!
-//! Two complete recordings have exact counts. Samples with a period represent that
-//! many events each; the 95% interval of the ratio counts a sample as one
-//! independent draw.
+//! Complete recordings have exact counts. A sample with a period represents that many events; the
+//! 95% interval of the ratio treats each sample as one independent draw.
 
 use super::{Looked, significance};
 use crate::clean::interval::Z;
 
-/// What a total counts.
+/// The unit of a total.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Taken branches.
     Branches,
-    /// Events that the samples were drawn by.
+    /// The sampled event.
     Events,
 }
 
-/// The totals of two recordings; of several a side, the mean of a recording.
+/// The totals of two sides; with several recordings per side, the mean.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Total {
-    /// What was counted.
+    /// The unit.
     pub unit: Unit,
     /// In the baseline.
     pub before: f64,
-    /// In the other recording.
+    /// In the new recording.
     pub after: f64,
     /// The 95% interval of `after / before`; `None` if both are exact.
     pub interval: Option<[f64; 2]>,
-    /// The probability of a difference as large as this if nothing changed; 0 or 1
-    /// of exact totals.
+    /// The p-value; 0 or 1 for exact totals.
     pub p: f64,
 }
 
-/// Why totals are not compared.
+/// Why totals are not comparable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotComparable {
-    /// The samples of a side have no period: nothing is known of the time or the
-    /// events between them.
+    /// A side's samples have no period: the number of events between them is unknown.
     NoPeriod,
     /// Stacks were lost.
     Lost,
     /// Only a part of a recording was selected.
     Selected,
-    /// The samples of a side are of several events.
+    /// A side's samples are of several events.
     Events,
 }
 
 impl Total {
-    /// Compares the totals of two sides, each of some recordings. `one_event` is
-    /// true if the samples of a side were all drawn by one event.
+    /// Compares the totals of two sides with one or more recordings each. `one_event` is true if
+    /// all of a side's samples are of one event.
     ///
     /// # Errors
     /// [`NotComparable`].
@@ -84,7 +80,7 @@ impl Total {
             return Err(NotComparable::Events);
         }
         let [before, after] = mean(sides.map(|side| side.quality.periods.events));
-        // Of the logarithm of the ratio, by the variance of each sum.
+        // The standard error of the ratio's logarithm, from the variances of both sums.
         let error: f64 = sides
             .iter()
             .filter(|side| !side.quality.is_complete())
@@ -99,7 +95,7 @@ impl Total {
         Ok(Total { unit: Unit::Events, before, after, interval: Some(interval), p })
     }
 
-    /// How much more there is than there was: 0.5 is half as much again.
+    /// The relative change: 0.5 is 50% more.
     #[must_use]
     pub fn relative(&self) -> f64 {
         self.after / self.before - 1.0

@@ -32,8 +32,8 @@ impl FlowCounts {
         FlowCounts { decoder, no_clusters: true, ..FlowCounts::default() }
     }
 
-    /// Without blocks, and without confidence intervals: each branch counts as if it were in a
-    /// stack of its own.
+    /// Without blocks, and without confidence intervals: each branch counts as if it were alone in
+    /// a stack.
     pub(crate) fn without_clusters() -> FlowCounts {
         FlowCounts { no_clusters: true, ..FlowCounts::without_blocks() }
     }

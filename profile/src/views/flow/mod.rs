@@ -1,4 +1,4 @@
-//! Control flow: what each branch did, and which code ran between branches.
+//! Control flow: each branch's outcomes, and the code executed between branches.
 //!
 //! Between two neighbours in a stack, code ran without a taken branch from TO of the older to FROM
 //! of the newer: a *block*, identified by its entry and exit. The conditional branches inside it

@@ -81,7 +81,7 @@ impl More {
     }
 }
 
-/// What stacks with a repeated branch add.
+/// The difference made by stacks that contain a branch repeatedly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Surplus {
     /// Mispredicted (y) of known (x).
@@ -100,7 +100,7 @@ impl Surplus {
     }
 }
 
-/// Places for the branches of a stack: twice as many as most stacks have.
+/// Slots for the branches of a stack: twice as many as most stacks have.
 const SEEN: usize = 1 << 8;
 
 /// Branches.

@@ -83,7 +83,7 @@ pub struct Finding {
     pub of: u64,
     /// The items: `stacks`, `entries`, `blocks`, `lines`, `records`, `processes` or `recordings`.
     pub unit: &'static str,
-    /// What it means.
+    /// Its meaning.
     pub meaning: &'static str,
     /// How the reports treat it.
     pub report: &'static str,

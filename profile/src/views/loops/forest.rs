@@ -212,8 +212,6 @@ fn end_of(graph: &Graph, passed: &[bool], node: usize, at: usize) -> (u32, u64) 
 ///
 /// It visits the graph once for each nesting depth. Labels follow the edges, so the next data is
 /// usually in nearby memory.
-/// the order in which one leads to the next, so that what it needs next mostly
-/// lies close to what it has.
 struct Search<'a> {
     graph: &'a Graph,
     /// By node.

@@ -137,7 +137,7 @@ impl Graph {
         starts.dedup();
         starts.shrink_to_fit();
         // The node that contains an address. A branch at the start of its piece that no other
-        // evidence shows gets a node of its own.
+        // evidence shows gets its own node.
         let mut own: Vec<Spot> = Vec::new();
         let holder = |starts: &[Spot], at: Spot| {
             let index = starts.partition_point(|start| *start <= at).checked_sub(1)?;

@@ -21,7 +21,6 @@ impl Active {
 
 /// The loops that contain a frame. Most stacks start inside loops and end before any event in the
 /// outer ones, so these are not stored one by one.
-/// the outer ones: those are not written down one by one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Inside {
     /// The frame was found in this loop and its enclosing loops, and none of them had an event yet.

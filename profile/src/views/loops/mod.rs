@@ -1,28 +1,24 @@
-//! Loops: heads and back edges, how often they ran round, and how they nest.
+//! Loops: heads and back edges, trip counts, and nesting.
 //!
-//! **What a loop is.** Code that control can run round in, as far as the
-//! recorded branches and the straight code between them show. Its *head* is
-//! where control enters it; its *back edges* lead from inside to the head.
-//! Calls and returns are no way round: a recursion is no loop, and a loop goes
-//! on through the calls that it makes. Where neither recording nor code says
-//! what a branch is, it is taken for a jump.
+//! **Loop.** A strongly connected part of the control flow, as far as the recorded branches and the
+//! fall-through ranges between them show. Control enters it at its *head*; *back edges* lead from
+//! inside to the head. Calls and returns are not edges: a recursion is not a loop, and a loop
+//! continues across the calls it makes. A branch of unknown type, according to recording and code,
+//! is treated as a jump.
 //!
-//! **What a trip is.** The trips of an entry are the times that the body ran
-//! from when control entered the loop until it left: the times that the head
-//! was reached, less the last one where control left by the test at the head.
-//! That test is the first branch behind the head, if it can leave the loop and
-//! does not lead back to the head itself. So `while (n--)` with the test at
-//! the top or reached by a jump makes n trips, 0 among them, and
-//! `do … while (--n)` makes n, 1 at least. A round that a `break` cuts short
-//! counts.
+//! **Trips.** The trip count of an entry is the number of times that the body ran from entering the
+//! loop to leaving it: the number of arrivals at the head, minus the last one if the loop was left
+//! by the test at the head. That test is the first branch after the head, if it can leave the loop
+//! and does not lead back to the head itself. So `while (n--)` with the test at the top or reached
+//! by a jump makes n trips, possibly 0, and `do … while (--n)` makes n, at least 1. A round cut
+//! short by `break` counts.
 //!
-//! **What is exact.** In a recording with every branch each entry is followed
-//! from beginning to end. Out of a sample there are two estimates: the mean by
-//! rounds per exit, see [`Mean`], and quantiles from the entries whose
-//! beginning was seen, see [`Trips::quantile`].
+//! **Exactness.** If a recording has every branch, each entry is followed from start to end. From a
+//! sample there are two estimates: the mean from rounds per exit, see [`Mean`], and quantiles from
+//! the entries whose start was recorded, see [`Trips::quantile`].
 //!
-//! Two loops with the same head are one. The recording is read twice: once for
-//! the graph, once for the trips.
+//! Two loops with the same head are one. The recording is read twice: once for the graph, once for
+//! the trips.
 
 mod describe;
 mod forest;
@@ -45,44 +41,42 @@ use track::{Ground, Tracker};
 
 pub use trips::{Mean, Quantile, Trips};
 
-/// A loop and what it did.
+/// A loop with its counts.
 #[derive(Clone, Debug)]
 pub struct Loop {
     /// Address of its head, in the first process that ran it.
     pub head: u64,
-    /// Where the head lies.
+    /// The head's location.
     pub location: Location,
-    /// The loop around it, by index; `None` for an outermost one.
+    /// Index of the enclosing loop; `None` for an outermost one.
     pub parent: Option<usize>,
     /// 1 for an outermost loop.
     pub depth: u32,
-    /// Branches back to the head, the most frequent first. Where control also
-    /// falls into the head from inside, that is in `falls_back`.
+    /// Branches back to the head, most frequent first. Control that falls through into the head
+    /// from inside is counted in `falls_back`.
     pub back_edges: Vec<BackEdge>,
-    /// Times that control ran straight from inside into the head.
+    /// Times that control fell through from inside into the head.
     pub falls_back: u64,
-    /// Where no branch leads to the head: the branches that lead backwards
-    /// inside, from whose targets control falls into it. The most frequent
-    /// first; each closes a round.
+    /// If no branch leads to the head: backward branches inside from whose targets control falls
+    /// through into it, most frequent first. Each ends a round.
     pub falls_from: Vec<BackEdge>,
-    /// The loop's test stands at its head.
+    /// The loop's test is at its head.
     pub tested_at_head: bool,
-    /// Control enters it at several places: the head is the most frequent.
+    /// Control enters it at several locations; the head is the most frequent one.
     pub irreducible: bool,
     /// It makes calls.
     pub calls: bool,
-    /// The type of a branch back is not known: it is taken for a jump.
+    /// A back edge has an unknown type and is treated as a jump.
     pub types_unknown: bool,
-    /// Times that the head was reached from inside: back edges, not trips.
+    /// Number of arrivals at the head from inside: back edges, not trips.
     pub rounds: u64,
-    /// Trips of the entries whose beginning was seen.
+    /// Trips of the entries whose start was recorded.
     pub trips: Trips,
-    /// Entries whose beginning is not in the recording.
+    /// Number of entries whose start was not recorded.
     pub headless: u64,
-    /// The most trips that one of those is known to have made.
+    /// The highest known minimum trip count of such an entry.
     pub longest_headless: u64,
-    /// Mean out of a sample; `None` in a complete recording, where the trips
-    /// say it themselves.
+    /// The mean estimated from a sample; `None` in a complete recording, where `trips` are exact.
     pub mean: Option<Mean>,
     /// Exits (y) among exits and rounds (x), by stack.
     pub exits: Clusters,
@@ -91,8 +85,7 @@ pub struct Loop {
 }
 
 impl Loop {
-    /// Mean trips of an entry: out of a sample the estimate; `None` where no
-    /// entry was seen to end.
+    /// Mean trip count, estimated if the recording is a sample; `None` if no entry was seen to end.
     #[must_use]
     pub fn mean_trips(&self) -> Option<f64> {
         match self.mean {
@@ -101,9 +94,9 @@ impl Loop {
         }
     }
 
-    /// Trips of all entries: exact if every entry was seen whole, else the trips that
-    /// were seen, where a loop with its test at the head may make one more at each exit
-    /// from its middle.
+    /// Trips of all entries: exact if every entry was recorded from start to end. Otherwise the
+    /// recorded trips, to which a loop with its test at the head may add one for each exit from its
+    /// middle.
     #[must_use]
     pub fn all_trips(&self) -> u64 {
         let begun = self.trips.n().saturating_add(self.trips.open());
@@ -114,13 +107,13 @@ impl Loop {
         }
     }
 
-    /// The most trips known of any entry, and whether that is all it made.
+    /// The highest known trip count of an entry, and whether that entry was recorded to its end.
     #[must_use]
     pub fn longest(&self) -> Option<(u64, bool)> {
         let whole = self.trips.max().map(|max| (u64::from(max), true));
         let open = self.trips.longest_open().map(|max| (u64::from(max), false));
         let headless = (self.headless > 0).then_some((self.longest_headless, false));
-        // Of equals the one that is known to have ended.
+        // If equal, prefers one that is known to have ended.
         [whole, open, headless].into_iter().flatten().max()
     }
 }
@@ -130,7 +123,7 @@ impl Loop {
 pub struct BackEdge {
     /// Address of the branch.
     pub from: u64,
-    /// Where it lies.
+    /// Its location.
     pub location: Location,
     /// Times it was taken.
     pub count: u64,
@@ -139,25 +132,25 @@ pub struct BackEdge {
 /// The loops of a recording.
 #[derive(Debug)]
 pub struct Loops {
-    /// Loops, those with the most rounds first.
+    /// Loops, by descending number of rounds.
     pub loops: Vec<Loop>,
-    /// How good the data are.
+    /// Quality of the data.
     pub quality: Quality,
     /// Taken branches.
     pub taken: u64,
     /// Distinct ones.
     pub distinct: u64,
-    /// Stacks in which not every branch was recorded: they show no loops.
+    /// Stacks that lack some branches: they show no loops.
     pub filtered: u64,
-    /// Neighbours that no straight code joins.
+    /// Neighbouring entries that no fall-through range connects.
     pub broken: u64,
-    /// Every taken branch is here.
+    /// Whether every taken branch is included.
     pub complete: bool,
     /// Mappings and files, for names.
     pub maps: Maps,
 }
 
-/// The first walk.
+/// The first pass.
 #[derive(Debug, Default)]
 struct FirstWalk {
     ran: Vec<StraightRuns>,
@@ -197,7 +190,7 @@ impl Visit for FirstWalk {
     }
 }
 
-/// What the first walk found: the loops without their trips.
+/// The result of the first pass: the loops without their trips.
 #[derive(Debug)]
 pub struct LoopFinder {
     edges: Edges,
@@ -205,15 +198,14 @@ pub struct LoopFinder {
     maps: Maps,
 }
 
-/// Finds the loops of recordings, by a first walk over them.
+/// Finds the loops of recordings, in a first pass over them.
 #[must_use]
 pub fn finder() -> Counter<impl View<Table = LoopFinder>> {
     Counter::of(Walk::new(FirstWalk::default()))
 }
 
 impl LoopFinder {
-    /// Counts trips, by a second walk over the same recordings in the same
-    /// order.
+    /// Counts trips, in a second pass over the same recordings in the same order.
     #[must_use]
     pub fn counter(self) -> Counter<impl View<Table = Loops>> {
         Counter::of(Walk::again(self.edges, self.maps, Tracker::new(self.ground)))

@@ -76,7 +76,7 @@ pub enum Break {
     },
     /// The chain has the maximum length.
     Long,
-    /// What follows is unknown.
+    /// The next branch is unknown.
     Unknown,
 }
 
@@ -352,7 +352,7 @@ impl Visit for SecondWalk {
         }
     }
 
-    /// What follows at the end of a recording is unknown.
+    /// The next branch after the end of a recording is unknown.
     fn next_recording(&mut self) {
         for (_, place) in std::mem::take(&mut self.threads) {
             self.ran(place.edge, |ran| add(&mut ran.lost, 1));

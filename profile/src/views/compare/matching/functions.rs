@@ -1,11 +1,10 @@
-//! Which functions of two builds are the same, and whether their lines can be
-//! compared.
+//! Matches functions of two builds, and decides whether their lines are comparable.
 //!
-//! Functions match by name. If several have one name (static ones), their source
-//! files part them. Code that was inlined on one side counts for the function that
-//! it came from, if the other side has that function. Lines match within functions
-//! that have the same lines on both sides; the others match as a whole, so that an
-//! inserted line does not make every line after it new.
+//! Functions match by name. Several with one name (static functions) are distinguished by source
+//! file. Inlined code counts for the function it was inlined from if the other side has that
+//! function, otherwise for the function around it. Lines match within functions that have the same
+//! lines on both sides. Other functions match as a whole, so that an inserted line does not make
+//! every later line new.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -15,11 +14,10 @@ use super::{By, FunctionKey, Resolved};
 use crate::code::lines::{Frame, SourceLine};
 use crate::code::maps::{Function, Location, Maps};
 
-/// The pair of each source file of a side, by path.
+/// For each source file of one side, by path, the number of its pair.
 pub(super) type Sources = HashMap<Arc<str>, usize>;
 
-/// Gives the places of both sides their lines and functions. Returns the pairs of
-/// source files.
+/// Sets lines and functions of both sides' locations. Returns the pairs of source files.
 pub(super) fn name_functions(
     maps: &mut [&mut Maps; 2],
     sides: &mut [Vec<Resolved>; 2],
@@ -71,7 +69,7 @@ fn look_up_lines(maps: &mut Maps, side: &mut [Resolved]) {
     }
 }
 
-/// The pairs of files with lines on both sides.
+/// Pairs of files that have lines on both sides.
 fn with_lines(sides: &[Vec<Resolved>; 2]) -> HashSet<usize> {
     let [before, after] = sides.each_ref().map(|side| {
         let with = side.iter().filter(|place| place.line.is_some());
@@ -80,13 +78,13 @@ fn with_lines(sides: &[Vec<Resolved>; 2]) -> HashSet<usize> {
     &before & &after
 }
 
-/// The functions by name, each with the pair of files that it is in.
+/// Function names, each with the pair of its file.
 fn named(sides: &[Vec<Resolved>; 2]) -> HashSet<(Option<usize>, Arc<str>)> {
     let name = |place: &Resolved| Some((place.pair, place.name.clone()?));
     sides.iter().flatten().filter_map(name).collect()
 }
 
-/// Counts inlined code for the innermost function that a side also has by itself.
+/// Attributes inlined code to the innermost function that one of the sides also has out of line.
 fn attribute_inlined(
     maps: &mut Maps,
     place: &mut Resolved,
@@ -103,12 +101,12 @@ fn attribute_inlined(
     }
 }
 
-/// The line that tells which source file a place's function is in.
+/// The line that identifies the source file of a location's function.
 fn source_of(place: &Resolved) -> Option<&SourceLine> {
     if place.inlined { place.line.as_ref() } else { place.first.as_ref() }
 }
 
-/// Pairs the source files of both sides.
+/// Pairs source files of both sides.
 fn source_files(sides: &[Vec<Resolved>; 2]) -> [Sources; 2] {
     let mut numbers: [HashMap<Arc<str>, usize>; 2] = Default::default();
     let mut files: [Files; 2] = Default::default();
@@ -138,7 +136,7 @@ fn source_files(sides: &[Vec<Resolved>; 2]) -> [Sources; 2] {
     sources
 }
 
-/// The names that several source files of a side have a function of.
+/// Function names that occur in several source files of one side.
 fn ambiguous(sides: &[Vec<Resolved>; 2]) -> HashSet<(Option<usize>, Arc<str>)> {
     let mut several = HashSet::new();
     for side in sides {
@@ -154,8 +152,8 @@ fn ambiguous(sides: &[Vec<Resolved>; 2]) -> HashSet<(Option<usize>, Arc<str>)> {
     several
 }
 
-/// The number of a line that stays if the code above it moves: from the function's
-/// first line on, if that is in the same source file.
+/// The line number relative to the function's first line, if both are in one source file:
+/// unaffected by changes above the function.
 pub(super) fn relative(
     line: &SourceLine,
     first: Option<&SourceLine>,
@@ -170,7 +168,7 @@ pub(super) fn relative(
 
 type Of = (Option<usize>, FunctionKey);
 
-/// The functions whose code is of the same lines on both sides.
+/// Functions with the same lines on both sides.
 fn same_lines(
     maps: &mut [&mut Maps; 2],
     sides: &[Vec<Resolved>; 2],
@@ -189,7 +187,7 @@ fn same_lines(
     same
 }
 
-/// The functions of a side; `None` for those in several pieces.
+/// The functions of one side; `None` for functions in several parts.
 fn whole_functions(side: &[Resolved]) -> HashMap<Of, Option<&Function>> {
     let mut found: HashMap<Of, Option<&Function>> = HashMap::new();
     for place in side.iter().filter(|place| place.by == By::Line) {

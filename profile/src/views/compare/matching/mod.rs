@@ -1,4 +1,4 @@
-//! Which places of two recordings are the same.
+//! Matches the locations of two recordings.
 
 mod functions;
 mod pairs;
@@ -13,26 +13,26 @@ use crate::code::maps::{Function, Location, Maps};
 use functions::name_functions;
 use pairs::{Files, Pairs, Used, pair};
 
-/// How places are matched.
+/// How locations are matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum By {
-    /// By function; where no symbol covers a place, by file.
+    /// By function; without a symbol, by file.
     Function,
     /// By function and line in it, if both sides have lines; else by function.
     Line,
-    /// By byte of the file; places recorded by name, by byte of the function;
-    /// places in no file, by address.
+    /// By file offset. Locations recorded by symbol: by offset in the function; outside of files:
+    /// by address.
     Offset,
 }
 
-/// Places of both sides as rows.
+/// The locations of both sides, matched to rows.
 #[derive(Clone, Debug)]
 pub(super) struct Matched {
-    /// Without measures.
+    /// Rows without any measures.
     pub(super) rows: Vec<Row>,
-    /// By side, the row of each place.
+    /// For each side, the row of each location.
     of_place: [Vec<u32>; 2],
-    /// The paths of the files that both sides have.
+    /// Paths of the matched files.
     pub(super) files: Vec<[String; 2]>,
 }
 
@@ -42,28 +42,28 @@ impl Matched {
     }
 }
 
-/// Places with one key are one row.
+/// Identifies a row: all locations with an equal key belong to it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
     by: By,
-    /// The number of its pair of files; `None` in no file.
+    /// The number of its file pair; `None` outside of files.
     file: Option<usize>,
     function: Option<FunctionKey>,
-    /// The line's number from the function's first line on, or, in another source
-    /// file, that file's pair and the line's number there.
+    /// The line number relative to the function's first line or, in another source file, the number
+    /// of that file's pair and the line number.
     line: Option<(Option<usize>, i64)>,
     offset: Option<u64>,
 }
 
-/// A function on both sides.
+/// A function that exists on both sides.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct FunctionKey {
     name: Arc<str>,
-    /// The pair of its source files, if several functions have the name.
+    /// The pair of its source files, if the name is ambiguous.
     source: Option<usize>,
 }
 
-/// A place, resolved in its recording.
+/// A location with its symbol and line.
 struct Resolved {
     location: Location,
     addr: u64,
@@ -71,12 +71,11 @@ struct Resolved {
     file: Option<usize>,
     pair: Option<usize>,
     symbol: Option<Function>,
-    /// The name that it is matched by: the symbol's, without the suffixes of
-    /// compilers.
+    /// The symbol's name without compiler suffixes, for matching.
     name: Option<Arc<str>>,
-    /// It was inlined from the function of that name.
+    /// The code was inlined from the function of this name.
     inlined: bool,
-    /// Where the function starts.
+    /// The function's start.
     start: Location,
     by: By,
     line: Option<SourceLine>,
@@ -85,17 +84,16 @@ struct Resolved {
     function: Option<FunctionKey>,
 }
 
-/// What is matched.
+/// The kind of locations to match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Places {
-    /// Branches: those of a function may be one row.
+    /// Branches: several of one function may share a row.
     Branches,
-    /// Heads of loops: each is a row.
+    /// Loop heads: each has its own row.
     Loops,
 }
 
-/// Makes rows of the places of two sides, each with the address that it was
-/// recorded with.
+/// Matches the locations of two sides, each given with its recorded address.
 pub(super) fn match_places(
     mut maps: [&mut Maps; 2],
     places: &[Vec<(Location, u64)>; 2],
@@ -184,7 +182,7 @@ fn resolve(maps: &mut Maps, (location, addr): (Location, u64)) -> Resolved {
     }
 }
 
-/// Chooses how each place is matched.
+/// Decides how each location is matched.
 fn choose(sides: &mut [Vec<Resolved>; 2], used: &[Files; 2], pairs: &Pairs, by: Option<By>) {
     let builds = builds(used, pairs);
     let nameless = nameless(used, pairs);
@@ -193,7 +191,7 @@ fn choose(sides: &mut [Vec<Resolved>; 2], used: &[Files; 2], pairs: &Pairs, by: 
             place.pair = place.file.and_then(|file| pairs.get(&file)).copied();
             place.by = match (by, place.pair) {
                 (Some(by), _) => by,
-                // Without names an offset is all there is, unless it means nothing.
+                // Without names only the offset remains, which is meaningless across builds.
                 (None, Some(pair)) => match builds.get(&pair) {
                     Some(true) => By::Offset,
                     None if place.name.is_none() => By::Offset,
@@ -209,8 +207,7 @@ fn choose(sides: &mut [Vec<Resolved>; 2], used: &[Files; 2], pairs: &Pairs, by: 
     }
 }
 
-/// The pairs of files of which only one side has names: functions there would seem
-/// to be new.
+/// Pairs of files where only one side has names: its functions would seem to be new.
 fn nameless(used: &[Files; 2], pairs: &Pairs) -> HashSet<usize> {
     let mut named: HashMap<usize, Vec<bool>> = HashMap::new();
     for (used, pairs) in used.iter().zip(pairs) {
@@ -224,8 +221,8 @@ fn nameless(used: &[Files; 2], pairs: &Pairs) -> HashSet<usize> {
     named.into_keys().collect()
 }
 
-/// Of each place its number among the places of its function, in the order of
-/// addresses. If the sides have different numbers of them, no number is on both.
+/// The index of each location among those of its function, in address order. If the two sides have
+/// different numbers of them, the indices differ on purpose.
 fn ordinals(sides: &[Vec<Resolved>; 2]) -> [Vec<u64>; 2] {
     let of = |place: &Resolved| (place.pair, place.function.clone());
     let mut counts: [HashMap<_, u64>; 2] = Default::default();
@@ -268,7 +265,7 @@ fn key(maps: &Maps, place: &Resolved, sources: Option<&functions::Sources>) -> K
                     maps.key(location).map_or(offset, |(_, _, within)| within)
                 }
             };
-            // Bytes of a file are the same whatever a symbol table calls them.
+            // File offsets match whatever the symbol tables contain.
             let function = key.function.filter(|_| maps.is_named(place.location));
             Key { offset: Some(offset), function, ..key }
         }
@@ -297,7 +294,7 @@ fn files(maps: &Maps, resolved: &[Resolved]) -> Files {
     files
 }
 
-/// By pair, the files of both sides.
+/// The files of each pair, on both sides.
 fn on_both<'a>(used: &'a [Files; 2], pairs: &Pairs) -> BTreeMap<usize, [&'a Used; 2]> {
     let [before, after] = used;
     let [of_before, of_after] = pairs;
@@ -312,8 +309,8 @@ fn both(used: &[Files; 2], pairs: &Pairs) -> Vec<[String; 2]> {
     on_both(used, pairs).into_values().map(|both| both.map(|of| of.path.clone())).collect()
 }
 
-/// Whether pairs of files are one build; without build ids two names are two builds,
-/// and of one name nothing is known.
+/// Whether each pair is a single build. Without build ids, different names are different builds;
+/// for equal names it is unknown (absent).
 fn builds(used: &[Files; 2], pairs: &Pairs) -> HashMap<usize, bool> {
     let of = |(pair, [a, b]): (usize, [&Used; 2])| match (&a.build_id, &b.build_id) {
         (Some(a), Some(b)) => Some((pair, a == b)),

@@ -1,10 +1,10 @@
-//! Which files of two recordings are the same: programs, libraries, sources.
+//! Matches files of two recordings: programs, libraries, sources.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// A file with places in it.
+/// A file that contains recorded locations.
 #[derive(Debug, Default)]
 pub(super) struct Used {
     pub(super) path: String,
@@ -18,8 +18,7 @@ impl Used {
         self.path.rsplit('/').next().unwrap_or_default()
     }
 
-    /// Its name without digits and dots: `prog-1.0` and `prog-1.1` are versions of
-    /// one file.
+    /// Its name without digits and dots, equal for versions of one file (`prog-1.0`, `prog-1.1`).
     fn without_version(&self) -> Option<Cow<'_, [u8]>> {
         let is_version = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
         let name: Vec<u8> = self.name().bytes().filter(|byte| !is_version(byte)).collect();
@@ -27,15 +26,14 @@ impl Used {
     }
 }
 
-/// The files of one side, by their numbers.
+/// The files of one side, by index.
 pub(super) type Files = BTreeMap<usize, Used>;
 
-/// By side and file, the number that both sides have it as.
+/// For each side, the pair number of each file.
 pub(super) type Pairs = [BTreeMap<usize, usize>; 2];
 
-/// Pairs files: first by build id, then by path, then by name; those whose names
-/// differ by the functions that they share, then by their names without versions;
-/// at last the only two that remain.
+/// Pairs files: by build id, then by path, then by name, then by shared functions, then by name
+/// without version, and finally the last remaining file of both sides.
 pub(super) fn pair(before: &Files, after: &Files) -> Pairs {
     type Key = fn(&Used) -> Option<Cow<'_, [u8]>>;
     let exact: [Key; 3] = [
@@ -60,7 +58,7 @@ struct Pairing<'a> {
 }
 
 impl<'a> Pairing<'a> {
-    /// Files without a pair, those with most places first.
+    /// Files without a pair, by descending number of locations.
     fn free(&self, side: usize) -> Vec<usize> {
         let (Some(files), Some(pairs)) = (self.files.get(side), self.pairs.get(side)) else {
             return Vec::new();
@@ -114,7 +112,7 @@ impl<'a> Pairing<'a> {
         }
     }
 
-    /// Numbers the others too.
+    /// Gives each unpaired file its own number.
     fn finish(mut self) -> Pairs {
         for (pairs, files) in self.pairs.iter_mut().zip(self.files) {
             for file in files.keys() {
