@@ -47,7 +47,7 @@ impl Sampling {
     }
 }
 
-/// What a sampler does if its queue to the decoder is full.
+/// How a sampler reacts if its queue to the decoder is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenFull {
     /// Waits for space: nothing is lost. For sources that can wait.

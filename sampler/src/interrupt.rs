@@ -126,10 +126,10 @@ impl Delivered {
 mod tests {
     use super::*;
 
-    /// Signals come after so many milliseconds: whether it is time to end then, and later.
+    /// Signals come after this many milliseconds, with whether it is time to end then, and later.
     #[test]
-    fn the_second_signal_ends_and_so_does_the_grace() {
-        // Ignored by whoever it is passed on to: this process.
+    fn the_second_signal_or_the_end_of_the_grace_period_kills() {
+        // Ignored by this process, which signals are passed on to.
         let pid = Some(std::process::id().cast_signed());
         BY_TERMINAL.store(true, Ordering::Relaxed);
         let start = Instant::now();
@@ -142,7 +142,7 @@ mod tests {
         };
         assert!(!passes(0, false));
         assert!(!passes(1_000, true), "the first is the program's");
-        assert!(!passes(1_150, true), "one that comes with it is no second");
+        assert!(!passes(1_150, true), "one that comes together with it is not a second one");
         assert!(!passes(10_900, false));
         assert!(passes(11_001, false), "the grace is over");
         assert!(passes(1_201, true), "the second");

@@ -266,7 +266,7 @@ count   taken  mispredict  p50  p90  IPC        address  instruction
 }
 
 #[test]
-fn source_lines_stand_between() {
+fn source_lines_are_interleaved() {
     let Some(program) = annotated() else { return };
     let Some(recorded) = record(program.name(), &[]) else { return };
     let printed = done(&["annotate", "mix", "--source", "-i", &recorded.file]);
@@ -283,7 +283,7 @@ fn source_lines_stand_between() {
 
 /// More branches between two reads than the ring holds.
 #[test]
-fn samples_say_how_sure_they_are() {
+fn samples_have_confidence_intervals() {
     let Some(program) = build("outcomes.S", BARE) else { return };
     let Some(recorded) = record(program.name(), &["-c", "75"]) else { return };
     let rows = json(&["top..f0", "-i", &recorded.file]);
@@ -390,7 +390,7 @@ fn stripped_code_is_shown_by_range() {
 
 /// Two functions with one name, as `static` makes possible.
 #[test]
-fn of_several_the_one_that_ran_is_meant() {
+fn of_several_functions_with_one_name_the_executed_one_is_shown() {
     let folder = tempfile::tempdir().unwrap();
     let file = |outer: &str, value: u32| {
         format!(

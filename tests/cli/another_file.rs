@@ -113,7 +113,7 @@ impl Builds {
 
 /// Another build at the recorded path, neither with a build ID: the bytes tell.
 #[test]
-fn bytes_that_contradict() {
+fn code_bytes_that_contradict_the_recording_are_rejected() {
     let Some(builds) = Builds::new(&["-Wl,--build-id=none"]) else { return };
     let input = builds.dir.join("branches.txt");
     let none = BTreeSet::from([None]);
@@ -157,7 +157,7 @@ fn bytes_that_contradict() {
 /// Interrupts occur at any instruction: single branches are no evidence against a file, however
 /// frequent.
 #[test]
-fn single_branches_prove_nothing() {
+fn single_branches_are_not_evidence_against_a_file() {
     let Some(builds) = Builds::new(&["-Wl,--build-id=none"]) else { return };
     let input = builds.dir.join("branches.txt");
     let mut branches = builds.branches.clone();
@@ -273,7 +273,7 @@ fn write(path: &Path, meta: Meta, map: Event, branches: &[(u64, u64, String)]) {
 /// Branches may match another build by chance, but the code between them does not: here it would
 /// start inside instructions.
 #[test]
-fn blocks_that_are_no_code() {
+fn blocks_that_are_not_code_are_evidence_against_a_file() {
     let Some(builds) = Builds::new(&["-Wl,--build-id=none"]) else { return };
     let input = builds.dir.join("branches.txt");
     let stacks = |before: &[u64]| {

@@ -25,7 +25,7 @@ fn bad_usage_is_refused() {
 
 /// A tree with msr-safe instead of the msr driver, and a Haswell's CPUID.
 #[test]
-fn the_missing_lines_of_msr_safe_are_named() {
+fn missing_lines_of_the_msr_safe_allowlist_are_named() {
     let dir = tempfile::tempdir().unwrap();
     let cpu = dir.path().join("dev/cpu");
     fs::create_dir_all(cpu.join("0")).unwrap();
@@ -66,7 +66,7 @@ fn the_missing_lines_of_msr_safe_are_named() {
 /// A tree with contents in registers 174H and up, and an unknown CPU: treating these as a ring
 /// would clear SYSENTER's registers.
 #[test]
-fn a_ring_at_no_branch_record_is_looked_at_and_never_written() {
+fn registers_other_than_branch_records_are_never_written() {
     let dir = tempfile::tempdir().unwrap();
     let cpu = dir.path().join("dev/cpu/0");
     fs::create_dir_all(&cpu).unwrap();

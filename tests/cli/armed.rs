@@ -84,7 +84,7 @@ fn a_second_session_is_refused() {
 
 /// Signals that end programs do not end the watchdog, whoever sends them.
 #[test]
-fn a_keeper_that_is_signalled_puts_back() {
+fn a_signalled_watchdog_restores_the_registers() {
     holds(
         "armed record > /dev/null & recorder=$!
          ready
@@ -99,7 +99,7 @@ fn a_keeper_that_is_signalled_puts_back() {
 
 /// Another user may not end it at all.
 #[test]
-fn a_keeper_is_out_of_reach_of_other_users() {
+fn other_users_cannot_signal_the_watchdog() {
     let nobody = "setpriv --reuid 65534 --regid 65534 --clear-groups";
     let has_setpriv = Command::new("sh").args(["-c", &format!("{nobody} true")]).output();
     if !has_setpriv.is_ok_and(|output| output.status.success()) {
@@ -118,7 +118,7 @@ fn a_keeper_is_out_of_reach_of_other_users() {
 
 /// Root may, and then the recorder is alone; it still restores the registers if it ends normally.
 #[test]
-fn a_recorder_without_its_keeper_puts_back() {
+fn a_recorder_without_its_watchdog_restores_the_registers() {
     holds(
         "armed record > /dev/null & recorder=$!
          ready
@@ -169,7 +169,7 @@ fn attaching_and_detaching_leaves_a_process_alone() {
 
 /// The registers are restored even if no more output can be written.
 #[test]
-fn a_full_disk_ends_the_recording_alone() {
+fn a_full_disk_ends_only_the_recording() {
     let Some(output) = on_registers("at record -o /dev/full -- sleep 0.2") else { return };
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
     let limited = "ulimit -f 8; at record -F 20000 -- sh -c 'sleep 2' 2> said; status=$?

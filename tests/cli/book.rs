@@ -97,7 +97,7 @@ fn out_of_reach(out: &Output) -> bool {
 }
 
 #[test]
-fn what_the_pages_print_is_printed() {
+fn documented_output_matches() {
     let mut commands = 0;
     'pages: for (name, page) in pages() {
         let reader = Reader::new();
@@ -118,7 +118,7 @@ fn what_the_pages_print_is_printed() {
 }
 
 #[test]
-fn what_the_pages_say_to_type_runs() {
+fn documented_commands_run() {
     for (name, page) in pages() {
         let reader = Reader::new();
         for (_, block) in blocks(&page).filter(|(kind, _)| *kind == "sh") {
@@ -155,7 +155,7 @@ fn arguments(line: &str) -> impl Iterator<Item = Vec<&str>> {
 }
 
 #[test]
-fn commands_on_hardware_and_in_sentences_exist() {
+fn commands_named_in_prose_exist() {
     let mut commands = 0;
     for (name, page) in pages() {
         let fenced = blocks(&page).flat_map(|(kind, block)| {
@@ -247,7 +247,7 @@ fn anchor(line: &str) -> Option<String> {
 
 /// Every page of the book is in its table of contents and its index, and every link has a target.
 #[test]
-fn links_lead_somewhere() {
+fn links_have_targets() {
     for (name, page) in pages() {
         if let Some(chapter) = name.strip_prefix("docs/").filter(|name| name.contains('/')) {
             for contents in ["docs/SUMMARY.md", "docs/README.md"] {

@@ -1,5 +1,5 @@
-//! Hostile code under `lbr time`: it touches no register of its choice, leaves
-//! nothing behind, and ends in time.
+//! Hostile code under `lbr time`: it cannot choose register values, leaves nothing behind, and ends
+//! in time.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -75,7 +75,7 @@ fn has_tools() -> bool {
         && run_tool(tool("setsid").arg("--version")).is_some()
 }
 
-/// Waits for a command, which has to end; what it started has to be gone.
+/// Waits for a command and checks that it and the processes it started have ended.
 #[track_caller]
 fn ended(mut child: Child) -> Output {
     let since = Instant::now();
@@ -111,7 +111,7 @@ fn of_session(session: u32) -> usize {
 const FIND_SYSCALL: &str = "lea rbx, [rip]; 1: dec rbx; cmp word ptr [rbx], 0x050f; jne 1b";
 
 #[test]
-fn code_chooses_no_value_of_a_register() {
+fn measured_code_cannot_choose_register_values() {
     if !has_tools() {
         return;
     }
@@ -177,7 +177,7 @@ fn code_chooses_no_value_of_a_register() {
 }
 
 #[test]
-fn code_starts_nothing_that_stays() {
+fn measured_code_leaves_no_processes() {
     if !has_tools() {
         return;
     }
@@ -225,7 +225,7 @@ fn code_starts_nothing_that_stays() {
 }
 
 #[test]
-fn code_has_a_limit_of_memory() {
+fn measured_code_has_a_memory_limit() {
     if !has_tools() {
         return;
     }
@@ -245,7 +245,7 @@ fn code_has_a_limit_of_memory() {
 }
 
 #[test]
-fn code_has_the_rights_of_a_user_that_exists() {
+fn measured_code_has_the_rights_of_an_existing_user() {
     if !geteuid().is_root() || !has_tools() {
         return skipped("root alone gives up rights");
     }
@@ -284,7 +284,7 @@ fn code_has_the_rights_of_a_user_that_exists() {
 
 /// An assembler that waits for a FIFO ends with `lbr`.
 #[test]
-fn the_assembler_does_not_stay() {
+fn no_assembler_process_survives() {
     if !has_tools() {
         return;
     }
@@ -307,7 +307,7 @@ fn the_assembler_does_not_stay() {
 
 /// Whoever ends `lbr` while code runs on: the whole register is as before.
 #[test]
-fn the_register_is_put_back_whoever_ends_it() {
+fn the_register_is_restored_however_the_process_ends() {
     if !has_tools() {
         return;
     }
@@ -350,7 +350,7 @@ fn the_register_is_put_back_whoever_ends_it() {
 }
 
 #[test]
-fn what_is_no_device_is_refused_at_once() {
+fn a_file_that_is_not_a_device_is_refused_at_once() {
     if !has_tools() {
         return;
     }

@@ -64,10 +64,10 @@ fn code_before_the_first_branch_and_after_the_last_is_counted() {
     }
 }
 
-/// A file of an older version says nothing of the two ends: what may have run is
-/// marked. From the loop on that is the loop's branch, once.
+/// A file of an older version lacks the code before the first and after the last branch: counts
+/// that may be too low are marked, here the loop's branch, by one.
 #[test]
-fn where_a_file_does_not_say_how_code_ended_rows_are_marked() {
+fn rows_are_marked_if_the_end_of_the_code_is_unknown() {
     let Some(program) = build("kinds/ends.c", BARE) else { return };
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("perf.data");
@@ -128,7 +128,7 @@ fn compared(source: &str, kinds: &[&str]) {
 }
 
 #[test]
-fn programs_that_the_kernel_moves_count_as_a_single_stepper_counts() {
+fn signals_count_as_in_single_stepping() {
     let Some(program) = build("kinds/ends.c", BARE) else { return };
     let folder = tempfile::tempdir().unwrap();
     if record(&program, "ptrace", &[], folder.path().join("perf.data").to_str().unwrap()).is_some()
@@ -139,7 +139,7 @@ fn programs_that_the_kernel_moves_count_as_a_single_stepper_counts() {
 
 /// Without the threads: how far they get before the program ends differs from run to run.
 #[test]
-fn programs_under_qemu_count_as_a_single_stepper_counts() {
+fn programs_under_qemu_count_as_in_single_stepping() {
     if sources().contains(&"qemu") {
         compared("qemu", &["ends", "signals", "siglongjmp", "killed"]);
     }

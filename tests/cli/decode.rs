@@ -20,7 +20,7 @@ fn stderr(output: &Output) -> &str {
 
 /// A very long line ends its parsing.
 #[test]
-fn a_line_without_end() {
+fn an_endless_line_is_refused() {
     let output = decode(&["--format", "5", "/dev/zero"], "");
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(stderr(&output), "lbr: cannot read /dev/zero: a line without end\n");
@@ -128,7 +128,7 @@ fn every_line_is_json_with_the_frozen_keys() {
 }
 
 #[test]
-fn a_bad_line_is_named_and_the_rest_decoded() {
+fn a_bad_line_is_reported_and_the_rest_decoded() {
     let input = "1 2\nzz 2\n# a comment\n\n1\n3 4\n1 2 3 4\n1 10000000000000000\n1 2 x\n-1 2\n5 6";
     let output = decode(&["--format", "3", "--json"], input);
     assert_eq!(output.status.code(), Some(2));
@@ -201,7 +201,7 @@ fn bytes_that_are_not_text_are_a_bad_line() {
 }
 
 #[test]
-fn a_line_without_end_is_one_bad_line_and_not_repeated() {
+fn an_endless_line_is_one_bad_line_and_not_echoed() {
     let long = "a".repeat(1 << 20);
     let comment = format!("# {long}");
     let input = format!("{long}\n{}\n{comment}\n1 2\n{long}", "b".repeat(1000));
@@ -216,13 +216,13 @@ fn a_line_without_end_is_one_bad_line_and_not_repeated() {
 }
 
 #[test]
-fn a_comment_need_not_be_text() {
+fn a_comment_may_contain_any_bytes() {
     let output = lbr_with_input(&["decode", "--format", "3", "--json"], b" # \xFCber\r\n1 2\r\n");
     assert_eq!((output.status.code(), stdout(&output).lines().count()), (Some(0), 1));
 }
 
 #[test]
-fn a_table_shows_raw_beside_decoded_and_dashes_for_what_is_absent() {
+fn a_table_shows_raw_and_decoded_values_and_dashes_for_absent_ones() {
     let output = decode(&["--format", "5"], "1000 2000 800000000000ffff\n1000 2000\n0 0 0\n");
     let rows: Vec<Vec<&str>> =
         stdout(&output).lines().map(|line| line.split_whitespace().collect()).collect();

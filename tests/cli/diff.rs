@@ -85,7 +85,7 @@ fn a_worse_function_is_found_and_fails() {
 }
 
 #[test]
-fn what_one_side_lacks_is_gone_or_new() {
+fn rows_on_one_side_only_are_gone_or_new() {
     let folder = Folder::new();
     let (a, b) =
         (folder.file("a.txt", &text(1, 10, "leaf")), folder.file("b.txt", &text(1, 10, "twig")));
@@ -151,13 +151,13 @@ fn totals_of_samples_with_a_period() {
     let out = lbr(&["diff", &a, &b, "--fail-above", "50"]);
     assert_eq!(out.status.code(), Some(6));
     assert!(stdout(&out).contains("total +100.0% (+68.8% to +137.0%)"), "{}", stdout(&out));
-    // A total that grew by no more than chance, and one that shrank, are no failure.
+    // A total that grew insignificantly, and one that shrank, are not failures.
     let c = file("c", 210, "1000");
     for (before, after) in [(&a, &c), (&b, &a)] {
         let out = lbr(&["diff", before, after, "--fail-above", "0"]);
         assert_eq!(out.status.code(), Some(0), "{}", stdout(&out));
     }
-    // Without a period nothing is known of what happened between samples.
+    // Without a period, the number of events between samples is unknown.
     let row = last(&["diff", &file("d", 200, ""), &file("e", 400, ""), "--json"]);
     assert_eq!(row["total"], Value::Null);
     assert!(row["total_not_compared"].as_str().unwrap().contains("period"), "{row}");
@@ -183,8 +183,8 @@ fn source(before: &str, trips: u64, extra: &str) -> String {
     )
 }
 
-/// Records a build of a name of its own, out of a source file of that name; `None`,
-/// after saying so, without a compiler.
+/// Records a build with its own name from a source file of that name; `None`, with a message,
+/// without a compiler.
 fn recorded(folder: &Folder, name: &str, code: &str, call: &str) -> Option<String> {
     let program = folder.0.path().join(name);
     let source = folder.file(&format!("{name}.c"), &code.replace("CALL", call));
@@ -342,7 +342,7 @@ fn one_recording_alone_names_its_baseline() {
 }
 
 #[test]
-fn nothing_differs_from_itself() {
+fn a_recording_does_not_differ_from_itself() {
     let folder = Folder::new();
     let a = folder.file("a.txt", &text(3, 10, "leaf"));
     let out = lbr(&["diff", &a, &a, "--fail-above", "0"]);
@@ -384,9 +384,9 @@ fn refusals() {
     }
 }
 
-/// A recording without predictions or cycles has no such columns, and says so.
+/// A recording without predictions or cycles lacks these columns, with a note.
 #[test]
-fn what_is_not_recorded_has_no_column() {
+fn unrecorded_fields_have_no_column() {
     let folder = Folder::new();
     let line = " leaf+0x8/loop+0x10/-/-/-/0 loop+0xc/leaf+0x0/-/-/-/0\n";
     let a = folder.file("a.txt", &line.repeat(30));

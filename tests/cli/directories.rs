@@ -90,7 +90,7 @@ fn a_link_of_another_user_is_found_anywhere_in_a_path() {
 
 /// Links of root or of the user, directories of others, and `..` from where we are.
 #[test]
-fn other_directories_are_written() {
+fn private_directories_are_written() {
     let Some(dir) = folder() else { return };
     symlink("mine", dir.path().join("own")).unwrap();
     symlink(dir.path().join("own"), dir.path().join("theirs/of_root")).unwrap();
@@ -135,7 +135,7 @@ fn has_unnamed(pid: u32, dir: &Path) -> bool {
 
 /// Not even of a process that is killed while it writes.
 #[test]
-fn no_temporary_file_stays() {
+fn no_temporary_file_remains() {
     let dir = tempfile::tempdir().unwrap();
     let place = dir.path().canonicalize().unwrap();
     if nix::fcntl::open(

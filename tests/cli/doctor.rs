@@ -136,7 +136,7 @@ fn no_lbr_comes_before_no_permission() {
 
 /// Without information from the kernel, nothing is claimed.
 #[test]
-fn unknown_is_not_ok() {
+fn unknown_checks_are_not_ok() {
     let machine = machine();
     fs::remove_dir_all(machine.path().join("proc")).unwrap();
     fs::remove_dir_all(machine.path().join("sys/kernel")).unwrap();
@@ -250,7 +250,7 @@ fn counters_without_branch_stacks_and_none_at_all() {
 /// A guest on AMD: its model has a pair of registers without a CPUID bit, and a single record is
 /// not enough to record from. No advice suggests it.
 #[test]
-fn what_a_hypervisor_does_not_show_is_not_claimed() {
+fn features_hidden_by_a_hypervisor_are_not_claimed() {
     let machine = tempfile::tempdir().unwrap();
     let cpuid = "CPU:\n\
          0x00000000 0x00: eax=0x00000010 ebx=0x68747541 ecx=0x444d4163 edx=0x69746e65\n\

@@ -16,7 +16,7 @@ pub(crate) const PID: u32 = 100;
 /// An execution of a block: its entry, the branch at its end, its cycles.
 pub(crate) type Run = (u64, u64, u32);
 
-/// What a recording says about itself.
+/// The recording's description of itself.
 pub(crate) fn meta(source: Source) -> Meta {
     Meta {
         hostname: Some("box".to_owned()),

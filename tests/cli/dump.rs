@@ -7,7 +7,7 @@ use crate::support::skip::{skipped, tool};
 
 /// A software ring before anything was recorded: its registers, all empty.
 #[test]
-fn an_empty_ring() {
+fn an_empty_lbr_stack() {
     for (cpu, depth) in [("skylake", 32), ("core2", 4), ("zen4", 16), ("06_8F", 32)] {
         let output = lbr(&["dump", "--soft-cpu", cpu, "--json"]);
         assert_eq!(output.status.code(), Some(0));
@@ -41,7 +41,7 @@ fn the_newest_slot_is_named() {
 
 /// An unknown model: the user gives the registers, 345H gives the format.
 #[test]
-fn what_is_assumed_is_completed_by_the_register() {
+fn the_register_completes_an_assumption() {
     use std::os::unix::fs::FileExt as _;
 
     let dir = tempfile::tempdir().unwrap();
@@ -116,7 +116,7 @@ fn refusals_say_why() {
 /// The ring of a program without any hardware: three branches, by hand.
 #[test]
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-fn a_software_ring_of_a_program() {
+fn a_software_lbr_of_a_program() {
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("three.S");
     // Five bytes of call, five of mov, two of xor, two of syscall.

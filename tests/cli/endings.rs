@@ -48,7 +48,7 @@ fn signalled(program: &Program, way: &str, signal: Signal, again: bool) -> Outpu
 }
 
 #[test]
-fn a_signal_is_the_programs_and_its_status_ours() {
+fn signals_reach_the_program_and_its_status_is_ours() {
     let Some(program) = ending() else { return };
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         let out = signalled(&program, "handler", signal, false);
@@ -81,12 +81,12 @@ fn the_second_signal_kills() {
 }
 
 #[test]
-fn programs_that_trap_or_trace_themselves_end_as_without_us() {
+fn programs_that_trap_or_trace_themselves_end_as_without_lbr() {
     let Some(program) = ending() else { return };
     for (way, wanted) in [("trap", 128 + 5), ("count", 3), ("traceme", 4)] {
         let alone = Command::new(program.name()).arg(way).status().unwrap();
         let status = alone.code().or(alone.signal().map(|signal| 128 + signal));
-        assert_eq!(status, Some(wanted), "{way}: what it is written to do");
+        assert_eq!(status, Some(wanted), "{way}: expected status");
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("perf.data");
         let options = ["record", "--backend", "soft", "--source", "ptrace", "-o"];
@@ -115,9 +115,9 @@ fn two_recorders_do_not_write_one_file() {
     assert_eq!(lbr(&[&options[..], &["true"]].concat()).status.code(), Some(0), "free again");
 }
 
-/// Root is told whose rights a program gets, and can give it another user's.
+/// For root, `lbr` reports whose rights a program gets, and can choose another user's.
 #[test]
-fn a_program_runs_with_the_rights_that_were_asked_for() {
+fn a_program_runs_with_the_requested_rights() {
     let Some(program) = ending() else { return };
     let is_root = nix::unistd::geteuid().is_root();
     let folder = tempfile::tempdir().unwrap();
@@ -144,7 +144,7 @@ fn a_program_runs_with_the_rights_that_were_asked_for() {
 /// A setuid `lbr` trusts nothing in its caller's environment, and the caller's program gets the
 /// caller's rights.
 #[test]
-fn what_is_setuid_does_not_let_its_caller_choose() {
+fn a_setuid_lbr_ignores_its_callers_choices() {
     let Some(program) = ending() else { return };
     let folder = tempfile::tempdir().unwrap();
     let Some(setuid) = setuid(folder.path()) else { return };

@@ -150,7 +150,7 @@ fn without_a_value_the_layout_is_shown() {
 
 /// SDM 17.4.8.1 for LBR_FMT, SDM24 Table 20-2 for BR_TYPE.
 #[test]
-fn a_layout_spells_out_what_the_values_stand_for() {
+fn a_layout_explains_field_values() {
     let codes = |register: &str, field: &str| {
         let answer = json(&[register]);
         let fields = answer["fields"].as_array().unwrap();
@@ -279,7 +279,7 @@ fn the_registers_of_a_cpu_are_listed() {
 }
 
 #[test]
-fn every_source_is_told() {
+fn every_source_is_cited() {
     let told = String::from_utf8(explain(&["--sources"]).stdout).unwrap();
     for tag in ["SDM", "SDM24", "APM", "Linux", "EDK2", "BRBE"] {
         assert!(

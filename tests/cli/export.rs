@@ -55,7 +55,7 @@ const KINDS: [(&str, &str); 5] = [
 /// Byte for byte: with discriminators and without, by two compilers, with inlined functions in C++
 /// and Rust, with DWARF 4 and 5.
 #[test]
-fn profiles_are_those_of_the_converters() {
+fn profiles_equal_those_of_llvms_converters() {
     let names = ["sort-pie", "sort-nopie", "sort-gcc", "virt-pie", "virt-nopie", "virt-lld"];
     for name in names.into_iter().chain(["inl-pie", "inl-nopie"]) {
         compare(name, &[name], &KINDS);
@@ -68,7 +68,7 @@ const BUILT: &str = "build/interop/truth/programs";
 /// The recordings are of short programs, of which the dynamic linker has most
 /// branches: without `--dso` the profile is that of the program.
 #[test]
-fn the_program_of_a_recording_is_the_one_that_was_run() {
+fn the_recorded_program_is_the_default() {
     let Some(cases) = cases() else { return };
     let names =
         ["sort-pie", "sort-nopie", "sort-gcc", "virt-pie", "virt-nopie", "virt-lld", "inl-pie"];
@@ -96,7 +96,7 @@ fn the_program_of_a_recording_is_the_one_that_was_run() {
 
 /// Two data mappings of its recording are marked as code.
 #[test]
-fn a_mapping_that_is_no_code_changes_nothing() {
+fn a_mapping_without_code_changes_nothing() {
     let kinds = [
         ("llvm-raw", "llvm-profgen.unsymbolized.after-fix"),
         ("llvm", "llvm-profgen.prof.after-fix"),
@@ -105,7 +105,7 @@ fn a_mapping_that_is_no_code_changes_nothing() {
 }
 
 #[test]
-fn a_library_has_a_profile_of_its_own() {
+fn a_library_has_its_own_profile() {
     compare("shared", &["shared-main", "libshlib.so"], &KINDS);
 }
 
@@ -187,7 +187,7 @@ fn branches(dir: &Path) -> std::path::PathBuf {
 
 /// One declaration of columns: exported and printed columns are the same.
 #[test]
-fn tables_are_those_of_the_views() {
+fn exported_tables_equal_the_views() {
     let dir = tempfile::tempdir().unwrap();
     let input = branches(dir.path());
     let views =
@@ -228,7 +228,7 @@ fn columns_of_uprof() {
 /// The format's rules for tables: columns of equal length, valid indices, and a stack after the one
 /// that it extends.
 #[test]
-fn firefox_finds_its_way() {
+fn the_firefox_profile_is_consistent() {
     let dir = tempfile::tempdir().unwrap();
     let (text, _) = export(&branches(dir.path()), &["--to", "firefox"]);
     let made: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -317,7 +317,7 @@ fn rows(input: &Path, args: &[&str]) -> Vec<serde_json::Value> {
 
 /// perf text that we write parses to the same branches of the same files.
 #[test]
-fn text_says_the_same_branches() {
+fn text_export_has_the_same_branches() {
     let dir = tempfile::tempdir().unwrap();
     for input in recordings() {
         let text = dir.path().join("text");
@@ -381,7 +381,7 @@ fn a_part_of_a_recording_is_a_recording() {
 
 /// In a complete recording without its first stacks, the next stack joins to none.
 #[test]
-fn a_part_does_not_join_to_what_it_left_out() {
+fn a_part_is_not_joined_across_omitted_stacks() {
     let Some(case) = cases().map(|cases| cases.join("sort-pie")) else { return };
     let Some(recording) = unpacked(&case.join("perf.data")) else { return };
     let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,4 @@
-//! Which program a profile is of where nobody names one, and profiles that are
-//! refused.
+//! The default program of a profile, and profiles that are refused.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -81,13 +80,13 @@ fn is_chosen(name: &str, text: &Text) {
 }
 
 #[test]
-fn not_the_loader_that_has_most_branches() {
+fn the_loader_is_never_the_default_program() {
     is_chosen("/made/up/prog", &started(Text::default(), 7, "prog", 2));
 }
 
 /// `env prog`, and a wrapper of any name: the process becomes the program.
 #[test]
-fn the_program_that_another_was_replaced_by() {
+fn a_program_replaced_by_exec() {
     for wrapper in ["env", "wrapper"] {
         let text = started(started(Text::default(), 7, wrapper, 5), 7, "prog", 2);
         is_chosen("/made/up/prog", &text);
@@ -144,7 +143,7 @@ fn the_program_of_a_process_that_ran_already() {
 
 /// Only libraries have branches: the profile is of the one with most.
 #[test]
-fn a_library_where_nothing_else_was_mapped() {
+fn a_library_if_nothing_else_was_mapped() {
     let text = Text::default()
         .map(7, 0x7e00_0000_0000, LIBC)
         .map(7, 0x7f00_0000_0000, "/made/up/plugin.so")

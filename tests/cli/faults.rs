@@ -295,7 +295,7 @@ fn campaign(
 }
 
 #[test]
-fn an_access_that_fails_changes_nothing_for_others() {
+fn a_failed_access_leaves_other_registers_unchanged() {
     let asked = std::env::var("LBR_FAULTS").ok();
     let most = asked.as_ref().map_or(Some(7), |most| most.parse().ok());
     let (mut out, cpus): (Box<dyn Write>, &[_]) = match asked {

@@ -100,7 +100,7 @@ fn file(dir: &tempfile::TempDir, name: &str, bytes: &[u8]) -> PathBuf {
 }
 
 #[test]
-fn what_is_no_recording() {
+fn a_file_that_is_not_a_recording() {
     let dir = folder();
     let garbage: String = (0..5_000).map(|n| format!("line {n} of something else\n")).collect();
     let other = [
@@ -223,7 +223,7 @@ fn an_archive_is_stopped() {
 
 /// `lbr verify --diff` reads only reports.
 #[test]
-fn no_report_of_verify() {
+fn a_file_that_is_not_a_verify_report() {
     let dir = folder();
     let sound = file(&dir, "sound", b"{\"facility\":\"x\"}\n");
     let many = "{\"facility\":1}\n".repeat(300);
@@ -318,7 +318,7 @@ fn is_plain(text: &[u8]) {
 
 /// Error messages for a command line quote it.
 #[test]
-fn words_that_are_no_arguments() {
+fn invalid_arguments() {
     for (words, shown) in [
         (&[&b"report"[..], b"--x\x1b[31m\nfake"][..], "--x\\x1b[31m\\nfake"),
         (&[b"report", b"--view", b"\x1b]0;T\x07"], "\\x1b]0;T\\x07"),
@@ -338,7 +338,7 @@ fn words_that_are_no_arguments() {
 
 /// A name that is not UTF-8 is shown as its bytes, in any output.
 #[test]
-fn names_that_are_no_text() {
+fn file_names_that_are_not_utf_8() {
     let dir = folder();
     let stacks = b"prog 1/1 0.1: a\xffb+0x1/c\xc3(+0x2/P/-/-/3/COND/- \n".repeat(3);
     let path = dir.path().join(std::ffi::OsStr::from_bytes(b"r\xfe"));
@@ -365,7 +365,7 @@ fn names_that_are_no_text() {
 
 /// A failed memory allocation gives an error message.
 #[test]
-fn less_memory_than_it_takes() {
+fn too_little_memory() {
     let dir = folder();
     let stacks: String =
         (1..600_000).map(|n| format!(" 0x55555{n:06}0/0x55555{n:06}4/P/-/-/0\n")).collect();
@@ -383,7 +383,7 @@ fn less_memory_than_it_takes() {
 
 /// Cells that a spreadsheet would take for formulas, in every table of comma-separated values.
 #[test]
-fn no_cell_is_a_formula() {
+fn csv_cells_are_never_formulas() {
     let dir = folder();
     let stack = "prog 1/1 0.1: =cmd|calc!A0+0x1/@SUM(1)+0x2/P/-/-/3/COND/-  \
                  -1+1+0x4/=cmd|calc!A0+0x0/M/-/-/5/COND/- \n";

@@ -20,9 +20,9 @@ fn at(root: &str, command: &[&str]) -> std::process::Output {
     lbr(&[&[*name, "--msr-root", root], rest].concat())
 }
 
-/// A root without CPUID is no machine, and this one does not stand in for it.
+/// A root without CPUID is an error; this machine's CPUID does not replace it.
 #[test]
-fn a_root_without_cpuid_says_what_is_missing() {
+fn a_root_without_cpuid_names_the_missing_file() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().to_str().unwrap();
     std::fs::create_dir_all(dir.path().join("sys/devices/system/cpu")).unwrap();
@@ -40,7 +40,7 @@ fn a_root_without_cpuid_says_what_is_missing() {
     assert!(stderr(&disarm).contains("/nonexistent/sys/devices/system/cpu/online"));
 }
 
-/// Text that is no recording of CPUID is bad input, named with its path.
+/// Text that is not a CPUID recording is bad input, reported with its path.
 #[test]
 fn a_root_with_bad_cpuid_is_bad_input() {
     let dir = tempfile::tempdir().unwrap();
@@ -55,7 +55,7 @@ fn a_root_with_bad_cpuid_is_bad_input() {
 /// Facility and CPUs of the made-up hosts that tests may run on, by hand from
 /// their CPUID: leaf 1, 7.EDX\[19\], 80000008.EBX\[31\], 80000022.EAX\[1\].
 #[test]
-fn the_made_up_hosts_are_what_they_are_named_after() {
+fn synthetic_hosts_match_their_names() {
     for (host, expected) in [
         ("skylake", &[("0-3", "intel_legacy")][..]),
         ("zen3", &[("0-3", "amd_single")]),
@@ -73,8 +73,8 @@ fn the_made_up_hosts_are_what_they_are_named_after() {
     }
 }
 
-/// None of them has a driver: there is no LBR to use, for whatever reason, and
-/// what can do without one stands in.
+/// None of them has a driver, for various reasons: there is no usable LBR, and commands that can do
+/// without it still work.
 #[test]
 fn a_host_without_a_driver_has_no_lbr_to_use() {
     for host in ["skylake", "zen3", "zen4", "hybrid", "via"] {

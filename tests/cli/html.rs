@@ -81,7 +81,7 @@ fn foreign_line_ends_are_escaped() {
 }
 
 #[test]
-fn the_page_says_what_the_views_say() {
+fn the_page_equals_the_views() {
     let Some(dir) = evil() else { return };
     let page = page(dir.path(), "<b>&.data", &[]);
     // Text from a recording is never markup.
@@ -122,7 +122,7 @@ fn the_page_says_what_the_views_say() {
 /// Modelled cycles are marked as not measured, once, both for a software LBR and for the registers
 /// of an emulated CPU.
 #[test]
-fn modelled_is_said_once() {
+fn modelled_is_printed_once() {
     let run =
         |dir: &Path, args: &[&str]| printed(&lbr_in(dir, &[args, &["-i", "<b>&.data"]].concat()));
     let software = "software LBR (06_5E), not measured";
@@ -163,7 +163,7 @@ fn modelled_is_said_once() {
 }
 
 #[test]
-fn rows_are_limited_and_the_rest_is_said() {
+fn rows_are_limited_and_the_rest_is_counted() {
     let dir = tempfile::tempdir().unwrap();
     let runs: Vec<_> = (0..400u64).map(|at| (CODE + at, CODE + 0x800 + at, 9)).collect();
     record(&dir.path().join("perf.data"), meta(Source::Unsaid), None, &runs);
@@ -257,7 +257,7 @@ fn console(out: &Output) -> String {
 }
 
 #[test]
-fn a_browser_takes_it() {
+fn a_browser_renders_it() {
     let Some(browser) = Browser::find() else { return };
     let Some(dir) = evil() else { return };
     page(dir.path(), "<b>&.data", &[]);

@@ -27,7 +27,7 @@ fn interrupted(args: &[&str]) -> Output {
 
 /// The table of the data so far, and the message that it is partial.
 #[test]
-fn what_was_read_is_reported_as_a_part() {
+fn an_interrupted_report_is_marked_partial() {
     let output = interrupted(&["report", "--json"]);
     assert_eq!(output.status.code(), Some(0));
     let said = String::from_utf8(output.stderr).unwrap();
@@ -43,7 +43,7 @@ fn what_was_read_is_reported_as_a_part() {
 
 /// Views with two passes copy a pipe first: the copied part is counted.
 #[test]
-fn what_was_copied_is_reported_as_a_part() {
+fn an_interrupted_copy_is_marked_partial() {
     for view in ["loops", "paths"] {
         let output = interrupted(&["report", "--json", "--view", view]);
         assert_eq!(output.status.code(), Some(0), "{view}");
@@ -60,7 +60,7 @@ fn what_was_copied_is_reported_as_a_part() {
 
 /// The table itself must show that it is partial, in case the messages are lost.
 #[test]
-fn tables_say_that_they_are_a_part() {
+fn interrupted_tables_are_marked_partial() {
     let views = ["hot", "mispredict", "outcomes", "blocks", "loops", "paths", "callgraph"];
     let mut commands: Vec<Vec<&str>> =
         views.iter().map(|view| vec!["report", "--view", view]).collect();

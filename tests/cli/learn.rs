@@ -19,7 +19,7 @@ use crate::support::skip::skipped;
 
 /// The content of handouts, stored to make changes visible.
 #[test]
-fn handouts_are_as_they_were_looked_at() {
+fn transcripts_match_the_golden_files() {
     for lesson in ["taken", "msr", "arch", "am94"] {
         let path = format!("{}/../tests/cli/golden/learn-{lesson}.txt", env!("CARGO_MANIFEST_DIR"));
         let handout = done(&["learn", "--transcript", lesson]);
@@ -31,7 +31,7 @@ fn handouts_are_as_they_were_looked_at() {
 }
 
 #[test]
-fn what_cannot_be_drawn_is_said() {
+fn no_terminal_is_an_error() {
     let out = lbr(&["learn"]);
     assert_eq!(out.status.code(), Some(2));
     let said = stderr(&out);
@@ -44,7 +44,7 @@ fn what_cannot_be_drawn_is_said() {
 
 /// A lesson on another CPU: it names the missing features, and the classes that cannot be filtered.
 #[test]
-fn another_cpu_says_what_it_lacks() {
+fn another_cpu_names_its_missing_features() {
     let handout = done(&["learn", "--transcript", "predict", "--soft-cpu", "nehalem"]);
     assert!(handout.contains("no cycle counts"), "{handout}");
     let out = lbr(&["learn", "--transcript", "callstack", "--soft-cpu", "nehalem"]);
@@ -52,7 +52,7 @@ fn another_cpu_says_what_it_lacks() {
 }
 
 #[test]
-fn a_program_of_ones_own() {
+fn a_users_own_program() {
     let Some(program) = build("textbook.S", &[BARE, &["-DELEMENTS=3,9,-4"]].concat()) else {
         return;
     };
@@ -72,7 +72,7 @@ fn a_program_of_ones_own() {
 
 /// The page, by keyboard alone: forwards and back, another CPU, a bit, an answer.
 #[test]
-fn the_page_plays_the_states() {
+fn the_page_steps_through_the_states() {
     let Some(browser) = Browser::find() else { return };
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("course.html");
@@ -194,7 +194,7 @@ impl Terminal {
 
 /// However it ends, the terminal is restored.
 #[test]
-fn the_terminal_is_given_back() {
+fn the_terminal_is_restored() {
     for (end, signal) in
         [("q", None), ("\u{3}", None), ("", Some(Signal::SIGTERM)), ("", Some(Signal::SIGINT))]
     {

@@ -70,7 +70,7 @@ mod verify;
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #[path = "../guest/graph.rs"]
-#[allow(unreachable_pub, reason = "modules of a test are reachable by nobody else")]
+#[allow(unreachable_pub, reason = "a test's modules are not reachable from outside")]
 mod graph;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #[path = "../guest/complete.rs"]

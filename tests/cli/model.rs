@@ -53,7 +53,7 @@ fn branches(file: &Path) -> BTreeMap<u64, Vec<[Value; 4]>> {
 /// next record. JNS goes T N N T T: its counter, first weakly not taken,
 /// is wrong but for the third time. JNE is taken four times, and wrong at the first.
 #[test]
-fn the_text_books_loop() {
+fn the_textbook_loop() {
     let Some(program) = textbook() else { return };
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("perf.data");
@@ -110,7 +110,7 @@ fn the_text_books_loop() {
 
 /// Haswell's records hold no cycles, Core 2's neither cycles nor predictions.
 #[test]
-fn a_cpu_records_of_it_what_its_format_holds() {
+fn a_cpu_records_only_what_its_format_holds() {
     let Some(program) = textbook() else { return };
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("perf.data");
@@ -144,7 +144,7 @@ fn the_model_is_deterministic() {
 }
 
 #[test]
-fn every_view_says_that_it_is_modelled() {
+fn every_view_is_labelled_modelled() {
     let Some(program) = textbook() else { return };
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("perf.data");

@@ -57,7 +57,7 @@ fn a_recording_does_not_follow_a_link() {
 }
 
 #[test]
-fn a_recording_that_is_there_becomes_the_old_one() {
+fn an_existing_recording_is_renamed_to_old() {
     let (Some(program), dir) = (program(), folder()) else { return };
     let file = |name: &str| fs::read(dir.path().join(name));
     assert_eq!(record(dir.path(), &[], &program).status.code(), ENDED);
@@ -94,7 +94,7 @@ fn a_file_that_is_not_a_recording_is_refused() {
 
 /// A copy of a recording says what the recording says.
 #[test]
-fn a_copied_recording_is_its_owners_too() {
+fn a_copied_recording_is_private_to_its_owner() {
     let (Some(program), dir) = (program(), folder()) else { return };
     assert_eq!(record(dir.path(), &[], &program).status.code(), ENDED);
     let out = lbr_in(dir.path(), &["export", "--to", "perfdata", "-o", "copy"]);
@@ -169,7 +169,7 @@ fn an_output_that_is_an_input_is_refused() {
 }
 
 #[test]
-fn a_folder_is_no_output() {
+fn a_directory_is_not_an_output() {
     let (Some(program), dir) = (program(), folder()) else { return };
     fs::create_dir(dir.path().join("perf.data")).unwrap();
     let out = record(dir.path(), &[], &program);
@@ -295,7 +295,7 @@ fn a_pipe_with_a_reader_is_written() {
 }
 
 #[test]
-fn a_pipe_that_nobody_writes() {
+fn a_pipe_without_a_writer() {
     let dir = folder();
     pipe(&dir);
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
@@ -319,7 +319,7 @@ fn a_pipe_that_nobody_writes() {
 }
 
 #[test]
-fn one_recorder_a_file() {
+fn one_recorder_per_file() {
     let Ok(sleep) = fs::canonicalize("/bin/sleep") else { return skipped("no /bin/sleep") };
     let dir = folder();
     let first = [&RECORD[..], &["--", sleep.to_str().unwrap(), "30"]].concat();
@@ -339,7 +339,7 @@ fn one_recorder_a_file() {
 }
 
 #[test]
-fn a_recording_of_another_user_takes_force() {
+fn another_users_recording_requires_force() {
     if !geteuid().is_root() {
         return skipped("only root gives files away");
     }
@@ -377,7 +377,7 @@ fn a_full_or_closed_standard_error() {
 }
 
 #[test]
-fn a_file_that_may_not_grow_keeps_what_it_has() {
+fn a_file_at_its_size_limit_keeps_its_contents() {
     let dir = folder();
     let args = [&RECORD[..], &["-c", "1", "-o", "x", "--", "/bin/true"]].concat();
     // Blocks of 512 or of 1,024 bytes.

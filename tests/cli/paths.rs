@@ -68,7 +68,7 @@ const LOOPS: [Known; 21] = [
 ];
 
 #[test]
-fn trips_are_exact_where_every_branch_is_recorded() {
+fn trips_are_exact_if_every_branch_is_recorded() {
     let Some(program) = build("loops.S", BARE) else { return };
     let dir = tempfile::tempdir().unwrap();
     for count in ["31", "7", "1"] {
@@ -98,7 +98,7 @@ fn trips_are_exact_where_every_branch_is_recorded() {
                 (number(&row["not_seen_to_end"]), &row["max_is_at_least"]),
                 (0, &false.into())
             );
-            // ptrace has no cycles: nobody knows is not zero.
+            // ptrace has no cycles: unknown is not zero.
             assert!(row["cycles_p50"].is_null() && number(&row["cycles_n"]) == 0);
             let tested = head.starts_with('t') || head.starts_with('r') || head == "cont_h";
             assert_eq!(row["tested_at_head"], tested, "{head}");
@@ -108,7 +108,7 @@ fn trips_are_exact_where_every_branch_is_recorded() {
 }
 
 #[test]
-fn every_branch_back_is_named() {
+fn every_back_edge_is_listed() {
     let Some(program) = build("loops.S", BARE) else { return };
     let dir = tempfile::tempdir().unwrap();
     let Some(file) = record(dir.path(), &program, &["-c", "31"]) else { return };
@@ -307,7 +307,7 @@ fn replayed_calls_are_the_true_stacks() {
         // The innermost does not show its jump.
         assert_eq!(count(&format!(";main{}", ";deep".repeat(depth))), Some(2), "{depth}");
     }
-    // Without jumps nobody knows of the tail call.
+    // Without jumps the tail call is invisible.
     assert_eq!((count(";main;tail"), count(";main;target")), (Some(2), None));
 }
 
@@ -432,7 +432,7 @@ fn a_real_recording() {
     let file = corpus.join("autofdo/perfdata/propeller_sample_1.perfdata1");
     let file = file.to_str().unwrap();
     let rows = loops(file);
-    // The program is one loop round a function; nobody saw it begin or end.
+    // The program is one loop around a function; its start and end were not recorded.
     let row = &rows[0];
     assert_eq!((&row["depth"], &row["types_unknown"]), (&1.into(), &true.into()));
     assert!(number(&row["rounds"]) > 10_000 && row["mean_high"].is_null(), "{row}");

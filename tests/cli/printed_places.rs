@@ -6,7 +6,7 @@ use crate::support::programs::{BARE, build};
 /// `oracle.S` as it was recorded: a place of it as the views print it, and the
 /// same in the other spellings.
 #[test]
-fn printed_places_are_taken() {
+fn printed_locations_are_accepted_as_arguments() {
     let Some(program) = build("oracle.S", BARE) else { return };
     let dir = tempfile::tempdir().unwrap();
     let record = ["record", "--backend", "soft", "--source", "ptrace", "--", program.name()];
@@ -48,7 +48,7 @@ fn printed_places_are_taken() {
 
 /// `libc.so.6+0x26110`: bytes of a file that has no symbol there.
 #[test]
-fn bytes_of_files_are_places() {
+fn file_offsets_are_accepted_as_locations() {
     let dir = tempfile::tempdir().unwrap();
     let stacks = "PERF_RECORD_MMAP2 1/1: [0x400000(0x10000) @ 0x1000 00:00 0 0]: r-xp /no/such/lib.so\n \
                   1/1 0x400110/0x400100/P/-/-/7  0x400110/0x400100/P/-/-/7  0x400110/0x400100/P/-/-/7 \n";

@@ -52,7 +52,7 @@ fn a_recorded_skylake() {
 }
 
 #[test]
-fn what_was_not_read_is_null() {
+fn unread_registers_are_null() {
     let file = file(SKYLAKE);
     let path = file.path().to_str().unwrap();
     let objects = objects(&["probe", "--cpuid", path, "--json"]);
@@ -64,7 +64,7 @@ fn what_was_not_read_is_null() {
 }
 
 #[test]
-fn core_types_are_told_apart() {
+fn core_types_are_distinguished() {
     let mut text = String::new();
     for cpu in 0..6 {
         let (leaf_1a, leaf_1c) =
@@ -90,7 +90,7 @@ fn core_types_are_told_apart() {
 }
 
 #[test]
-fn a_guest_without_branch_records_is_an_answer() {
+fn a_guest_without_branch_records_is_not_an_error() {
     let text = SKYLAKE.replace("ecx=0x7ffafbbf", "ecx=0xfffa7bbf");
     let file = file(&text);
     let objects = objects(&["probe", "--cpuid", file.path().to_str().unwrap(), "--json"]);
@@ -122,7 +122,7 @@ fn presets_and_assumptions() {
 }
 
 #[test]
-fn bad_input_is_2_with_a_sentence() {
+fn bad_input_is_status_2_with_a_sentence() {
     let broken = file("CPUID 00000000: 00000016-756E6547\n");
     let empty = file("nothing\n");
     let skylake = file(SKYLAKE);
@@ -174,7 +174,7 @@ fn a_recording_without_an_end_is_refused_and_one_without_a_beginning_left() {
         .unwrap();
     let mut waiting = command(&["probe", "--cpuid"]).arg(&fifo).spawn().unwrap();
     std::thread::sleep(std::time::Duration::from_millis(300));
-    assert!(waiting.try_wait().unwrap().is_none(), "nobody has written anything");
+    assert!(waiting.try_wait().unwrap().is_none(), "nothing has been written");
     let pid = nix::unistd::Pid::from_raw(i32::try_from(waiting.id()).unwrap());
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
     let status = waiting.wait().unwrap();

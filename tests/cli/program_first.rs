@@ -1,12 +1,12 @@
-//! What people read starts with the files of the recorded program.
+//! Output for people starts with the files of the recorded program.
 
 use serde_json::Value;
 
 use crate::export_program::{LIBC, Text, started};
 use crate::support::lbr::{done, rows};
 
-/// A program with 3 branches, 9 in the loader, 4 in a library of its own, 2 in one
-/// of the system's, and 1 in generated code.
+/// A program with 3 branches, 9 in the loader, 4 in its own library, 2 in a system library, and 1
+/// in generated code.
 fn recording(dir: &std::path::Path) -> String {
     let text = started(Text::default(), 7, "prog", 3)
         .map(7, 0x7d00_0000_0000, "/made/up/libown.so")
@@ -41,9 +41,9 @@ fn files_of_the_system_are_omitted_and_counted() {
     assert!(all.contains("ld-linux") && all.contains("libc") && !all.contains("omitted"), "{all}");
 }
 
-/// Other programs read every row, and so does whoever names files.
+/// Every row is in machine-readable output, and in reports for which the user selects files.
 #[test]
-fn what_is_asked_for_is_shown() {
+fn requested_files_are_shown() {
     let dir = tempfile::tempdir().unwrap();
     let input = recording(dir.path());
     let counts = |args: &[&str]| {
@@ -65,7 +65,7 @@ fn what_is_asked_for_is_shown() {
 /// A program that spends nothing in its own files, and recordings that do not show
 /// which program was run.
 #[test]
-fn nothing_is_omitted_where_nothing_else_is_shown() {
+fn system_files_are_shown_if_there_are_no_others() {
     let dir = tempfile::tempdir().unwrap();
     let input = dir.path().join("text");
     let only_loader = started(Text::default(), 7, "prog", 0);

@@ -16,7 +16,7 @@ fn record(dir: &Path, script: &str) -> (Option<i32>, String) {
 }
 
 #[test]
-fn a_recording_that_the_program_harms_is_not_complete() {
+fn a_recording_damaged_by_the_program_is_not_complete() {
     if !Path::new("/bin/sh").exists() {
         return skipped("no /bin/sh");
     }
@@ -42,7 +42,7 @@ fn a_recording_that_the_program_harms_is_not_complete() {
 /// Lint calls a recording doubtful in which code runs backwards: `complete` would
 /// contradict it.
 #[test]
-fn what_lint_doubts_is_not_called_complete() {
+fn a_recording_with_lint_findings_is_not_called_complete() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("queue.c");
     fs::write(

@@ -107,7 +107,7 @@ fn a_period_beyond_the_depth_takes_the_newest_of_each_period() {
 }
 
 #[test]
-fn a_known_trace_comes_out_once_and_in_order_at_every_depth() {
+fn a_known_trace_is_recorded_once_and_in_order_at_every_depth() {
     let Some(program) = build("oracle.S", BARE) else { return };
     for source in sources() {
         for (cpu, depth) in
@@ -145,7 +145,7 @@ fn a_known_trace_comes_out_once_and_in_order_at_every_depth() {
 }
 
 #[test]
-fn a_recording_on_a_ring_without_a_filter_invents_no_kernel_entry() {
+fn an_lbr_without_a_filter_invents_no_kernel_entries() {
     let Some(program) = build("oracle.S", BARE) else { return };
     let recorded = record(&["--soft-cpu", "06_0F", "-j", "any,u", "--source", "ptrace"], &program);
     assert!(recorded.edges().iter().all(|(_, to)| *to != 0));
@@ -217,7 +217,7 @@ fn textbook() -> Option<Program> {
 }
 
 #[test]
-fn the_text_books_loop_has_its_history() {
+fn the_textbook_loop_has_its_branch_history() {
     let Some(program) = textbook() else { return };
     let recorded = record(&["--source", "ptrace", "--from", "loop"], &program);
     // 5, -1, -7, 12, 0: JNS is taken for three of them and not for the others, JNE four times.
@@ -239,7 +239,7 @@ fn the_text_books_loop_has_its_history() {
 }
 
 #[test]
-fn the_text_books_leaf_is_gone_from_the_call_stack_once_it_returned() {
+fn the_textbook_leaf_leaves_the_call_stack_when_it_returns() {
     let Some(program) = textbook() else { return };
     let options = ["-j", "stack,u", "-c", "2", "--soft-cpu", "06_3C", "--source", "ptrace"];
     let recorded = record(&options, &program);
@@ -282,7 +282,7 @@ fn refused(args: &[&str], status: i32, words: &str) {
 }
 
 #[test]
-fn what_cannot_be_recorded_is_refused_with_the_reason() {
+fn unsupported_recordings_are_refused_with_the_reason() {
     refused(&["--", "/no/such/program"], 2, "/no/such/program");
     refused(&["--", "no-such-program-anywhere"], 2, "no-such-program-anywhere");
     refused(&["-j", "any,k", "--", "true"], 2, "kernel");
@@ -378,7 +378,7 @@ fn perf_reports_the_same_counts_by_symbol() {
 }
 
 #[test]
-fn the_report_after_a_recording_names_branches_and_says_what_is_unknown() {
+fn the_report_after_a_recording_names_branches_and_unknowns() {
     let Some(program) = build("oracle.S", BARE) else { return };
     let recorded = record(&["--source", "ptrace", "--report"], &program);
     let report = text(&recorded.out.stdout);
@@ -455,7 +455,7 @@ fn arguments_of_a_function() {
 }
 
 #[test]
-fn arguments_where_they_cannot_be_had() {
+fn arguments_that_are_unavailable() {
     let Some(program) = build("arguments.S", BARE) else { return };
     let no_such = record(&["--args", "nobody"], &program);
     assert_eq!(no_such.out.status.code(), Some(2), "{}", text(&no_such.out.stderr));

@@ -65,7 +65,7 @@ fn software(dir: &Path) -> std::path::PathBuf {
 }
 
 #[test]
-fn the_table_says_what_was_modelled_and_what_is_unknown() {
+fn the_table_labels_modelled_and_unknown_values() {
     let dir = tempfile::tempdir().unwrap();
     let file = software(dir.path());
     let text = stdout(&report(&[], &file));
@@ -263,7 +263,7 @@ fn processes_of_two_recordings_stay_apart() {
 
 /// Each recording has its verdict, and the worst is the overall one.
 #[test]
-fn lint_judges_each_recording_and_all() {
+fn lint_checks_each_recording_and_all_together() {
     let dir = tempfile::tempdir().unwrap();
     let file = software(dir.path());
     let text = dir.path().join("empty.txt");

@@ -10,7 +10,7 @@ use crate::support::skip::{skipped, tool};
 const TEXT: &str = "  12/13 [001] 7.000001:  a0 0x10/0x20/M/-/-/5/COND  0x30/0x40/-/-/-/0\n";
 
 #[test]
-fn text_comes_out_in_one_shape() {
+fn text_output_has_one_format() {
     let out = lbr_with_input(&["script", "-i", "-"], TEXT.as_bytes());
     assert_eq!(stdout(&out), " 0x10/0x20/M/-/-/5/COND/-  0x30/0x40/-/-/-/0//- \n");
     assert_eq!((stderr(&out).as_str(), out.status.code()), ("", Some(0)));
@@ -38,7 +38,7 @@ fn json_has_null_for_what_is_absent() {
 }
 
 #[test]
-fn refused_lines_are_named_and_the_rest_is_printed() {
+fn bad_lines_are_reported_and_the_rest_is_printed() {
     let text = format!("{TEXT}0x1/0x2/Q/-/-/0\n{TEXT}");
     let out = lbr_with_input(&["script", "-i", "-"], text.as_bytes());
     assert_eq!(stdout(&out).lines().count(), 2);
@@ -48,7 +48,7 @@ fn refused_lines_are_named_and_the_rest_is_printed() {
 }
 
 #[test]
-fn bad_input_is_a_sentence_and_2() {
+fn bad_input_is_a_sentence_and_status_2() {
     let missing = lbr(&["script", "-i", "/nonexistent/perf.data"]);
     assert_eq!(
         stderr(&missing),
@@ -110,7 +110,7 @@ fn prints_what_perf_prints() {
 /// Every entry of the recordings for which three other readers agree, in order, with sample and
 /// position.
 #[test]
-fn golden_entries_come_out_in_their_order() {
+fn golden_entries_are_printed_in_order() {
     let Some(corpus) = corpus() else { return };
     let folder = corpus.join("golden-entries");
     let index = std::fs::read_to_string(folder.join("INDEX.csv")).unwrap();

@@ -167,7 +167,7 @@ fn perf_selects_the_same() {
 
 /// The same for text, if perf prints the columns.
 #[test]
-fn text_is_selected_from_the_same() {
+fn text_input_is_filtered_alike() {
     let folder = tempfile::tempdir().unwrap();
     let file = recording(folder.path());
     let columns = ["script", "--ns", "-F", "comm,pid,tid,cpu,time,event,ip,brstack"];
@@ -196,7 +196,7 @@ fn text_is_selected_from_the_same() {
 
 /// Heads and JSON of all commands report omitted samples, and the views agree.
 #[test]
-fn what_was_left_out_is_said() {
+fn omitted_samples_are_counted() {
     let folder = tempfile::tempdir().unwrap();
     let file = recording(folder.path());
     let path = file.to_str().unwrap();
@@ -247,7 +247,7 @@ fn what_was_left_out_is_said() {
 
 /// A thread has all its branches; a part of its time is a sample.
 #[test]
-fn complete_is_what_has_every_branch() {
+fn complete_means_every_branch() {
     let folder = tempfile::tempdir().unwrap();
     let file = recording(folder.path());
     let path = file.to_str().unwrap();
@@ -357,7 +357,7 @@ fn unknown_names() {
 
 /// From a pipe, compressed, and with two passes.
 #[test]
-fn streams_are_selected_from_too() {
+fn streams_are_filtered_too() {
     let folder = tempfile::tempdir().unwrap();
     let file = recording(folder.path());
     let packed = folder.path().join("perf.data.gz");

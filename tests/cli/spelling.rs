@@ -35,7 +35,7 @@ fn everything_after_the_program_belongs_to_the_program() {
 }
 
 #[test]
-fn two_lines_say_what_was_recorded() {
+fn two_lines_summarize_a_recording() {
     let Some(program) = build("oracle.S", BARE) else { return };
     let dir = tempfile::tempdir().unwrap();
     let out = record(dir.path(), &[program.name()]);
@@ -80,7 +80,7 @@ fn types(dir: &Path) -> Vec<String> {
 }
 
 #[test]
-fn spellings_of_perf_record_are_taken() {
+fn perf_record_options_are_accepted() {
     let Some(program) = build("nested.S", BARE) else { return };
     let dir = tempfile::tempdir().unwrap();
     for (words, wanted) in [
@@ -101,7 +101,7 @@ fn spellings_of_perf_record_are_taken() {
 }
 
 #[test]
-fn other_spellings_of_perf_are_answered_with_ours() {
+fn other_perf_options_are_answered_with_lbrs() {
     for (words, status, answer) in [
         (&["record", "-e", "cycles", "--", "true"][..], 2, "drop -e"),
         (&["record", "-e", "branches:upp", "--", "true"], 2, "-e branches:u"),
@@ -122,7 +122,7 @@ fn other_spellings_of_perf_are_answered_with_ours() {
 }
 
 #[test]
-fn options_of_perf_report_for_what_is_done_anyway_change_nothing() {
+fn perf_report_options_for_defaults_change_nothing() {
     let Some(program) = build("oracle.S", BARE) else { return };
     let dir = tempfile::tempdir().unwrap();
     record(dir.path(), &[program.name()]);
@@ -183,7 +183,7 @@ fn no_option_is_ignored() {
 
 /// The faster source neither follows children nor runs scripts: the other one is used for them.
 #[test]
-fn a_source_is_chosen_that_serves_the_options() {
+fn the_source_is_chosen_by_the_options() {
     let dir = tempfile::tempdir().unwrap();
     let script = dir.path().join("script");
     fs::write(&script, "#!/bin/sh\n/bin/true\n").unwrap();
@@ -201,7 +201,7 @@ fn a_source_is_chosen_that_serves_the_options() {
 }
 
 #[test]
-fn disarm_does_not_speak_of_arming() {
+fn errors_of_disarm_do_not_mention_arming() {
     let host = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/hosts/zen3");
     let out = lbr(&["disarm", "--msr-root", host.to_str().unwrap(), "-C", "0"]);
     assert_eq!(out.status.code(), Some(3));

@@ -10,7 +10,7 @@ fn words(args: &[&str]) -> String {
 
 /// On any host. Each command that it names exists.
 #[test]
-fn alone_it_says_what_can_be_done_here() {
+fn without_a_command_it_reports_what_works_here() {
     let said = words(&[]);
     let lines: Vec<&str> = said.lines().collect();
     assert!(lines.len() <= 13, "{said}");

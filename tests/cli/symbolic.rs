@@ -187,7 +187,7 @@ fn files() -> Files {
 }
 
 #[test]
-fn every_view_counts_as_by_address() {
+fn every_view_counts_as_with_addresses() {
     let Files { kallsyms, texts: [by_address, by_symbol, by_file], _folder } = files();
     for view in ["hot", "mispredict", "outcomes", "blocks", "loops", "callgraph"] {
         let wanted = rows(&by_address, &kallsyms, view);
@@ -306,7 +306,7 @@ fn script_prints_symbols_again() {
 }
 
 #[test]
-fn what_needs_addresses_says_that_there_are_none() {
+fn views_that_need_addresses_report_their_absence() {
     let Files { texts: [_, by_symbol, _], _folder, .. } = files();
     let file = by_symbol.to_str().unwrap();
     let said = |args: &[&str], status: i32| {
@@ -361,7 +361,7 @@ fn what_needs_addresses_says_that_there_are_none() {
 /// perf's own text of our recording gives the same counts as the recording.
 #[cfg(target_arch = "x86_64")]
 #[test]
-fn perfs_text_counts_as_its_recording() {
+fn perf_script_text_counts_as_its_recording() {
     use crate::support::programs::{BARE, build};
 
     let Some(program) = build("nested.S", BARE) else { return };

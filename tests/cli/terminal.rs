@@ -67,7 +67,7 @@ const RUST: &str = "_ZN88_$LT$alloc..vec..Vec$LT$u64$GT$$u20$as$u20$core..iter..
 /// A pager runs in a shell, found through PATH, with its own variables: it is not used with rights
 /// that differ from the caller's.
 #[test]
-fn what_is_setuid_has_no_pager() {
+fn a_setuid_lbr_starts_no_pager() {
     let folder = tempfile::tempdir().unwrap();
     let Some(setuid) = setuid(folder.path()) else { return };
     std::fs::copy("/bin/true", folder.path().join("sh")).unwrap();
@@ -84,7 +84,7 @@ fn what_is_setuid_has_no_pager() {
 }
 
 #[test]
-fn a_pager_stands_before_a_terminal() {
+fn output_to_a_terminal_is_paged() {
     let args = ["explain", "LBR_SELECT"];
     let plain = shown(80, &args);
     assert!(plain.lines().count() > 5, "{plain}");
@@ -252,7 +252,7 @@ fn colours_are_for_terminals() {
 
 /// A lost message ends nothing.
 #[test]
-fn full_and_closed_outputs_end_in_no_panic() {
+fn full_and_closed_outputs_do_not_panic() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("few.txt");
     std::fs::write(&file, " 0x40/0x10/P/-/-/1  0x20/0x30/P/-/-/2 \nnonsense\n".repeat(3)).unwrap();

@@ -1,4 +1,4 @@
-//! `lbr time`: what it prints of code whose counts are known by hand.
+//! `lbr time`: its output for code whose counts are known by hand.
 
 use std::process::Output;
 
@@ -62,7 +62,7 @@ fn counts_are_exact_and_cycles_absent() {
 }
 
 #[test]
-fn several_pieces_of_code_stand_side_by_side() {
+fn several_pieces_of_code_are_shown_side_by_side() {
     let out = lines(&["--hex", "90", "--hex", LOOP, "--hex", "90 90"]);
     let column = |key: &str| out.iter().map(|line| line[key].clone()).collect::<Vec<Value>>();
     assert_eq!(column("code"), ["90", LOOP, "90 90"]);
@@ -93,7 +93,7 @@ fn a_piece_of_code_that_fails_is_named() {
 }
 
 #[test]
-fn rounds_are_found_out() {
+fn loop_counts_are_calibrated() {
     let whole = &lines(&["--hex", "90", "--loop", "auto", "--stepped", "0"])[0];
     let rounds = whole["loop"].as_u64().unwrap();
     assert!(rounds > 100, "a NOP takes a few ticks at most: {rounds}");
@@ -165,7 +165,7 @@ fn functions(folder: &std::path::Path) -> Option<String> {
 }
 
 #[test]
-fn whatever_is_timed_alone_is_compared() {
+fn one_snippet_is_measured_like_several() {
     let folder = tempfile::tempdir().unwrap();
     let Some(object) = functions(folder.path()) else { return };
     let object = object.as_str();
@@ -262,7 +262,7 @@ fn code_that_changes_the_counter_of_its_loop_is_an_error() {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn errors_name_the_cause() {
     let refused = |args: &[&str], word: &str, status: i32| {
         let out = time(args);
         let said = text(&out.stderr);
@@ -305,7 +305,7 @@ fn catches(pid: u32, signal: Signal) -> bool {
 }
 
 #[test]
-fn signals_end_it_soon() {
+fn signals_end_it_quickly() {
     // mov ecx, 300000000; dec ecx; jnz: quick at full speed, hours step by step.
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         let started = std::time::Instant::now();

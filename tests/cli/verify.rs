@@ -31,7 +31,7 @@ fn a_sound_cpu_is_as_documented() {
 }
 
 #[test]
-fn what_differs_comes_first_with_what_was_expected_and_found() {
+fn differences_come_first_with_expected_and_found() {
     let args = ["verify", "--soft-cpu", "haswell", "--write", "--soft-lie", "tos-off-by-one"];
     let output = lbr(&args);
     assert_eq!(output.status.code(), Some(1));
@@ -125,7 +125,7 @@ filter.ret
 }
 
 #[test]
-fn without_write_only_what_is_read_is_judged() {
+fn without_write_only_read_checks_are_made() {
     let output = lbr(&["verify", "--soft-cpu", "zen4"]);
     assert_eq!(output.status.code(), Some(0));
     let said = text(output.stdout);
@@ -153,7 +153,7 @@ CPU:
 }
 
 #[test]
-fn bad_usage_is_told() {
+fn bad_usage_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let no_report = dir.path().join("x");
     fs::write(&no_report, "{\"a\":1}\n").unwrap();
@@ -178,7 +178,7 @@ fn bad_usage_is_told() {
 /// Penryn has no filter, no call-stack mode and no transactions. By hand from the SDM's
 /// chapter on Core 2: four records and the last-exception pair.
 #[test]
-fn lies_without_effect_are_refused() {
+fn faults_without_effect_are_refused() {
     let of = |lie: &str| {
         let out = lbr(&["verify", "--soft-cpu", "penryn", "--write", "--soft-lie", lie]);
         (out.status.code(), text(out.stdout), text(out.stderr))

@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::support::lbr::{lbr, wrapper};
 
 #[test]
-fn it_writes_one_report_wherever_it_runs() {
+fn it_writes_one_report_on_any_machine() {
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("report.md");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/verify-hardware");
@@ -43,7 +43,7 @@ fn host_name() -> String {
 }
 
 #[test]
-fn bad_usage_is_told() {
+fn bad_usage_is_an_error() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/verify-hardware");
     let run = Command::new(&script).arg("--no-such").output().unwrap();
     assert_eq!(run.status.code(), Some(2));

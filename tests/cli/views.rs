@@ -313,7 +313,7 @@ fn callgrind_counts_the_same() {
 
 /// More branches between two reads than the ring holds: a sample, in which no block crosses a gap.
 #[test]
-fn gaps_are_not_bridged() {
+fn blocks_do_not_span_gaps() {
     let dir = tempfile::tempdir().unwrap();
     let Some((program, labels)) = build(dir.path()) else { return };
     let Some(file) = record(dir.path(), &program, "75") else { return };
@@ -427,7 +427,7 @@ fn one_block_has_its_distribution() {
 }
 
 #[test]
-fn lint_says_what_to_think_of_it() {
+fn lint_reports_findings() {
     let dir = tempfile::tempdir().unwrap();
     let file = text(dir.path(), &" 0x30/0x10/P/-/-/7 0x0/0x0/-/-/-/0\n".repeat(3));
     let lines = table(&["lint", "-i", &file]);

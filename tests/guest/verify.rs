@@ -133,22 +133,22 @@ fn verify(name: &str, wanted: &[Fault], kills: u32) {
 }
 
 #[test]
-fn guest_verify_finds_every_lie_of_a_legacy_lbr() {
+fn guest_verify_finds_every_fault_of_a_legacy_lbr() {
     verify("06_5E", &[], 24);
 }
 
 #[test]
-fn guest_verify_finds_every_lie_of_architectural_lbr() {
+fn guest_verify_finds_every_fault_of_architectural_lbr() {
     verify("06_8F", &[], 12);
 }
 
 #[test]
-fn guest_verify_finds_every_lie_of_lbrextv2() {
+fn guest_verify_finds_every_fault_of_lbrextv2() {
     verify("19_11", &[], 12);
 }
 
 #[test]
-fn guest_verify_finds_what_other_generations_have_of_their_own() {
+fn guest_verify_finds_faults_of_other_generations() {
     verify(
         "06_1A",
         &[Fault::SelectSharing, Fault::MispredictNever, Fault::HalfDepth, Fault::CStateWipe],

@@ -13,14 +13,14 @@ fn session(name: &str) -> Session {
     Session::of(Lesson::named(name).unwrap()).unwrap()
 }
 
-/// The address of a name plus a number of bytes.
+/// The address of a label plus an offset.
 fn place(session: &Session, name: &str, behind: u64) -> u64 {
     session.trace().program.address_of(name).unwrap() + behind
 }
 
-/// A label of a program's own may be a distance from a symbol already.
+/// A label in a user's program may already contain an offset from a symbol.
 #[test]
-fn addresses_after_a_label_that_is_a_distance() {
+fn labels_that_are_offsets() {
     let mut program = session("taken").trace().program.clone();
     program.lines.iter_mut().for_each(|line| line.label.clear());
     let at = program.lines[0].address;
@@ -34,7 +34,7 @@ fn addresses_after_a_label_that_is_a_distance() {
 
 /// Counted by hand, lesson by lesson.
 #[test]
-fn answers_are_what_one_counts_by_hand() {
+fn answers_match_counts_by_hand() {
     use Answer::{Address, Number};
     let wanted: &[(&str, &[Answer])] = &[
         ("taken", &[Number(1), Number(3)]),
@@ -85,7 +85,7 @@ fn lessons_are_sound() {
     }
 }
 
-/// All of a state, visible and hidden.
+/// All of a state, including hidden parts.
 fn whole(session: &Session) -> (View, String) {
     (View::of(session), format!("{:?}", session.state()))
 }
@@ -225,7 +225,7 @@ fn each_filter_bit_changes_what_comes_next() {
 
 /// At most one record per step is marked.
 #[test]
-fn what_changed_is_marked() {
+fn changes_are_marked() {
     for cpu in ["skylake", "zen4", "golden-cove"] {
         let mut session = session("tos");
         session.change_cpu(SoftCpu::preset(cpu).unwrap());
@@ -250,7 +250,7 @@ fn what_changed_is_marked() {
 /// The lessons' machine code behaves on a CPU as described; between the marks, only the results of
 /// instructions matter.
 #[test]
-fn programs_run_as_on_paper() {
+fn single_stepped_programs_match_the_simulation() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["taken", "wrap", "tos", "callstack", "predict", "arch", "amd"] {
         let paper = session(name);
@@ -290,7 +290,7 @@ fn programs_run_as_on_paper() {
 
 /// An endless program is ended.
 #[test]
-fn a_program_is_cut_after_so_many_steps() {
+fn a_program_ends_at_the_limit_of_steps() {
     let command = Command {
         program: "sh".to_owned(),
         args: ["-c", "while :; do :; done"].map(str::to_owned).to_vec(),

@@ -1,6 +1,6 @@
 //! Table of contents of this test target; a file for each subject.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
-#![allow(unreachable_pub, reason = "modules of a test are reachable by nobody else")]
+#![allow(unreachable_pub, reason = "a test's modules are not reachable from outside")]
 
 // The name of the crate in the rest of the workspace.
 extern crate lbr_lab as lab;

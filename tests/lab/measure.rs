@@ -1,5 +1,4 @@
-//! Snippets whose instructions and branches are known by hand, and what
-//! hostile code comes to.
+//! Snippets whose instructions and branches are known by hand, and hostile code.
 
 use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
@@ -21,7 +20,7 @@ fn session() -> Session {
     session
 }
 
-/// Assembles; `None`, after saying so, without an assembler.
+/// Assembles; `None`, with a message, without an assembler.
 fn assemble(source: &str) -> Option<Vec<u8>> {
     let folder = tempfile::tempdir().expect("a folder");
     let (input, object) = (folder.path().join("code.s"), folder.path().join("code.o"));
@@ -44,8 +43,8 @@ fn measure(body: &Body) -> Measurement {
     session().measure_code(body).unwrap_or_else(|error| panic!("{error}: {body:?}"))
 }
 
-/// Instructions, taken branches, conditional branches not taken: of the code
-/// alone, counted by hand.
+/// Instructions, taken branches, conditional branches not taken: of the code without the bracket,
+/// counted by hand.
 const KNOWN: [(&str, &str, [u64; 3]); 24] = [
     ("nothing", "", [0, 0, 0]),
     ("straight", "nop; add rax, 1; xor ecx, ecx", [3, 0, 0]),
@@ -53,10 +52,10 @@ const KNOWN: [(&str, &str, [u64; 3]); 24] = [
     ("a jump to the next instruction", "jmp 2f; 2: nop", [2, 1, 0]),
     ("a condition to the next instruction, taken", "xor eax, eax; jz 2f; 2: nop", [3, 1, 0]),
     ("a condition to the next instruction, not", "xor eax, eax; jnz 2f; 2: nop", [3, 0, 1]),
-    // 1 + 10 * 2; taken but for the last.
+    // 1 + 10 * 2; taken except for the last.
     ("dec and jnz", "mov ecx, 10; 2: dec ecx; jnz 2b", [21, 9, 1]),
     ("loop", "mov ecx, 7; 2: loop 2b", [8, 6, 1]),
-    // ZF is 0 after the first INC: LOOPE does not go round.
+    // ZF is 0 after the first INC: LOOPE is not taken.
     ("loope that ends by ZF", "mov ecx, 7; 2: inc eax; loope 2b", [3, 0, 1]),
     ("loopne", "mov ecx, 5; 2: inc eax; loopne 2b", [11, 4, 1]),
     ("jrcxz taken", "xor ecx, ecx; jrcxz 2f; ud2; 2: nop", [3, 1, 0]),
@@ -85,7 +84,7 @@ const KNOWN: [(&str, &str, [u64; 3]); 24] = [
         [26, 8, 1],
     ),
     ("call and return", "call 2f; jmp 3f; 2: ret; 3: nop", [4, 3, 0]),
-    // A call of the next instruction, which the ring takes on this CPU.
+    // A call of the next instruction, which this CPU records.
     ("a call of the next instruction", "call 2f; 2: pop rax", [2, 1, 0]),
     (
         // Depth n takes TEST, JZ (taken at 0), DEC, CALL, RET: n = 4 is
@@ -110,14 +109,14 @@ fn instructions_and_branches_are_exact() {
         assert_eq!(counts.not_taken, not_taken, "branches not taken of {name}");
         assert!(!measured.counts_vary, "{name}");
         assert_eq!(measured.runs.len(), 2, "{name}");
-        // Each taken branch ends a block, and what runs to the end is one.
+        // Each taken branch ends a block, and so does the end of the code.
         let blocks: u64 = measured.blocks.iter().map(|block| block.n).sum();
         let end = u64::from(instructions > 0);
         let reached = measured.blocks.iter().any(|block| block.exit == measured.layout.close);
         assert!(blocks == 2 * (taken + end) || !reached && blocks == 2 * taken, "{name}: {blocks}");
         for block in &measured.blocks {
-            assert!(block.cycles.is_empty(), "{name}: nobody counted cycles");
-            assert_ne!(block.exit, measured.layout.open, "{name}: a bracket is shown");
+            assert!(block.cycles.is_empty(), "{name}: cycles were not counted");
+            assert_ne!(block.exit, measured.layout.open, "{name}: a bracket's block");
             assert!(measured.layout.code.contains(&block.entry), "{name}: not of the code");
         }
     }
@@ -132,7 +131,7 @@ fn copies_and_rounds_multiply() {
     assert_eq!(measured.iterations, 35);
     assert_eq!(counts.instructions, 4 * 35);
     assert_eq!((counts.branches, counts.not_taken, counts.rounds), (0, 35, 7));
-    // Six rounds end with the loop's branch, the last one at the end.
+    // Six iterations end with the loop's branch, the last one at the end.
     let n = |exit| measured.blocks.iter().filter(|b| b.exit == exit).map(|b| b.n).sum::<u64>();
     assert_eq!(n(measured.layout.around.expect("a loop")), 2 * 6);
     assert_eq!(n(measured.layout.close), 2);
@@ -149,7 +148,7 @@ fn set_up_code_is_not_counted_and_its_registers_arrive() {
 }
 
 #[test]
-fn a_filter_joins_the_blocks_that_it_leaves_out() {
+fn a_filter_merges_blocks_between_suppressed_branches() {
     let Some(code) = assemble("mov ecx, 3; 2: jmp 3f; 3: dec ecx; jnz 2b; call 4f; 4: nop") else {
         return;
     };
@@ -166,10 +165,10 @@ fn a_filter_joins_the_blocks_that_it_leaves_out() {
     let close = measured.layout.close - start;
     // MOV is 5 bytes, JMP 2, DEC 2, JNZ 2.
     assert_eq!(seen, [(0, 9, 1), (5, 9, 1), (5, close, 1)]);
-    assert_eq!(measured.counts.expect("counted").branches, 6, "what was counted is everything");
+    assert_eq!(measured.counts.expect("counted").branches, 6, "all branches are counted");
 }
 
-/// What the code did, and where it was, from its start.
+/// How the code failed, and its offset.
 fn fault(source: &str, limit: Duration) -> Option<(FaultKind, Option<u64>)> {
     let code = assemble(source)?;
     let mut session = session();
@@ -198,19 +197,19 @@ fn hostile_code_is_reported_and_survived() {
         ("mov eax, 60; mov edi, 7; syscall", FaultKind::Exit(7), Some(10)),
         ("mov eax, 231; mov edi, 8; syscall", FaultKind::Exit(8), Some(10)),
         ("mov eax, 57; syscall", FaultKind::Fork, Some(5)),
-        // The stack pointer is gone, and so is the stack.
+        // The stack pointer is invalid.
         ("mov esp, 16; push rax", touching(8), Some(5)),
         ("push 64; ret", touching(64), None),
         // The whole stack is overwritten, down to the guard page.
         ("2: push rax; jmp 2b", signal(SIGSEGV), Some(0)),
     ];
     for (source, kind, at) in cases {
-        // Others need as long as a busy machine takes to run them at all.
+        // All others get enough time even on a busy machine.
         let hangs = matches!(kind, FaultKind::Hang { .. });
         let limit = Duration::from_secs(if hangs { 1 } else { 20 });
         let Some((found, place)) = fault(source, limit) else { return };
         match (found, kind) {
-            // Where the guard page is, is not told.
+            // The guard page's address is unspecified.
             (FaultKind::Signal { signal, .. }, FaultKind::Signal { signal: SIGSEGV, .. })
                 if source.starts_with("2: push") =>
             {
@@ -225,9 +224,9 @@ fn hostile_code_is_reported_and_survived() {
 }
 
 #[test]
-fn code_that_spoils_its_surroundings_is_measured() {
-    // Closes every descriptor up to 99, lays the stack waste around RSP, and
-    // ends with the direction flag set.
+fn code_that_clobbers_its_environment_is_measured() {
+    // Closes every descriptor up to 99, overwrites the stack around RSP, and ends with the
+    // direction flag set.
     let source = "mov edi, 0; 2: mov eax, 3; syscall; inc edi; cmp edi, 100; jb 2b; \
                   lea rdi, [rsp - 4096]; mov ecx, 8192; mov al, 0xCC; rep stosb; std";
     let Some(code) = assemble(source) else { return };
@@ -237,7 +236,7 @@ fn code_that_spoils_its_surroundings_is_measured() {
     assert_eq!((counts.branches, counts.not_taken), (99, 1));
 }
 
-/// Builds C into a file of its own.
+/// Compiles C into a temporary file.
 fn compile(source: &str, flags: &[&str]) -> Option<(tempfile::TempDir, std::path::PathBuf)> {
     let folder = tempfile::tempdir().expect("a folder");
     let (input, output) = (folder.path().join("code.c"), folder.path().join("code.bin"));
@@ -272,7 +271,7 @@ const FUNCTIONS: &str = "
 ";
 
 #[test]
-fn registers_and_flags_come_and_go() {
+fn registers_and_flags_are_loaded_and_stored() {
     // mov eax, 7, and then: mov rcx, rax; pushfq; pop rdx; inc r9
     let body = Body {
         init: vec![0xB8, 7, 0, 0, 0],
@@ -288,13 +287,13 @@ fn registers_and_flags_come_and_go() {
     assert_eq!(end.get(Gpr::Rdx) & 0x602, 0x202, "flags were loaded");
     let code = body.code.clone();
     let end = measure(&Body { code, unroll: 3, rounds: Some(5), ..Body::default() }).end;
-    assert_eq!(end.get(Gpr::R9), 15, "without a set-up the registers run on");
+    assert_eq!(end.get(Gpr::R9), 15, "without a set-up the registers keep their values");
 }
 
 #[test]
 fn each_round_starts_from_the_set_up() {
     // RCX counts 5 down to 0: MOV to R10, then 5 times DEC and JNZ (4 taken). A second execution
-    // with the RCX that the first left would go round 2^64 times.
+    // with the RCX left by the first would loop 2^64 times.
     let Some(init) = assemble("mov ecx, 5; mov qword ptr [r14], 7") else { return };
     let source = "mov r10, [r14]; 2: dec rcx; jnz 2b; mov r15d, 9; xor r14d, r14d; \
                   movq xmm3, r10; add rsp, 4096";
@@ -349,14 +348,14 @@ fn code_that_changes_the_counter_of_its_loop_is_refused() {
             let body = Body { code: code.clone(), rounds: Some(100), ..Body::default() };
             let refused = session.measure_code(&body);
             assert!(matches!(refused, Err(MeasureError::Counter)), "{source}: {refused:?}");
-            // Without a loop, and where registers are set up for each round, R15 is the code's.
+            // Without a loop, and if registers are set up for each iteration, the code may use R15.
             for body in [Body { rounds: None, ..body.clone() }, Body { fresh: true, ..body }] {
                 session.measure_code(&body).unwrap_or_else(|error| panic!("{source}: {error}"));
             }
         }
     }
-    // It changes it in the third round only, which no run without a loop shows; and one that gives
-    // it back changes nothing.
+    // Code that changes R15 only in the third iteration, which no run without a loop shows; and
+    // code that restores it.
     let Some(late) = assemble("inc eax; cmp eax, 3; jne 2f; mov r15d, 1; 2:") else { return };
     let body = Body { code: late, rounds: Some(100), ..Body::default() };
     assert!(matches!(session().measure_code(&body), Err(MeasureError::Counter)));
@@ -367,7 +366,7 @@ fn code_that_changes_the_counter_of_its_loop_is_refused() {
 
 #[test]
 fn a_loop_is_chosen_and_short_code_copied() {
-    // DEC ECX, JNZ: 300,000 rounds take long enough alone.
+    // DEC ECX, JNZ: 300,000 iterations take long enough without a loop.
     let long = vec![0xB9, 0xE0, 0x93, 0x04, 0x00, 0xFF, 0xC9, 0x75, 0xFC];
     let alone = session().calibrate(&Body { code: long, ..Body::default() }, 20_000);
     let alone = alone.expect("it runs");
@@ -375,7 +374,7 @@ fn a_loop_is_chosen_and_short_code_copied() {
     let nop = Body { code: vec![0x90], ..Body::default() };
     let looped = session().calibrate(&nop, 20_000).expect("it runs");
     assert!(looped.unroll > 1 && looped.rounds > Some(1), "{looped:?}");
-    // What is set up again is not copied.
+    // Code with a set-up is not copied.
     let fresh = Body { fresh: true, ..nop };
     let looped = session().calibrate(&fresh, 20_000).expect("it runs");
     assert!(looped.unroll < 2 && looped.rounds > Some(1), "{looped:?}");
@@ -386,9 +385,9 @@ fn a_loop_is_chosen_and_short_code_copied() {
     session().calibrate(&Body { code, fresh: true, ..Body::default() }, 20_000).expect("anew");
 }
 
-/// Between the two system calls stand the two jumps and no other branch.
+/// Only the two marker jumps branch between the two system calls.
 #[test]
-fn nothing_branches_but_the_two_jumps() {
+fn only_the_two_marker_jumps_branch() {
     use lbr_msr::insn::{Insn, decode};
     use std::os::unix::fs::FileExt;
 
@@ -419,24 +418,24 @@ fn nothing_branches_but_the_two_jumps() {
 }
 
 #[test]
-fn functions_of_files_are_called() {
+fn functions_in_files_are_measured() {
     let no_pic = ["-c", "-O1", "-fno-pic", "-fno-pie"];
     let pic = ["-c", "-O1", "-fPIC"];
     for flags in [&["-c", "-O1"][..], &no_pic, &pic, &["-shared", "-fPIC", "-O1"]] {
         let Some((_folder, path)) = compile(FUNCTIONS, flags) else { return };
         let counts = call(&path, "bare").expect("it runs").counts.expect("counted");
         assert_eq!((counts.instructions, counts.branches), (9, 3), "{flags:?}");
-        // Its data is there, and relocated.
+        // Its data is present and relocated.
         call(&path, "check").unwrap_or_else(|error| panic!("{flags:?}: {error}"));
         let error = LoadedFile::load(&path, "nowhere").expect_err("there is none");
         assert!(matches!(error, LoadError::NoSymbol { .. }), "{error}");
         match LoadedFile::load(&path, "lost") {
-            // The function itself says so in an object file.
+            // In an object file the function's own reference is missing.
             Err(LoadError::Unsatisfied { what, .. }) if flags[0] == "-c" => {
                 assert_eq!(what, "absent");
             }
             Ok(_) if flags[0] == "-shared" => {
-                call(&path, "lost").expect_err("what it calls is absent");
+                call(&path, "lost").expect_err("its callee is missing");
             }
             other => panic!("{flags:?}: {other:?}"),
         }
@@ -445,8 +444,7 @@ fn functions_of_files_are_called() {
 
 #[test]
 fn vector_registers_are_clean_at_the_start_of_each_run() {
-    // XMM5 and MXCSR as they are found; then both are spoilt, exceptions
-    // unmasked and one pending in x87.
+    // Reads XMM5 and MXCSR, then clobbers both, unmasks exceptions and leaves one pending in x87.
     let source = "movq rbx, xmm5; stmxcsr [r14]; mov r12d, [r14]; fnstsw ax; movzx r13d, ax; \
                   fnstcw [r14]; movzx r8d, word ptr [r14]; \
                   mov rcx, -1; movq xmm5, rcx; mov dword ptr [r14], 0x8040; ldmxcsr [r14]; \
@@ -474,7 +472,7 @@ fn the_upper_half_of_a_vector_is_clean_too() {
 #[test]
 fn stopping_ends_a_run() {
     let Some(code) = assemble("2: jmp 2b") else { return };
-    // Ten rounds at full speed are nothing, to step through them takes minutes.
+    // Ten runs at full speed are short; stepping through them takes minutes.
     let Some(long) = assemble("mov ecx, 300000000; 2: dec ecx; jnz 2b") else { return };
     for code in [code, long] {
         let mut session = session();
@@ -492,7 +490,7 @@ fn stopping_ends_a_run() {
     }
 }
 
-/// A ring whose registers are a file, and whose records are never a run's.
+/// An LBR stack whose registers are a file, and whose records never match a run.
 #[derive(Debug)]
 struct Odd {
     file: std::fs::File,
@@ -528,10 +526,10 @@ impl Ring for Odd {
 }
 
 #[test]
-fn runs_that_do_not_count_are_counted_and_a_failed_restore_is_told() {
+fn discarded_runs_are_counted_and_a_failed_restore_is_reported() {
     let pipe = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC);
     let (reads, writes) = pipe.expect("a pipe");
-    // A byte to the pipe, if it is open, and to whatever else is.
+    // Writes a byte to the pipe, if it is open, and to every other descriptor.
     let source = "xor ebx, ebx; 2: mov eax, 1; mov edi, ebx; lea rsi, [r14]; mov edx, 1; syscall; \
                   inc ebx; cmp ebx, 64; jb 2b";
     let Some(code) = assemble(source) else { return };
@@ -554,19 +552,18 @@ fn runs_that_do_not_count_are_counted_and_a_failed_restore_is_told() {
         // Three runs, and three of nothing.
         let expected = if reading == Reading::Foreign { (0, 6) } else { (6, 0) };
         assert_eq!((measured.unreadable, measured.foreign), expected, "{reading:?}");
-        session.restore().expect_err("the ring says so");
+        session.restore().expect_err("the LBR stack reports it");
     }
     drop(line);
     let mut heard = Vec::new();
     std::io::Read::read_to_end(&mut &reads, &mut heard).expect("bytes");
-    // A warm-up and three runs, three times: no other way leads to the pipe,
-    // and this one only where the code is let.
-    assert_eq!(heard.len(), 12, "the process of the code holds the line");
+    // A warm-up and three runs, three times: the pipe is reached only if the code may write to it.
+    assert_eq!(heard.len(), 12, "the code's process keeps the descriptor open");
 }
 
-/// What would reach others is stopped, and what is the code's own is not.
+/// Code that would affect others is stopped; code that affects only itself is not.
 #[test]
-fn code_reaches_nobody_but_itself() {
+fn confined_code_affects_only_itself() {
     let faults = |source: &str, confined| {
         let code = assemble(source)?;
         let mut session = session();
@@ -601,7 +598,7 @@ fn code_reaches_nobody_but_itself() {
     for source in own {
         assert_eq!(faults(source, true), Some(None), "{source}");
     }
-    // getuid: nobody's, or that of the user behind sudo.
+    // getuid: `nobody`, or the user who called sudo.
     if nix::unistd::geteuid().is_root() {
         let root = "mov eax, 102; syscall; test eax, eax; jz 2f; jmp 3f; 2: ud2; 3: nop";
         assert_eq!(faults(root, true), Some(None), "not root");

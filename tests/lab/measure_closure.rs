@@ -38,6 +38,6 @@ fn a_loop_of_a_closure_is_counted() {
     assert_eq!(
         hot.n,
         8 * u64::from(few.stepped),
-        "ten rounds, of which the first is entered by falling"
+        "ten iterations, the first entered by fall-through"
     );
 }

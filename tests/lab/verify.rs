@@ -1,4 +1,5 @@
-//! Verifies software CPUs: a correct one passes; each lie and each erratum is found and identified.
+//! Verifies software CPUs: a correct one passes; each injected fault and each erratum is found and
+//! identified.
 
 use lab::verify::{
     Config, Kernel, Known, Knows, Ran, Ready, Report, RunError, SoftSubject, Subject, SubjectKind,
@@ -39,7 +40,7 @@ fn a_sound_cpu_passes_every_check() {
     for cpu in SoftCpu::all() {
         let report = verify(&cpu, Faults::NONE, true);
         assert_eq!(differing(&report), Vec::<String>::new(), "{}", cpu.key);
-        // NetBurst's records cannot be put back, so nothing is recorded there.
+        // NetBurst's records cannot be restored, so nothing is recorded there.
         let told = if cpu.caps.facility == lbr_msr::Facility::NetBurst {
             let whys = reasons(&report);
             assert!(whys[0].starts_with("bits.enable: the records cannot be written"), "{whys:?}");
@@ -63,17 +64,17 @@ fn each_fault_is_found_as_the_one_root_on_every_cpu_that_it_applies_to() {
             let is_shown = applies(fault, &cpu.caps, cpu.perf_capabilities.is_some());
             let at = format!("{fault} on {}", cpu.key);
             if !is_shown {
-                assert_eq!(found, Vec::<String>::new(), "{at} changes nothing that can be seen");
+                assert_eq!(found, Vec::<String>::new(), "{at} has no visible effect");
                 continue;
             }
             let (id, words) = root(fault);
             assert_eq!(found.len(), 1, "{at}: {found:?} {:?}", reasons(&report));
             assert!(found[0].starts_with(&format!("{id}: ")), "{at}: {found:?}");
             assert!(found[0].contains(words), "{at}: {found:?}");
-            // Checks that depend on it are not judged.
+            // Checks that depend on it are undetermined.
             for check in report.checks.iter().filter(|check| check.needs.contains(&id)) {
                 let judged = matches!(check.verdict, Verdict::AsDocumented | Verdict::Differs);
-                assert!(!judged, "{at}: {} rests on {id}", check.id);
+                assert!(!judged, "{at}: {} depends on {id}", check.id);
             }
             applied += 1;
         }
@@ -82,7 +83,7 @@ fn each_fault_is_found_as_the_one_root_on_every_cpu_that_it_applies_to() {
 }
 
 #[test]
-fn what_does_not_rest_on_a_root_is_judged() {
+fn checks_independent_of_a_failure_are_made() {
     let cpu = SoftCpu::preset("skylake").unwrap();
     let report = verify(&cpu, Fault::NoInfo.into(), true);
     let verdict = |id: &str| {
@@ -99,7 +100,7 @@ fn what_does_not_rest_on_a_root_is_judged() {
 }
 
 #[test]
-fn nothing_is_written_without_being_asked_for() {
+fn nothing_is_written_without_write() {
     for cpu in SoftCpu::all() {
         let report = verify(&cpu, Faults::NONE, false);
         assert!(!report.written);
@@ -118,7 +119,7 @@ fn nothing_is_written_without_being_asked_for() {
 }
 
 #[test]
-fn every_need_names_a_check_that_comes_before() {
+fn every_needed_check_comes_earlier() {
     let cpu = SoftCpu::preset("06_8F").unwrap();
     let report = verify(&cpu, Faults::NONE, true);
     for (index, check) in report.checks.iter().enumerate() {
@@ -129,7 +130,7 @@ fn every_need_names_a_check_that_comes_before() {
 }
 
 #[test]
-fn an_unknown_model_is_checked_against_what_is_assumed() {
+fn an_unknown_model_is_checked_against_the_assumption() {
     let mut cpu = SoftCpu::preset("06_5E").unwrap();
     // The same CPU with an unknown model number.
     cpu.cpuid.insert(1, 0, 0x000F_06F0, 0, 1 << 15, 0);
@@ -144,7 +145,7 @@ fn an_unknown_model_is_checked_against_what_is_assumed() {
     assert!(report.caps.assumed);
     // The manual description of a CPU does not include call-stack mode.
     assert_eq!(differing(&report), ["bits.select: reserved bits 0x200 can be set"]);
-    // Assumed too shallow, too deep, and of another format.
+    // Assumptions: too shallow, too deep, and another format.
     let found = differing(&check("depth=16,from=680,to=6C0,info=DC0,tos=1C9,select=1C8"));
     assert!(found.iter().any(|line| line.starts_with("depth: more: TOS comes to ")), "{found:?}");
     let found = differing(&check("06_3C"));
@@ -153,8 +154,8 @@ fn an_unknown_model_is_checked_against_what_is_assumed() {
     assert!(Ready::new(SoftSubject::new(&cpu, Faults::NONE), &config).is_err());
 }
 
-/// A CPU with interrupts during a system call, as on the test machine: a filter of ring 0 omits the
-/// way there.
+/// A CPU that takes interrupts during a system call, like the test machine: a ring 0 filter hides
+/// the kernel entry.
 struct InSystemCall(SoftSubject);
 
 impl MsrRead for InSystemCall {
@@ -215,7 +216,7 @@ impl Subject for InSystemCall {
         };
         let mut branches: Vec<Known> =
             [jump(0), jump(1), jump(2), call, back, jump(3)].into_iter().map(known).collect();
-        // A program cannot know the addresses where ring 0 is entered and left.
+        // A program cannot know the addresses at which ring 0 is entered and left.
         branches[3].to = None;
         branches[4].from = None;
         Ok(Ran { branches, unlisted: true, before_event: Some(4) })
@@ -223,7 +224,7 @@ impl Subject for InSystemCall {
 }
 
 #[test]
-fn a_freeze_is_judged_by_the_newest_branch_that_passes_the_filter() {
+fn a_freeze_is_checked_with_the_newest_branch_that_passes_the_filter() {
     // The enable bit is cleared; LBR_FRZ of Intel; AMD's.
     for key in ["06_3C", "06_5E", "06_8F", "19_11"] {
         let cpu = SoftCpu::preset(key).unwrap();

@@ -60,7 +60,7 @@ fn every_kernel_runs_and_ends_with_recording_off() {
 }
 
 #[test]
-fn a_failed_switch_is_told() {
+fn a_failed_switch_is_reported() {
     let (mut subject, _) = subject();
     subject.descriptor = std::fs::File::open("/dev/null").expect("a device").into();
     let error = Subject::execute(&mut subject, Kernel::Jumps(1), SWITCH).expect_err("read-only");
@@ -68,7 +68,7 @@ fn a_failed_switch_is_told() {
 }
 
 #[test]
-fn what_a_program_cannot_bring_about_is_said() {
+fn kernels_that_need_more_than_a_program_are_unavailable() {
     let (mut subject, _) = subject();
     for kernel in [Kernel::AroundPmi, Kernel::AroundSmi] {
         let error = Subject::execute(&mut subject, kernel, SWITCH).expect_err("not from here");
@@ -80,13 +80,13 @@ fn what_a_program_cannot_bring_about_is_said() {
 /// The listed branches form a path through the code: each is of its class and can go to its target,
 /// and from there only branches that are not taken come before the next one.
 #[test]
-fn the_listed_branches_are_a_way_through_the_code() {
+fn the_listed_branches_form_an_execution_path() {
     const BASE: u64 = 0x5555_0000_0000;
     for kernel in KERNELS.into_iter().chain([Kernel::AroundPmi, Kernel::AroundSmi]) {
         let program = KernelCode::of(kernel);
         let (code, start) = (program.code.finish(), BASE + CODE);
         let at = |ip: u64| insn::decode(code.get((ip - start) as usize..).unwrap_or_default(), ip);
-        // No branch that is decided in each run, then every second one.
+        // No randomly taken branch, then every second one.
         let all = program.code.taken(BASE);
         let choices = program.choices;
         for branches in
@@ -146,19 +146,19 @@ fn check(insn: Insn, known: &Known, kernel: Kernel) {
 }
 
 #[test]
-fn places_are_apart() {
+fn branch_addresses_are_distinct() {
     for kernel in [Kernel::Jumps(40), Kernel::EveryClass, Kernel::Calls { calls: 5, returns: 5 }] {
         let branches = KernelCode::of(kernel).code.taken(0x1000);
         let mut landings: Vec<u64> = branches.iter().filter_map(|branch| branch.to).collect();
         let count = landings.len();
         landings.sort_unstable();
         landings.dedup();
-        assert_eq!(landings.len(), count, "{kernel}: two branches land in one place");
+        assert_eq!(landings.len(), count, "{kernel}: two branches have the same target");
     }
 }
 
 #[test]
-fn numbers_asked_for_are_numbers_taken() {
+fn requested_branch_counts_are_taken() {
     let count = |kernel| KernelCode::of(kernel).code.taken(0).len();
     assert_eq!(count(Kernel::Jumps(40)), 40);
     assert_eq!(count(Kernel::Calls { calls: 5, returns: 2 }), 7);
@@ -169,12 +169,12 @@ fn numbers_asked_for_are_numbers_taken() {
     let (mut subject, _) = subject();
     let mut choices = program.choices.clone();
     subject.shuffle(&mut choices);
-    assert_ne!(choices, program.choices, "the order is drawn");
+    assert_ne!(choices, program.choices, "the order is random");
     assert_eq!(KernelCode::choose(&program.code.taken(0), &choices).len(), 40);
 }
 
 #[test]
-fn a_subject_gives_the_other_cpus_back() {
+fn dropping_a_subject_restores_the_affinity() {
     let before = allowed();
     {
         let (subject, _file) = subject();

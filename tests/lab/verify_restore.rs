@@ -28,15 +28,15 @@ const DEBUGCTL: Msr = Msr(0x1D9);
 #[derive(Clone)]
 enum End {
     Never,
-    /// The access fails, and those after it do not.
+    /// The access fails; later ones succeed.
     Fails(u32),
     Panics(u32),
     /// An interruption, as by Ctrl-C.
     Stops(u32, Arc<AtomicBool>),
 }
 
-/// A software CPU that counts accesses, one of which has an event. From then on every access adds a
-/// branch of the driver, an interrupt and a performance monitor interrupt.
+/// A software CPU with an event at one of its accesses. From then on every access also records a
+/// branch of the driver, an interrupt and a PMI.
 struct Ending {
     soft: SoftSubject,
     accesses: u32,
@@ -103,7 +103,7 @@ impl Subject for Ending {
         self.soft.cpuid()
     }
     fn execute(&mut self, kernel: Kernel, switch: Switch) -> Result<Ran, RunError> {
-        // Recording is on if the run ends here.
+        // Recording stays on if the run ends here.
         self.soft.write(switch.msr, switch.on)?;
         self.count(switch.msr, Access::Write)?;
         self.soft.execute(kernel, switch)
@@ -116,7 +116,7 @@ impl Subject for Ending {
     }
 }
 
-/// Sets records, a filter, a depth and an unusual bit, as another user might have.
+/// Sets records, a filter, a depth and an unusual bit, as another program might have.
 fn use_before(cpu: &SoftCpu, soft: &mut SoftSubject) {
     let registers = &cpu.caps.registers;
     if let Some(depth) = registers.depth {
@@ -152,7 +152,7 @@ fn use_before(cpu: &SoftCpu, soft: &mut SoftSubject) {
     soft.write(DEBUGCTL, debugctl | 2).unwrap();
 }
 
-/// Every register there is, by address.
+/// Every register of this CPU, by address.
 fn registers(cpu: &SoftCpu, soft: &mut SoftSubject) -> BTreeMap<u32, u64> {
     let map = &cpu.caps.registers;
     let mut list: Vec<Msr> = (0..cpu.caps.depth)
@@ -188,7 +188,7 @@ fn after_verifying_everything_is_as_before_on_every_cpu() {
 }
 
 #[test]
-fn a_cpu_that_lies_is_left_as_it_was_too() {
+fn a_faulty_cpu_is_restored_too() {
     for key in CPUS {
         let cpu = SoftCpu::preset(key).unwrap();
         // LER_TO's value there cannot be written back (BDM131), nor can FROM with its flags
@@ -314,7 +314,7 @@ impl Subject for Borrowed<'_> {
         self.0.borrow().knows()
     }
     fn cpuid(&self) -> &RecordedCpuid {
-        // A CPUID is data; the leak of one a test makes is as long as the test.
+        // Leaks one test's CPUID, for the duration of the test.
         Box::leak(Box::new(self.0.borrow().cpuid().clone()))
     }
     fn execute(&mut self, kernel: Kernel, switch: Switch) -> Result<Ran, RunError> {
@@ -325,7 +325,7 @@ impl Subject for Borrowed<'_> {
     }
 }
 
-/// Registers in a file, whose process is killed at an access.
+/// Registers in a file; the process is killed at one of its accesses.
 struct Killed {
     registers: Filed,
     cpuid: RecordedCpuid,
@@ -379,7 +379,7 @@ impl Subject for Killed {
 }
 
 #[test]
-fn killed_at_any_access_the_keeper_puts_everything_back() {
+fn killed_at_any_access_the_watchdog_restores_everything() {
     let cpu = SoftCpu::preset("06_5E").unwrap();
     for at in [120, 121, 150, 400, 777, 1300] {
         let mut registers = filed(0);
@@ -417,7 +417,7 @@ fn killed_at_any_access_the_keeper_puts_everything_back() {
 }
 
 #[test]
-fn a_ring_that_somebody_uses_is_not_touched() {
+fn an_lbr_in_use_is_not_touched() {
     let cpu = SoftCpu::preset("06_5E").unwrap();
     let mut ending = Ending::new(&cpu, Faults::NONE, End::Never);
     ending.soft.write(DEBUGCTL, 1).unwrap();

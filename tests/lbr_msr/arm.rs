@@ -60,7 +60,7 @@ fn the_filter_comes_before_enabling_and_the_ring_is_emptied_between() {
 }
 
 #[test]
-fn facilities_without_a_writable_ring_are_refused_by_name() {
+fn facilities_with_read_only_records_are_refused_by_name() {
     let rows = [
         (by_hand::p6(), "p6"),
         (by_hand::prescott(), "netburst"),
@@ -76,7 +76,7 @@ fn facilities_without_a_writable_ring_are_refused_by_name() {
 }
 
 #[test]
-fn what_the_filter_register_lacks_is_refused() {
+fn unsupported_filters_are_refused() {
     let none = ArmOptions::default();
     assert!(matches!(refused(&by_hand::core2(), 0x101, none), ArmError::NoFilter { .. }));
     assert!(ArmPlan::new(&by_hand::core2(), 0, none).is_ok());
@@ -165,7 +165,7 @@ fn intel_pt_and_branch_traces_are_conflicts() {
 }
 
 #[test]
-fn saving_tells_of_other_users_and_writes_nothing() {
+fn saving_reports_other_users_and_writes_nothing() {
     let plan = plan(&by_hand::skylake(), 0x101);
     for (debugctl, select, in_use) in
         [(0, 0, false), (0x2, 0, false), (1, 0, true), (FREEZE, 0, true), (0, 1, true)]
@@ -182,7 +182,7 @@ fn saving_tells_of_other_users_and_writes_nothing() {
 }
 
 #[test]
-fn freeze_and_thaw_cost_three_accesses_and_tell_what_they_found() {
+fn freeze_and_thaw_cost_three_accesses_and_report_interference() {
     let plan = plan(&by_hand::skylake(), 0x001);
     let mut log = Faulty::new(SoftLbr::new(&by_hand::skylake(), Some(5)), 0..0);
     let saved = plan.save(&mut log).unwrap();
@@ -233,7 +233,7 @@ fn arch_freeze_sees_lbr_frz_and_a_foreign_filter() {
 }
 
 #[test]
-fn arming_releases_a_ring_that_a_pmi_froze() {
+fn arming_releases_a_freeze_by_a_pmi() {
     let caps = by_hand::skylake();
     let plan = ArmPlan::new(&caps, 0, FREEZING).unwrap();
     let mut soft = SoftLbr::new(&caps, Some(5));
@@ -245,7 +245,7 @@ fn arming_releases_a_ring_that_a_pmi_froze() {
 }
 
 #[test]
-fn call_stack_mode_takes_the_freeze_bit_away_and_gives_it_back() {
+fn call_stack_mode_clears_the_freeze_bit_and_restores_it() {
     let rows =
         [(by_hand::skylake(), 0x3C5, Some(5)), (by_hand::golden_cove(), 0x38_000D, Some(0x3F))];
     for (caps, value, perf) in rows {

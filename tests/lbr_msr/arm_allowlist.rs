@@ -78,7 +78,7 @@ fn a_batch_with_one_forbidden_write_does_not_run() {
 }
 
 #[test]
-fn everything_a_plan_does_passes_its_own_allowlist() {
+fn a_plans_accesses_pass_its_own_allowlist() {
     let rows = [
         (by_hand::core2(), 0, Some(0x10C2), true),
         (by_hand::nehalem(), 0x101, Some(3), true),
@@ -160,7 +160,7 @@ fn written(plan: &ArmPlan) -> BTreeSet<u32> {
 /// Every address, in every part of the geometry that the command line accepts. SDM Table 17-4 for
 /// records at 40H and 60H, 17.7 and 17.10 for those at 680H, 6C0H and DC0H.
 #[test]
-fn what_the_user_names_is_written_only_where_branch_records_are() {
+fn assumed_registers_are_written_only_if_they_are_branch_records() {
     let may: BTreeSet<u32> = (0x40..0x48)
         .chain(0x60..0x68)
         .chain(0x680..0x6A0)
@@ -209,7 +209,7 @@ fn what_the_user_names_is_written_only_where_branch_records_are() {
 }
 
 #[test]
-fn the_deepest_ring_that_the_user_names_ends_where_records_do() {
+fn an_assumed_depth_is_limited_by_the_record_registers() {
     let arms = |depth: u32, from: &str| {
         let text = format!("depth={depth},from={from},to=6c0,tos=1c9,format=3");
         planned(&described(&text)).is_some()

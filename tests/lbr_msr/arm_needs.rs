@@ -44,7 +44,7 @@ fn architectural_lbr_needs_its_control_and_depth() {
 }
 
 #[test]
-fn a_list_is_held_against_the_needs() {
+fn an_allowlist_is_compared_with_the_needs() {
     let needs = needs("06_3C", 0x101, false);
     let line = |need: &Need| lbr_msr::access::msr_safe::line(need);
     let all: String = needs.iter().map(|need| line(need) + "\n").collect();

@@ -20,7 +20,7 @@ fn jump(n: u64) -> Retired {
 }
 
 #[test]
-fn a_filter_that_somebody_else_set_is_left_alone() {
+fn another_programs_filter_is_left_alone() {
     let caps = by_hand::skylake();
     let plan = plan(&caps, 0x101);
     let mut soft = SoftLbr::new(&caps, Some(5));
@@ -44,7 +44,7 @@ fn a_filter_that_somebody_else_set_is_left_alone() {
 
 /// Code of other people may set any bit. None of them stays set.
 #[test]
-fn an_exclusive_plan_puts_back_the_whole_control_register() {
+fn an_exclusive_plan_restores_the_whole_control_register() {
     for (caps, value, perf, control, before, found) in [
         (by_hand::skylake(), 0x101, Some(5), DEBUGCTL, 2, 0x8C3),
         (by_hand::golden_cove(), 0x3F_0005, Some(0x3F), LBR_CTL, 0, 0x7F_0007),
@@ -113,7 +113,7 @@ fn a_freeze_bit_that_was_set_before_is_not_set_again() {
 }
 
 #[test]
-fn disarming_switches_off_whoever_switched_on() {
+fn disarming_disables_recording_whoever_enabled_it() {
     let rows = [
         (by_hand::skylake(), 0x101_u64),
         (by_hand::zen4(), 0x101),
@@ -179,7 +179,7 @@ proptest! {
     /// After arming, use and a restore while others change their bits, ours have their old values
     /// and theirs the new ones.
     #[test]
-    fn restore_gives_back_our_bits_and_no_others(
+    fn restore_changes_only_our_bits(
         which in 0_usize..4,
         debugctl in any::<u64>(),
         theirs in any::<u64>(),
@@ -231,7 +231,7 @@ proptest! {
     }
 
     #[test]
-    fn restoring_architectural_lbr_goes_on_after_a_failure(at in 0_usize..4) {
+    fn restoring_architectural_lbr_continues_after_a_failure(at in 0_usize..4) {
         let (mut soft, plan, caps) = scenario(2, 0, 0, true);
         let before = ours(&mut soft, &caps);
         let saved = plan.save(&mut soft).unwrap();
@@ -257,7 +257,7 @@ proptest! {
 
     /// A failed write does not stop the rest of a restore.
     #[test]
-    fn restore_goes_on_after_a_failure(at in 0_usize..35) {
+    fn restore_continues_after_a_failure(at in 0_usize..35) {
         let (mut soft, plan, caps) = scenario(0, 0, 0, true);
         let before = ours(&mut soft, &caps);
         let saved = plan.save(&mut soft).unwrap();

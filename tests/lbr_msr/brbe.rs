@@ -28,7 +28,7 @@ fn cycles_are_mantissa_and_exponent() {
 }
 
 #[test]
-fn valid_tells_which_addresses_are_there() {
+fn valid_selects_the_recorded_addresses() {
     let ends = |valid| decode(&RawBrbe { inf: valid, src: 1, tgt: 2 }).map(|r| (r.from, r.to));
     assert_eq!(ends(0), None);
     assert_eq!(ends(1), Some((None, Some(2))));

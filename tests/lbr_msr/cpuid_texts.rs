@@ -160,7 +160,7 @@ fn unnumbered_cpus_are_counted() {
 /// A Nehalem needs leaf 1, a Skylake also leaf 7 (TSX), a CPU with Architectural LBR leaf 1CH, and
 /// Zen 4 the extended leaves.
 #[test]
-fn leaves_that_the_answer_does_not_need_may_be_missing() {
+fn unneeded_leaves_may_be_missing() {
     let intel = |highest: u32, signature: u32| {
         let leaf_0 = dashes(0, [highest, 0x756E_6547, 0x6C65_746E, 0x4965_6E69]);
         format!("{leaf_0}{}", dashes(1, [signature, 0, 0x8000, 0]))
@@ -227,7 +227,7 @@ fn a_refusal_names_line_and_layout() {
 
 proptest::proptest! {
     #[test]
-    fn any_text_is_survived(text in "(CPUID |CPU|0x|eax=|cpuid level |Group: |[0-9A-Fa-fé:#=, \\[\\]\n-]{1,12}){0,40}") {
+    fn any_text_is_handled(text in "(CPUID |CPU|0x|eax=|cpuid level |Group: |[0-9A-Fa-fé:#=, \\[\\]\n-]{1,12}){0,40}") {
         if let Ok(cpus) = parse(&text) {
             proptest::prop_assert!(cpus.iter().all(|cpu| cpu.cpuid != RecordedCpuid::new()));
         }

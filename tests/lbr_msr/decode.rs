@@ -152,7 +152,7 @@ fn amd_brs_stops_at_the_poison() {
 }
 
 #[test]
-fn an_undocumented_format_tells_nothing() {
+fn an_undocumented_format_decodes_to_nothing() {
     for code in 8..=0xFF {
         assert_eq!(Layout::of_format(LbrFormat(code), true), None);
         assert_eq!(decode(legacy(code), &raw(1, 2, Some(3))), None);
@@ -160,7 +160,7 @@ fn an_undocumented_format_tells_nothing() {
 }
 
 #[test]
-fn any_width_of_addresses_is_survived() {
+fn any_address_width_is_handled() {
     for virt_bits in 0..=u8::MAX {
         let record = raw(u64::MAX, u64::MAX, None);
         assert!(decode(Layout::AmdV2 { virt_bits }, &record).is_some());

@@ -88,7 +88,7 @@ fn nix_is_root() -> bool {
 }
 
 #[test]
-fn a_regular_file_is_a_node_of_a_made_up_tree_alone() {
+fn a_regular_file_is_a_device_only_in_a_test_tree() {
     let (_folder, root) = tree();
     let file = root.msr_node(0);
     let found = std::fs::metadata(&file).unwrap();
@@ -100,7 +100,7 @@ fn a_regular_file_is_a_node_of_a_made_up_tree_alone() {
 }
 
 #[test]
-fn a_directory_is_no_device() {
+fn a_directory_is_not_a_device() {
     let (dir, root) = tree();
     fs::create_dir_all(dir.path().join("dev/cpu/1/msr")).unwrap();
     for opened in [Device::open(1, &root), Device::open_for_writing(1, &root)] {
@@ -113,7 +113,7 @@ fn a_directory_is_no_device() {
 }
 
 #[test]
-fn the_fake_refuses_what_nobody_populated() {
+fn the_fake_refuses_unpopulated_registers() {
     let mut fake = FakeMsrs::new(3)
         .with(Msr(0x1D9), 5)
         .with_read_only(Msr(0x345), 0x33C5)
@@ -129,7 +129,7 @@ fn the_fake_refuses_what_nobody_populated() {
 }
 
 #[test]
-fn a_replay_keeps_to_the_recorded_order() {
+fn a_replay_requires_the_recorded_order() {
     let fake = FakeMsrs::new(0).with(Msr(0x1D9), 1).with(Msr(0x1C9), 7).with_fault(Msr(0x1C8));
     let mut recording = Recording::new(fake);
     recording.read(Msr(0x1D9)).unwrap();
@@ -186,7 +186,7 @@ fn writes_eight_bytes_at_the_address() {
 }
 
 #[test]
-fn opened_for_reading_nothing_can_be_written() {
+fn a_read_only_device_cannot_be_written() {
     let (dir, root) = tree();
     let node = dir.path().join("dev/cpu/0/msr");
     let before = fs::read(&node).unwrap();

@@ -12,7 +12,7 @@ fn text(syntax: Syntax, bytes: &[u8], ip: u64) -> (String, String) {
 
 /// The textbook's loop as printed there, and in AT&T syntax by its rules.
 #[test]
-fn the_text_books_loop() {
+fn the_textbook_loop() {
     type Line = (u64, &'static [u8], [&'static str; 2], [&'static str; 2]);
     let lines: [Line; 7] = [
         (0x4e_da10, &[0x8b, 0x3b], ["mov", "edi,DWORD PTR [rbx]"], ["mov", "(%rbx),%edi"]),

@@ -148,7 +148,7 @@ fn a_register_that_a_cpu_lacks_is_not_explained_for_it() {
 }
 
 #[test]
-fn what_a_filter_bit_says_depends_on_the_others() {
+fn a_filter_bits_meaning_depends_on_the_others() {
     // Nehalem: the jump bits swallow calls and returns (SDM 17.8).
     let nehalem = on("LBR_SELECT", "06_1A");
     for (name, value, recorded) in [
@@ -183,7 +183,7 @@ fn what_a_filter_bit_says_depends_on_the_others() {
 
 /// IA32_LBR_CTL hides the FROM of a branch from a ring that is not enabled.
 #[test]
-fn a_hidden_from_is_no_address() {
+fn a_hidden_from_is_not_an_address() {
     let from = find("IA32_LBR_0_FROM_IP");
     assert!(meaning(&from, "IP", u64::MAX).starts_with("hidden"));
     assert_eq!(meaning(&from, "IP", 0xFFFF_FFFF_8100_0123), "address 0xffffffff81000123");
@@ -251,7 +251,7 @@ fn addresses_of_indexed_registers() {
 }
 
 #[test]
-fn one_name_with_several_meanings_says_which_was_taken() {
+fn an_ambiguous_name_reports_the_chosen_meaning() {
     assert!(!find("LBR_SELECT").is_certain());
     assert!(on("LBR_SELECT", "06_2A").is_certain());
     assert!(find("AMD_LBR_SELECT").is_certain());
@@ -292,7 +292,7 @@ fn brbe_registers_have_no_msr_address() {
 }
 
 #[test]
-fn what_is_not_there_is_refused_by_name() {
+fn absent_registers_are_refused_by_name() {
     let refused = |name: &str, cpu: Option<&str>| {
         explain::find(name, cpu.map(|c| c.parse().unwrap())).unwrap_err()
     };
@@ -361,7 +361,7 @@ fn values_are_built_from_field_names() {
 }
 
 #[test]
-fn every_source_begins_with_a_tag_that_is_told() {
+fn every_source_starts_with_a_documented_tag() {
     for register in explain::all() {
         let sources = register.fields().into_iter().map(|field| field.source);
         for source in sources.chain([register.source()]) {

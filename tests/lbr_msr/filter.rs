@@ -87,7 +87,7 @@ fn worked_values() {
 
 /// Nehalem, Westmere and Silvermont: calls and returns need the jumps open.
 #[test]
-fn jumps_stay_open_where_they_swallow_calls() {
+fn jump_filters_are_not_set_if_they_suppress_calls() {
     // any_call: bits 3, 4, 6, 7, 8 open; JCC (2), RET (5) and ring 0 suppressed.
     assert_eq!(value("any_call,u", NEHALEM), 0x025);
     // any_ret: bits 5, 6, 7, 8 open.

@@ -69,7 +69,7 @@ fn types_and_classes_follow_the_opcode_map() {
 }
 
 #[test]
-fn what_is_no_branch_is_straight_or_invalid() {
+fn other_instructions_are_straight_or_invalid() {
     let straight: &[&[u8]] = &[
         &[0x90],
         &[0xf3, 0xa4],                         // REP MOVSB repeats its own address
@@ -110,7 +110,7 @@ fn a_call_to_the_next_instruction_is_zero_length() {
 }
 
 #[test]
-fn direct_branches_reach_their_target_only() {
+fn direct_branches_go_only_to_their_target() {
     let jump = branch(&[0xeb, 0x10]);
     assert!(jump.can_reach(IP + 0x12));
     assert!(!jump.can_reach(IP + 2));
@@ -161,7 +161,7 @@ fn conditions_follow_the_flags() {
 }
 
 #[test]
-fn counting_branches_look_at_the_count_before_it_is_decremented() {
+fn loop_instructions_test_the_count_before_the_decrement() {
     const ZF: u64 = 0x40;
     const HIGH: u64 = 1 << 32;
     let (jrcxz, jecxz) = (branch(&[0xe3, 0]), branch(&[0x67, 0xe3, 0]));
@@ -186,7 +186,7 @@ fn counting_branches_look_at_the_count_before_it_is_decremented() {
 }
 
 #[test]
-fn a_fused_from_finds_the_branch_behind_the_compare() {
+fn a_fused_from_finds_the_branch_after_the_compare() {
     let cmp_je = [0x48, 0x39, 0xd8, 0x74, 0x05]; // CMP RAX, RBX; JE +5
     let fused = fused_branch(&cmp_je, IP).expect("the JE");
     assert_eq!((fused.ip, fused.target), (IP + 3, Some(IP + 10)));

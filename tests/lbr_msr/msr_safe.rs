@@ -160,7 +160,7 @@ fn nothing_runs_when_one_step_is_not_allowed() {
 }
 
 #[test]
-fn a_fault_stops_its_own_step_alone() {
+fn a_fault_stops_only_its_own_step() {
     let (mut safe, module, _dir) = opened();
     let mut batch = [read(TOS), Op::Write { msr: ABSENT, value: 1 }, read(ABSENT), read(FROM)];
     let fault = MsrError::Fault { cpu: 0, msr: ABSENT, access: Access::Write };
@@ -192,7 +192,7 @@ fn the_error_is_named_where_the_module_leaves_the_steps_untouched() {
 }
 
 #[test]
-fn the_lines_that_are_missing_are_named() {
+fn missing_allowlist_lines_are_named() {
     let (safe, _, _dir) = opened();
     let need = |msr, write_mask| Need { msr, write_mask };
     assert_eq!(safe.check(&[need(TOS, 0), need(FROM, u64::MAX), need(DEBUGCTL, 1)]), Ok(()));
@@ -214,7 +214,7 @@ fn single_accesses_are_eight_bytes_at_the_address() {
 }
 
 #[test]
-fn a_module_that_is_not_loaded_is_said_so() {
+fn an_unloaded_module_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir_all(dir.path().join("dev/cpu/0")).unwrap();
     let error = MsrSafe::open(0, &Root::at(dir.path()), false).unwrap_err();

@@ -27,7 +27,7 @@ impl Ring {
 }
 
 #[test]
-fn a_ring_with_tos_comes_out_newest_first() {
+fn a_stack_with_tos_is_read_newest_first() {
     for depth in [4, 8, 16, 32] {
         for branches in u64::from(depth)..u64::from(3 * depth) {
             let ring = Ring::filled(depth, branches);
@@ -48,7 +48,7 @@ fn reversed_it_is_the_order_of_execution() {
 }
 
 #[test]
-fn a_ring_that_is_not_full_has_its_empty_records_last() {
+fn empty_records_come_last() {
     let ring = Ring::filled(8, 3);
     assert_eq!(ring.newest_first(0), [3, 2, 1, 0, 0, 0, 0, 0]);
 }
@@ -78,7 +78,7 @@ fn brs_is_read_downward_from_below_msroff() {
 }
 
 #[test]
-fn a_pair_is_one_record_and_no_depth_is_none() {
+fn a_pair_is_one_record_and_depth_0_is_none() {
     assert_eq!(ring_order(Order::Single, 1, 7).collect::<Vec<_>>(), [0]);
     for order in [Order::Tos, Order::NewestFirst, Order::Saturating, Order::Single] {
         assert_eq!(ring_order(order, 0, 5).len(), 0, "{order:?}");

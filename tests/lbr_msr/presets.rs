@@ -8,7 +8,7 @@ use lbr_msr::soft::SoftCpu;
 use lbr_msr::table::{MODELS, RecordKind};
 
 #[test]
-fn every_row_of_the_table_has_one() {
+fn every_table_row_has_a_preset() {
     for row in &MODELS {
         let soft = SoftCpu::preset(&row.key()).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(soft.key, row.key());
@@ -34,7 +34,7 @@ fn every_row_of_the_table_has_one() {
 }
 
 #[test]
-fn a_preset_is_what_probing_it_yields() {
+fn probing_a_preset_yields_the_preset() {
     for soft in SoftCpu::all() {
         let mut given = soft.perf_capabilities.map(GivenPerfCapabilities);
         let msr = given.as_mut().map(|given| given as &mut dyn MsrRead);
@@ -60,7 +60,7 @@ fn spellings() {
 }
 
 #[test]
-fn presets_known_by_heart() {
+fn well_known_presets() {
     let skylake = SoftCpu::preset("06_5E").unwrap();
     assert_eq!(skylake.perf_capabilities, Some(0x33C5));
     assert!(skylake.caps.tsx() && skylake.caps.cycles());

@@ -326,7 +326,7 @@ fn hypervisors() {
 }
 
 #[test]
-fn formats_nobody_knows() {
+fn unknown_formats() {
     let format = LbrFormat(0x2A);
     assert_eq!(SKYLAKE.probe(0x2A).unwrap_err().why, Why::UnknownFormat { format });
     assert_eq!(SKYLAKE.probe(0x3F).unwrap_err().why, Why::NoModelSpecificLbr);
@@ -524,7 +524,7 @@ fn recordings_that_cannot_be_used() {
 
 /// A family that overflows eight bits, and other values that no CPU has.
 #[test]
-fn any_signature_is_survived() {
+fn any_signature_is_handled() {
     for signature in [0, u32::MAX, 0x0FF0_0F00, 0x0FFF_FFFF] {
         let cpuid = Intel { signature, ecx: u32::MAX, ..SKYLAKE }.cpuid();
         let _ = probe(&cpuid, Some(&mut GivenPerfCapabilities(u64::MAX)));
@@ -536,7 +536,7 @@ fn any_signature_is_survived() {
 proptest::proptest! {
     /// Registers that no CPU has must not cause a panic.
     #[test]
-    fn any_cpuid_is_survived(seed: u64, intel: bool, perf_capabilities: u64) {
+    fn any_cpuid_is_handled(seed: u64, intel: bool, perf_capabilities: u64) {
         let reader = move |leaf: u32, subleaf: u32| {
             let word = |n: u64| {
                 let mixed = (seed ^ u64::from(leaf) << 32 ^ u64::from(subleaf) << 3 ^ n)
@@ -560,7 +560,7 @@ proptest::proptest! {
     }
 
     #[test]
-    fn any_text_is_survived(text in "(CPU [0-9]:|CPUID 0000000[0-9]: [0-9A-F-]{0,40}|basic_cpuid\\[[0-9]{1,12}\\]=[0-9a-f ]{0,40}|\\PC{0,20}|\n){0,12}") {
+    fn any_text_is_handled(text in "(CPU [0-9]:|CPUID 0000000[0-9]: [0-9A-F-]{0,40}|basic_cpuid\\[[0-9]{1,12}\\]=[0-9a-f ]{0,40}|\\PC{0,20}|\n){0,12}") {
         if let Ok(cpus) = parse(&text) {
             for cpu in cpus {
                 let _ = probe(&cpu.cpuid, Some(&mut GivenPerfCapabilities(5)));

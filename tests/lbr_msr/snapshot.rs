@@ -47,7 +47,7 @@ fn newest_first_whatever_the_order_of_the_registers() {
 }
 
 #[test]
-fn recording_that_goes_on_is_torn() {
+fn a_snapshot_during_recording_is_torn() {
     let (soft, mut ring) = recorded("06_5E", 3);
     ring.write(Msr(0x1D9), 1).unwrap();
     let snapshot = Snapshot::read(&mut ring, &soft.caps).unwrap();
@@ -72,7 +72,7 @@ impl MsrRead for Busy {
 }
 
 #[test]
-fn a_ring_that_moves_is_torn() {
+fn a_snapshot_of_changing_records_is_torn() {
     let (soft, mut ring) = recorded("06_5E", 3);
     ring.write(Msr(0x1D9), 1).unwrap();
     let snapshot = Snapshot::read(&mut Busy(ring), &soft.caps).unwrap();

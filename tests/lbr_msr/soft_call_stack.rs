@@ -123,7 +123,7 @@ fn undefined_combinations_record_nothing() {
 }
 
 #[test]
-fn both_rings_have_frames_where_no_ring_is_left_out() {
+fn both_rings_have_frames_if_neither_is_suppressed() {
     let mut soft = haswell();
     soft.write(SELECT, 0x3C4).unwrap();
     let kernel = Retired { cpl_after: 0, cpl_before: 0, ..branch(0x10, 0x20, RelCall) };

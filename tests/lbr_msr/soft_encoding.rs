@@ -45,7 +45,7 @@ fn second(caps: &LbrCaps, branch: Retired) -> (u64, u64, Option<u64>) {
 }
 
 #[test]
-fn formats_1_and_2_hold_addresses_alone() {
+fn formats_1_and_2_hold_only_addresses() {
     for caps in [by_hand::bonnell(), by_hand::core2(), by_hand::silvermont()] {
         assert_eq!(last(&caps, &[mispredicted(KERNEL, USER)]), (KERNEL, USER, None));
         assert_eq!(last(&caps, &[mispredicted(USER, KERNEL)]), (USER, KERNEL, None));

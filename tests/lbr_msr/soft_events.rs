@@ -91,7 +91,7 @@ fn a_pmi_without_the_freeze_bit_stops_nothing() {
 }
 
 #[test]
-fn amd_freezes_where_cpuid_announces_it() {
+fn amd_freezes_if_cpuid_announces_it() {
     let mut caps = by_hand::zen4();
     caps.quirks |= Quirks::STREAMLINED_FREEZE;
     let mut soft = SoftLbr::new(&caps, None);
@@ -161,7 +161,7 @@ fn a_deep_c_state_wipes_records_and_tos_and_keeps_controls() {
 }
 
 #[test]
-fn a_reset_clears_everything_and_counts_on() {
+fn a_reset_clears_everything() {
     for (name, caps, perf) in by_hand::every() {
         let fresh = SoftLbr::new(&caps, perf);
         let mut soft = SoftLbr::new(&caps, perf);
@@ -221,7 +221,7 @@ fn the_last_exception_pair_takes_the_newest_record() {
 
 /// SDM 36.3.1.2.
 #[test]
-fn intel_pt_takes_the_lbr_away_on_the_models_that_say_so() {
+fn intel_pt_disables_the_lbr_on_documented_models() {
     let mut soft = SoftLbr::new(&by_hand::broadwell(), Some(0x33C4));
     soft.write(SELECT, 0x101).unwrap();
     soft.write(DEBUGCTL, 1).unwrap();

@@ -50,7 +50,7 @@ fn every_fault_applies_to_some_cpu() {
 }
 
 #[test]
-fn registers_change_and_nothing_else_does() {
+fn a_fault_changes_only_its_registers() {
     // 5 (INFO) becomes 3, the bits above are unchanged: 33C5H was read on a 06_5E.
     assert_eq!(soft("06_5E", Fault::FormatCode).read(Msr(0x345)), Ok(0x33C3));
     assert!(soft("06_5E", Fault::NoInfo).read(Msr(0xDC0)).is_err());

@@ -77,7 +77,7 @@ fn perf_capabilities_exists_where_given_and_is_read_only() {
 }
 
 #[test]
-fn lbr_select_takes_nine_or_ten_bits() {
+fn lbr_select_accepts_nine_or_ten_bits() {
     for bit in 0..64 {
         let writes = |caps| SoftLbr::new(&caps, None).write(SELECT, 1 << bit).is_ok();
         assert_eq!(writes(by_hand::nehalem()), bit < 9, "bit {bit}");
@@ -91,7 +91,7 @@ fn lbr_select_takes_nine_or_ten_bits() {
 }
 
 #[test]
-fn lbr_ctl_takes_what_leaf_1ch_offers() {
+fn lbr_ctl_accepts_what_leaf_1ch_offers() {
     let offers = [
         ((true, true, true), 0x7F_000F_u64),
         ((true, false, false), 0x00_0007),
@@ -113,7 +113,7 @@ fn lbr_ctl_takes_what_leaf_1ch_offers() {
 }
 
 #[test]
-fn debugctl_takes_the_bits_of_its_generation() {
+fn debugctl_accepts_the_bits_of_its_generation() {
     let tsx = 1 << 15;
     // Modern: 0, 1, 6 to 10; 11 and 12 with PDCM and perfmon 2; 13 from Nehalem on; 14 with
     // IA32_PERF_CAPABILITIES[12]; 15 with TSX.
@@ -144,14 +144,14 @@ fn debugctl_takes_the_bits_of_its_generation() {
 }
 
 #[test]
-fn debugctl_lbr_is_dead_with_architectural_lbr() {
+fn debugctl_lbr_has_no_effect_with_architectural_lbr() {
     let mut soft = SoftLbr::new(&by_hand::golden_cove(), Some(0x3F));
     soft.write(DEBUGCTL, 0x803).unwrap();
     assert_eq!(soft.read(DEBUGCTL), Ok(0x802));
 }
 
 #[test]
-fn brs_configuration_wants_bits_4_and_3_and_no_reserved_ones() {
+fn brs_configuration_requires_bits_4_and_3_and_no_reserved_ones() {
     let mut soft = SoftLbr::new(&by_hand::zen3(), None);
     for bad in [0x04, 0x0C, 0x14, 0x1D, 0x1E, 0x5C, 0x801C, 0x10_001C, 0x800_001C, 1 << 63 | 0x1C] {
         assert!(soft.write(DBG_EXTN_CFG, bad).is_err(), "{bad:#x}");
@@ -167,7 +167,7 @@ fn brs_configuration_wants_bits_4_and_3_and_no_reserved_ones() {
 }
 
 #[test]
-fn depth_takes_the_depths_of_the_mask() {
+fn depth_accepts_the_depths_in_the_mask() {
     let mut caps = by_hand::golden_cove();
     caps.depth = 64;
     caps.depth_mask = 0b1000_1010;

@@ -42,7 +42,7 @@ fn without(gone: &[HwBranchType]) -> Vec<HwBranchType> {
 }
 
 #[test]
-fn each_suppress_bit_since_sandy_bridge_and_of_amd_takes_out_its_own() {
+fn each_suppress_bit_since_sandy_bridge_and_of_amd_suppresses_its_class() {
     let bits: [(u64, &[HwBranchType]); 7] = [
         (0x004, &[Cond]),
         (0x008, &[RelCall]),
@@ -77,7 +77,7 @@ fn each_suppress_bit_since_sandy_bridge_and_of_amd_takes_out_its_own() {
 }
 
 #[test]
-fn nehalem_and_silvermont_jump_bits_swallow_calls_and_returns() {
+fn nehalem_and_silvermont_jump_bits_suppress_calls_and_returns() {
     for caps in [by_hand::nehalem(), by_hand::silvermont()] {
         assert_eq!(passes(&caps, 0x040)[1], without(&[IndJmp, IndCall, Ret]));
         assert_eq!(passes(&caps, 0x080)[1], without(&[RelJmp, RelCall]));
@@ -137,7 +137,7 @@ fn lbr_ctl_without_a_filter_records_everything() {
 
 /// SYSCALL lands in ring 0, SYSRET in ring 3.
 #[test]
-fn rings_are_tested_where_the_branch_lands() {
+fn the_filter_tests_the_ring_of_the_target() {
     let syscall = Retired { cpl_after: 0, ..Retired::user(0x40_1000, !0xFFF, Other) };
     let sysret = Retired { cpl_before: 0, ..Retired::user(!0xFFF + 8, 0x40_1002, Other) };
     let mut soft = SoftLbr::new(&by_hand::skylake(), None);

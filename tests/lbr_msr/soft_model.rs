@@ -185,7 +185,7 @@ proptest! {
 
     /// Every access returns a value or a fault, never panics.
     #[test]
-    fn any_access_is_answered_or_faults(
+    fn any_access_succeeds_or_faults(
         writes in prop::collection::vec((any::<prop::sample::Index>(), any::<u64>(), 0_u32..64), 0..40),
         branches in prop::collection::vec(any_branch(), 1..20),
         depth in any::<u32>(),

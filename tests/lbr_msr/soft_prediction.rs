@@ -46,7 +46,7 @@ fn returns_go_to_their_calls() {
 }
 
 #[test]
-fn sixteen_calls_are_remembered() {
+fn the_return_stack_has_sixteen_entries() {
     let mut predictor = Predictor::default();
     for depth in 0..20 {
         predictor.executed(0x1000 * depth, 0x1000 * depth + 5, HwBranchType::RelCall, 0x50, true);

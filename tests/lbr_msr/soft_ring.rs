@@ -43,7 +43,7 @@ fn nothing_is_recorded_while_recording_is_off() {
 /// TOS is incremented before the write, so the first record goes to index 1 and record number
 /// `depth` to index 0 (SDM 17.4.8).
 #[test]
-fn tos_rings_fill_and_wrap() {
+fn stacks_with_tos_fill_and_wrap() {
     let rings = [
         (by_hand::core2(), 4, 0x40, 0x60),
         (by_hand::bonnell(), 8, 0x40, 0x60),
@@ -208,7 +208,7 @@ fn brs_fills_once_and_stops() {
 }
 
 #[test]
-fn amd_stacks_have_the_one_entry_pair_beside_them() {
+fn amd_stacks_also_have_the_one_entry_pair() {
     let mut soft = on(&by_hand::zen4());
     soft.retire(&jump(1));
     assert_eq!(get(&mut soft, 0x1DB), 0, "DEBUGCTL.LBR is off");
@@ -281,7 +281,7 @@ fn seen(soft: &mut SoftLbr, caps: &LbrCaps) -> Vec<Option<u64>> {
 }
 
 #[test]
-fn a_run_does_what_its_branches_do_one_by_one() {
+fn a_batch_of_branches_equals_single_branches() {
     let run = mixture(300);
     for (name, caps, _) in by_hand::every() {
         let selects: &[u64] =
@@ -307,7 +307,7 @@ fn a_run_does_what_its_branches_do_one_by_one() {
 }
 
 #[test]
-fn records_in_memory_are_what_their_registers_say() {
+fn records_in_memory_equal_their_registers() {
     let mut looked = 0;
     for (name, caps, _) in by_hand::every() {
         let mut soft = on(&caps);

@@ -8,7 +8,7 @@ use crate::support::corpus::corpus;
 use crate::support::skip::skipped;
 
 #[test]
-fn rows_known_by_heart() {
+fn well_known_rows() {
     let skylake = table::lookup(6, 0x5E).unwrap();
     assert_eq!(skylake.generation.depth, Some(32));
     assert_eq!(skylake.generation.from, Msr(0x680));
@@ -40,7 +40,7 @@ fn rows_known_by_heart() {
 }
 
 #[test]
-fn nehalem_alone_shares_its_filter_between_hyperthreads() {
+fn only_nehalem_shares_its_filter_between_hyperthreads() {
     for row in &MODELS {
         let shared = row.generation.select_scope == Some(SelectScope::CoreShared);
         assert_eq!(shared, matches!(row.uarch, "Nehalem" | "Westmere"), "{}", row.key());

@@ -53,7 +53,7 @@ fn instructions(instructions: u64) -> Happened {
 }
 
 #[test]
-fn there_is_none_where_leaf_0ah_says_so() {
+fn no_pmu_if_leaf_0ah_reports_none() {
     assert!(Pmu::intel(Leaf::default(), false).is_none());
     // A version newer than the modelled ones.
     let newer = Leaf { eax: 0x0D30_0806, ebx: 0x280, edx: 0x8603, ..Leaf::default() };
@@ -140,7 +140,7 @@ fn a_write_of_32_bits_is_extended_by_its_sign() {
 }
 
 #[test]
-fn a_counter_wraps_sets_its_status_bit_and_interrupts_where_it_is_to() {
+fn an_overflow_sets_its_status_bit_and_interrupts_if_enabled() {
     for (select, interrupts) in [(INSTRUCTIONS, true), (INSTRUCTIONS & !(1 << 20), false)] {
         let mut pmu = version(4);
         write(&mut pmu, &[(Msr(0x4C2), 0xFFFF_FFFF_FFF6), (Msr(0x187), select)]);
@@ -170,7 +170,7 @@ fn a_fixed_counter_counts_and_interrupts() {
 }
 
 #[test]
-fn nothing_counts_that_is_off_in_another_ring_disabled_or_frozen() {
+fn counters_stop_if_disabled_frozen_or_in_another_ring() {
     let quiet = |pairs: &[(Msr, u64)]| {
         let mut pmu = version(4);
         write(&mut pmu, pairs);
@@ -197,7 +197,7 @@ fn nothing_counts_that_is_off_in_another_ring_disabled_or_frozen() {
 }
 
 #[test]
-fn transactions_are_counted_alone() {
+fn only_transactions_are_counted() {
     assert_eq!(version(4).write(PERFEVTSEL0, 1 << 32 | INSTRUCTIONS), Answer::Fault);
     let mut pmu = version(4).with_transactions(true);
     let undoes = Msr(PERFEVTSEL0.0 + 2);
@@ -213,7 +213,7 @@ fn transactions_are_counted_alone() {
 }
 
 #[test]
-fn branches_are_told_apart() {
+fn branch_events_are_distinguished() {
     let happened = Happened { branches: 5, taken: 3, mispredicted: 2, ..Happened::default() };
     for (event, times, one_by_one) in
         [(0x00C4, 5, false), (0x20C4, 3, true), (0x00C5, 2, true), (0x003C, 0, false)]

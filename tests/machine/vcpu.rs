@@ -60,7 +60,7 @@ fn records(vcpu: &mut Vcpu) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn a_conditional_branch_is_recorded_only_where_it_is_taken() {
+fn a_conditional_branch_is_recorded_only_if_taken() {
     let mut vcpu = recording(0x101);
     let jnz = branch(&JNZ_BACK_2, USER + 4);
     vcpu.branch(jnz);
@@ -114,7 +114,7 @@ fn a_software_interrupt_is_one_record() {
 }
 
 #[test]
-fn the_filter_sees_the_ring_a_branch_lands_in() {
+fn the_filter_tests_the_targets_ring() {
     // CPL_EQ_0: branches that end in ring 0 are filtered.
     let mut vcpu = recording(1);
     vcpu.branch(branch(&SYSCALL, USER + 8));
@@ -253,7 +253,7 @@ fn hyperthreads_share_the_filter() {
 }
 
 #[test]
-fn nothing_is_followed_while_recording_is_off() {
+fn branches_are_ignored_while_recording_is_off() {
     let mut vcpu = recording(0);
     vcpu.branch(branch(&CALL_RAX, USER + 8));
     assert_eq!(vcpu.write(DEBUGCTL, 0, &skylake()), Answer::Done(()));
@@ -263,7 +263,7 @@ fn nothing_is_followed_while_recording_is_off() {
 }
 
 #[test]
-fn absent_registers_and_reserved_bits_fault_and_others_are_not_ours() {
+fn absent_registers_and_reserved_bits_fault_and_others_are_qemus() {
     let model = skylake();
     let mut vcpu = Vcpu::new(&model, 0, None);
     assert_eq!(vcpu.read(Msr(0x14CE)), Answer::Fault);
@@ -280,7 +280,7 @@ fn executed(instructions: u64) -> Happened {
 }
 
 #[test]
-fn an_overflow_freezes_behind_the_last_branch_and_interrupts_once() {
+fn an_overflow_freezes_after_the_last_branch_and_interrupts_once() {
     let mut vcpu = recording(0x101);
     let model = skylake();
     // FREEZE_LBRS_ON_PMI; 20 instructions in user mode, with an interrupt.
@@ -335,7 +335,7 @@ fn counting_alone_waits_for_as_long_as_nothing_can_overflow() {
 }
 
 #[test]
-fn without_a_monitor_its_registers_are_the_emulators() {
+fn without_a_pmu_its_registers_are_qemus() {
     let model = Model::new("06_5E", false).expect("a preset");
     let mut vcpu = Vcpu::new(&model, 0, None);
     assert_eq!(vcpu.read(Msr(0xC1)), Answer::NotOurs);

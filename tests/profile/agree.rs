@@ -110,7 +110,7 @@ fn recordings(corpus: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn on_every_recording_of_the_corpus() {
+fn every_recording_of_the_corpus_is_counted_alike() {
     let Some(corpus) = corpus() else { return };
     let mut agreed = 0;
     for file in recordings(&corpus) {

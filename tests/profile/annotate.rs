@@ -101,7 +101,7 @@ fn filtered_recordings_count_no_instructions() {
 }
 
 #[test]
-fn what_cannot_be_shown() {
+fn functions_without_code() {
     let (_dir, path) = elf(CODE);
     let mapped = map(&path, AT, 0x1000, 0x1000);
     let mut flow = count(&[mapped, ran(1, &[(8, 0), (8, 0)])]);
@@ -124,7 +124,7 @@ fn what_cannot_be_shown() {
 /// Random bytes and branches: every byte is printed once, and no count exceeds the sum of all
 /// blocks.
 #[test]
-fn nonsense_is_shown_too() {
+fn invalid_code_is_shown_too() {
     let mut random = Random(6);
     for _ in 0..300 {
         let code: Vec<u8> = (0..64).map(|_| random.below(256) as u8).collect();

@@ -139,13 +139,13 @@ proptest! {
     }
 
     #[test]
-    fn any_line_is_answered(line in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn any_line_is_accepted_or_refused(line in proptest::collection::vec(any::<u8>(), 0..200)) {
         let _ = parse_line(&line, &mut Vec::new(), &mut Names::default());
     }
 
     /// Lines similar to valid ones.
     #[test]
-    fn damaged_lines_are_answered(at in 0usize..79, byte: u8) {
+    fn damaged_lines_are_accepted_or_refused(at in 0usize..79, byte: u8) {
         let mut line = *b"PERF_RECORD_MMAP2 1/1: [0x1(0x2) @ 0 00:1d 2 9]: r-xp /x 0x1/0x2(a)/P/-/-/0/C/-";
         line[at] = byte;
         let _ = parse_line(&line, &mut Vec::new(), &mut Names::default());
@@ -214,7 +214,7 @@ fn dumped_samples_are_read() {
 }
 
 #[test]
-fn symbols_beside_addresses_pass() {
+fn symbols_next_to_addresses_are_accepted() {
     let line = " 0x10/0x20/P/-/-/1  0x30/0x40/M/-/-/2  main+0x10/f+0x0/P/-/-/1  f+0x3/main+0x15/M/-/-/2 \n";
     let (found, refused) = read(line);
     let flags = |word, cycles| EntryFlags(word).with_cycles(cycles);
@@ -273,7 +273,7 @@ work  7952/7953 [001] 8380.958377:           4f851a
 
 /// Samples with other fields of `perf script -F`, with an unknown symbol, and without a branch.
 #[test]
-fn samples_without_branches_say_who_ran() {
+fn samples_without_branches_show_the_task() {
     let head = |line: &str| {
         let mut entries = Vec::new();
         match parse_line(line.as_bytes(), &mut entries, &mut Names::default()) {
@@ -406,7 +406,7 @@ proptest! {
     /// However a text arrives, and with either parser: the same samples, and the same lines
     /// rejected for the same reasons.
     #[test]
-    fn both_ways_say_the_same(
+    fn both_parsers_agree(
         lines in proptest::collection::vec(any_line(), 1..12),
         ended: bool,
         damage in proptest::option::of((any::<proptest::sample::Index>(), any::<u8>())),
@@ -486,7 +486,7 @@ fn lines_longer_than_any() {
 
 /// If no line is valid, the first one that resembles a sample is reported.
 #[test]
-fn the_line_that_went_wrong_is_named() {
+fn the_bad_line_is_named() {
     let said = |text: &str| {
         let stream = Box::new(std::io::Cursor::new(text.as_bytes().to_vec()));
         let mut recording = profile::Recording::from_stream(stream).unwrap();

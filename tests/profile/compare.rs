@@ -172,7 +172,7 @@ fn two_hundred_samples() {
 
 /// Functions match although all addresses moved; a recording has no difference from itself.
 #[test]
-fn nothing_differs_from_itself() {
+fn a_recording_does_not_differ_from_itself() {
     let old = Build::new(0x100);
     let bytes = old.run(7, Planted::Nothing);
     let sources = old.sources();

@@ -17,7 +17,7 @@ fn open(file: &Crafted) -> Recording {
 /// Two events are counted. The word of a branch has two bits for each, the lowest for the first;
 /// the third counter has no event.
 #[test]
-fn counts_are_handed_on_and_summed() {
+fn counters_are_passed_on_and_summed() {
     for big in [false, true] {
         let mut file = Crafted::new(big);
         file.attr(128, 0x10000 | BRANCH_STACK, 0, ANY | COUNTERS, &[1]);
@@ -42,7 +42,7 @@ fn counts_are_handed_on_and_summed() {
 /// The leader of a group can have counts although its attribute does not announce them, and an
 /// announced count can be missing: the actual data decides.
 #[test]
-fn what_is_there_decides() {
+fn present_counters_decide() {
     let mut file = Crafted::new(false);
     file.attr(128, 0x10000 | BRANCH_STACK, 0, ANY, &[1]);
     file.attr(128, 0x10000 | BRANCH_STACK, 0, ANY | COUNTERS, &[2]);

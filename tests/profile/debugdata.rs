@@ -33,7 +33,7 @@ fn made(dir: &Path, xz: &[&str]) -> Option<(PathBuf, PathBuf)> {
 }
 
 #[test]
-fn names_out_of_packed_symbols() {
+fn names_from_packed_symbols() {
     let dir = tempfile::tempdir().unwrap();
     for xz in [&["-6"][..], &["-9e"], &["--check=crc32"], &["--check=none"], &["--x86", "--lzma2"]]
     {

@@ -125,7 +125,7 @@ fn addresses_of_no_mapping_are_those_of_the_program() {
 }
 
 #[test]
-fn bolt_is_told_what_was_entered_from_outside_or_by_a_return() {
+fn bolt_format_marks_entries_from_outside_or_by_return() {
     let more = [(CODE + 0x10, CODE + 8, 'P'), (CODE + 8, CODE, 'P')];
     let (made, _) = made::<false>(text(&[&RUN, &more]), ProfileKind::Preagg);
     let expected = "B 0 401000 1 0\nB 401001 401008 1 0\nB 401003 401010 1 1\n\
@@ -136,7 +136,7 @@ fn bolt_is_told_what_was_entered_from_outside_or_by_a_return() {
 }
 
 #[test]
-fn traces_say_the_branch_with_the_code_behind_it() {
+fn traces_combine_branch_and_fall_through() {
     let (made, _) = made::<false>(text(&[&RUN]), ProfileKind::PreaggTraces);
     let expected = "T 0 401000 401001 1\nT 401001 401008 401008 1\nT 401003 401010 401010 1\n\
                     T 401008 401000 401003 1\nB 401010 401008 1 0\n";
@@ -146,7 +146,7 @@ fn traces_say_the_branch_with_the_code_behind_it() {
 /// LLVM omits ranges that run past a call or a jump that it can decode, backwards, or from inside
 /// an instruction; it accepts a jump through a register. BOLT checks by itself.
 #[test]
-fn straight_code_that_cannot_have_run() {
+fn impossible_fall_through_ranges() {
     let past = |to: u64, from: u64| [(OUT, CODE + to, 'P'), (CODE + from, OUT, 'P')];
     let stacks = [past(0, 8), past(8, 10), past(10, 12), past(8, 1), past(2, 3), past(12, 15)];
     let stacks: Vec<&[_]> = stacks.iter().map(|stack| &stack[..]).collect();
@@ -161,7 +161,7 @@ fn straight_code_that_cannot_have_run() {
 /// An interrupt between two user branches: BOLT ignores it, llvm-profgen uses its two ends; both
 /// ignore entries without an end in the program.
 #[test]
-fn what_lies_between_neighbours() {
+fn pairing_of_neighbours() {
     const KERNEL: u64 = 0xffff_ffff_8100_0000;
     let stack = [
         (CODE + 8, CODE, 'P'),

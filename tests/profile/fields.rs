@@ -345,7 +345,7 @@ fn branches(text: &str) -> Vec<Vec<String>> {
 
 /// perf pads a period to ten columns, a task to five or seven; ambiguous numbers are rejected.
 #[test]
-fn a_number_alone_is_what_its_columns_say() {
+fn a_plain_number_is_interpreted_by_its_column() {
     let head = |line: &str| {
         let stream = Box::new(Cursor::new(format!("{line}0x400010/0x400020/P/-/-/0 \n")));
         let mut recording = Recording::from_stream(stream).unwrap();
@@ -392,7 +392,7 @@ fn texts_of_other_tools() {
 
 /// The line before the frames of a call chain, and its branches after them, are one sample.
 #[test]
-fn a_call_chain_stands_inside_its_sample() {
+fn a_call_chain_is_inside_its_sample() {
     let text = "\
 perf  6520 [000]  2488.437657:    1495736 cycles: 
 \tffffffff81068283 [unknown] ([kernel.kallsyms])
@@ -410,7 +410,7 @@ perf  6521 [000]  2488.437658:          7 cycles:
 
 /// perf prints counter values of branches next to the executed instructions.
 #[test]
-fn counts_beside_instructions_are_of_their_branches() {
+fn counts_next_to_instructions_belong_to_their_branches() {
     let sample = "     tchain_edit  332203 3366329.405674:      53030 branch-instructions:ppp:            401781 f3+0x2c (/t) 0x401781/0x401766/P/-/-/1  0x401774/0x40177a/P/-/-/5 \n";
     let legend = "\
 # Branch counter abbr list:
@@ -443,7 +443,7 @@ fn counts_beside_instructions_are_of_their_branches() {
 /// Numbers at the sampled address or in a mapping are addresses, however low; without such evidence
 /// they are ambiguous.
 #[test]
-fn low_numbers_are_addresses_where_code_is_known() {
+fn low_numbers_are_addresses_if_code_is_known() {
     let branches = |base: u64| {
         let entry = |at: u64| format!("{:#x}/{:#x}/P/-/-/0  ", base + 16 * at, base + 16 * at + 8);
         (0..20).map(entry).collect::<String>()

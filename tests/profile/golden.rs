@@ -122,7 +122,7 @@ fn lines_as_perf_prints_them() {
 
 /// Its header has an empty string.
 #[test]
-fn an_empty_string_says_nothing() {
+fn an_empty_string_is_unknown() {
     let Some(corpus) = corpus() else { return };
     let file = corpus.join("perf-data-converter/perfdata/perf.data.branch-4.14");
     let reader = Reader::open(&file).unwrap();

@@ -86,7 +86,7 @@ fn agrees_with_a_plain_map() {
 }
 
 #[test]
-fn aggregated_text_counts_as_often_as_it_says() {
+fn aggregated_text_is_weighted() {
     let table =
         text("3\n 0x10/0x20/P/-/-/0 0x0/0x0/P/-/-/0\n0\n 0x30/0x40\n0x10/0x20 0x5/0x6/PN/-/-/1\n");
     let [hot] = &*table.branches else { panic!("{:?}", table.branches) };
@@ -114,7 +114,7 @@ proptest! {
     /// on to large ones; stacks that stand for one and for several; entries
     /// that say nothing.
     #[test]
-    fn sums_are_those_of_a_plain_map(
+    fn sums_equal_those_of_a_plain_map(
         lines in proptest::collection::vec(
             (
                 prop_oneof![3 => Just(1u64), 1 => 2u64..100_000],
@@ -185,7 +185,7 @@ fn in_process(mut event: Event, pid: u32) -> Event {
 
 /// One program at two places is one branch; two programs at one place are two.
 #[test]
-fn processes_are_told_apart_by_file() {
+fn processes_are_distinguished_by_file() {
     let a = |pid, base| in_process(map("/bin/a", base, 0x1000, 0), pid);
     let run = |pid, from| in_process(sample(1, vec![entry(from, from + 8)], exact()), pid);
     let table = count(&[a(1, 0x10000), a(2, 0x50000), run(1, 0x10010), run(2, 0x50010)]);

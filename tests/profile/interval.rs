@@ -113,7 +113,7 @@ fn phases(rates: &[f64], seed: u64) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn intervals_cover_the_truth_as_often_as_they_say() {
+fn intervals_have_their_nominal_coverage() {
     for (rates, size) in [
         (&[0.1, 0.9][..], 150),
         (&[0.02, 0.05, 0.3], 300),

@@ -201,7 +201,7 @@ fn a_kernel_that_shows_no_addresses() {
 /// A list given by the user applies whatever kernel runs here, and also if no mapping has the
 /// kernel's address.
 #[test]
-fn a_list_that_was_given() {
+fn a_given_kallsyms_file() {
     let machine = Machine::new(ZEROS);
     std::fs::write(machine.path("given"), KALLSYMS).unwrap();
     let given = Sources { kallsyms: Some(machine.path("given")), ..machine.sources(None) };
@@ -223,7 +223,7 @@ fn a_list_that_was_given() {
 
 /// perf keeps the symbol lists of recorded kernels, by build ID.
 #[test]
-fn a_list_that_perf_kept() {
+fn a_kallsyms_file_kept_by_perf() {
     let machine = Machine::new(KALLSYMS);
     let id = vec![0xABu8; 20];
     let cache = machine.path("cache");
@@ -269,7 +269,7 @@ fn kernels_of_several_recordings() {
 
 /// A guest's kernel is a different one, and `[vsyscall]` does not belong to the kernel.
 #[test]
-fn what_is_not_this_kernel() {
+fn symbols_of_another_kernel() {
     let machine = Machine::new(KALLSYMS);
     let mut maps = Maps::with_sources(machine.sources(None));
     maps.event(&mapping(0, THEN, 0x1000, THEN, "[guest.kernel.kallsyms]_text"));
@@ -403,7 +403,7 @@ fn generated_code() {
 
 /// Files that any user can create in /tmp.
 #[test]
-fn lists_that_are_not_to_be_trusted() {
+fn untrustworthy_symbol_lists() {
     let machine = Machine::new(KALLSYMS);
     let dir = machine.dir.path();
     let line = b"7f0000001000 40 evil\n";

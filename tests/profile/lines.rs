@@ -91,7 +91,7 @@ fn segments_that_are_loaded_elsewhere() {
 
 /// `addr2line` finds the same lines at every byte of the functions.
 #[test]
-fn addr2line_says_the_same() {
+fn addr2line_agrees() {
     let (_dir, dir) = folder();
     for version in ["-gdwarf-4", "-gdwarf-5"] {
         let program = dir.join("program");
@@ -222,7 +222,7 @@ fn debug_files_by_build_id() {
 
 /// A file that had a build ID when recorded and has none now is a different file.
 #[test]
-fn a_build_id_that_is_gone() {
+fn a_missing_build_id() {
     let (_dir, dir) = folder();
     let program = dir.join("program");
     let Some(()) = compile("inlined.c", &program, &["-g", "-Wl,--build-id=none"]) else { return };
@@ -438,7 +438,7 @@ fn damaged_debug_information() {
 
 /// Parsing recurses with this depth.
 #[test]
-fn calls_inlined_into_each_other_without_end() {
+fn endless_inlining() {
     let (_dir, dir) = folder();
     let program = dir.join("program");
     for (nested, frames) in [(3, 4), (400, 401), (300_000, 0)] {

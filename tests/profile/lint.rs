@@ -138,7 +138,7 @@ fn odd_entries() {
 }
 
 #[test]
-fn fields_that_nobody_filled() {
+fn fields_that_are_never_set() {
     let stacks = " 0x20/0x10/P/-/-/7  0x20/0x10/P/-/-/7  0x20/0x10/P/-/-/7\n".repeat(600);
     let lint = text(&stacks);
     let count = |id| find(&lint, id).map(|finding| (finding.count, finding.of));

@@ -122,7 +122,7 @@ fn means_of_subsamples_cover_the_truth() {
 
 /// A loop longer than any stack: still a mean, and bounds for quantiles.
 #[test]
-fn loops_longer_than_the_ring() {
+fn loops_longer_than_the_lbr_stack() {
     let mut program = Structured::of_loops(3, 200_000, &[(0, 400, false)]);
     program.run();
     let (head, trips) = program.trips.first_key_value().unwrap();
@@ -140,7 +140,7 @@ fn loops_longer_than_the_ring() {
 
 /// Windows cut long entries: without the open ones, only the short ones would count.
 #[test]
-fn quantiles_know_of_what_was_cut_off() {
+fn quantiles_include_truncated_entries() {
     let mut program = Structured::of_loops(4, 200_000, &[(1, 12, false)]);
     program.run();
     let (head, trips) = program.trips.first_key_value().unwrap();
@@ -189,7 +189,7 @@ fn random_calls_replayed_are_the_true_stacks() {
 
 /// Every branch is in one chain, and chain counts match those by hand.
 #[test]
-fn chains_are_what_ran() {
+fn chains_match_the_execution() {
     for seed in 0..30 {
         let mut program = Structured::new(seed, 3000);
         program.run();

@@ -200,7 +200,7 @@ fn spikes() {
 }
 
 #[test]
-fn saturated_samples_are_no_mode() {
+fn saturated_samples_are_not_a_mode() {
     assert_eq!(of(&[(10, 50), (40, 40), (65_535, 60)]), [10, 40]);
     assert!(of(&[(65_535, 60)]).is_empty());
 }

@@ -93,7 +93,7 @@ fn compressed_records_hold_what_the_plain_ones_do() {
 }
 
 #[test]
-fn what_comes_before_a_damaged_part_is_read() {
+fn data_before_damage_is_read() {
     let plain = stream(meta(), &many());
     let (expected, _) = read(&plain);
     let mut bytes = packed(&plain, &[4096], false);
@@ -179,7 +179,7 @@ fn a_cut_archive_is_read_to_the_cut() {
 
 /// A partial read of a text may end inside a line, which could look like a complete one.
 #[test]
-fn half_a_line_at_the_end_of_a_part_is_none() {
+fn a_truncated_last_line_is_dropped() {
     let text = b" 0x10/0x20/P/-/-/5\n 0x30/0x40/P/-/-/0 0x55/0x5";
     for (part, expected) in [(false, [1, 2].as_slice()), (true, &[1])] {
         let mut recording = Recording::from_stream(Box::new(Cursor::new(text.to_vec()))).unwrap();
@@ -199,7 +199,7 @@ fn half_a_line_at_the_end_of_a_part_is_none() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn no_bytes_in_compressed_records_do_harm(
+    fn arbitrary_compressed_records_are_harmless(
         at in 0usize..4000, flips in prop::collection::vec(any::<u8>(), 1..40), padded: bool,
     ) {
         let mut bytes = packed(&stream(meta(), &events()), &[300], padded);

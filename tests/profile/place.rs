@@ -152,8 +152,8 @@ fn an_address_of_several_processes() {
     assert!(matches!(only[..], [Span { start: Location::File { offset: 0x10, .. }, len: 1 }]));
 }
 
-/// Mappings that are replaced over and over between samples: what was sampled
-/// keeps its meaning, and what was not replaced is known to the last.
+/// Mappings replaced again and again between samples: sampled ones keep their meaning, and the
+/// current ones are known.
 #[test]
 fn mappings_replaced_without_end() {
     let mut maps = Maps::default();

@@ -80,7 +80,7 @@ fn thousand() -> Vec<u8> {
 /// A return to twenty addresses, in three processes with the code at different addresses: more
 /// targets than are searched linearly.
 #[test]
-fn the_many_targets_of_a_return_are_the_same_in_each_process() {
+fn return_targets_are_merged_across_processes() {
     let mut events = Vec::new();
     for pid in 1..=3u32 {
         let program = 0x5500_0000_0000 + u64::from(pid) * 0x10_0000;
@@ -143,7 +143,7 @@ fn processes_that_ended_are_forgotten() {
 
 /// A process's number is used again after its end; the fork tells its mappings.
 #[test]
-fn a_number_that_is_used_again_is_another_process() {
+fn a_reused_pid_is_another_process() {
     let events = [
         mapping(10, 0x40_0000, 0x1000, 0, "/nowhere/parent"),
         mapping(20, 0x40_0000, 0x1000, 0, "/nowhere/old"),
@@ -252,7 +252,7 @@ proptest! {
     /// Every branch counts with its meaning at the time it ran, whatever other processes had
     /// mapped.
     #[test]
-    fn every_branch_counts_as_what_it_is(all in proptest::collection::vec(happens(), 1..60)) {
+    fn every_branch_counts_by_its_type(all in proptest::collection::vec(happens(), 1..60)) {
         let mut processes = vec![Process::default(); PROCESSES];
         let pid = |process: usize| 100 + process as u32;
         let mut events = Vec::new();

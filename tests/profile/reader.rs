@@ -28,7 +28,7 @@ fn read(reader: &mut Reader) -> Result<Vec<Event>, ReadError> {
 }
 
 #[test]
-fn what_was_written_is_read() {
+fn written_recordings_read_back() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("perf.data");
     write(&file, meta(), &events());

@@ -140,7 +140,7 @@ fn files_with_the_old_magic() {
 }
 
 #[test]
-fn attributes_behind_the_records() {
+fn attributes_after_the_records() {
     let file = Crafted { behind: true, ..PLAIN };
     let bytes = file.file(&[(IP | BRANCH_STACK, 7)], &[file.sample(0x1234)]);
     assert_eq!(from_file(&bytes).unwrap().0, [0x1234]);
@@ -150,7 +150,7 @@ fn attributes_behind_the_records() {
 }
 
 #[test]
-fn records_that_begin_nowhere() {
+fn records_with_invalid_offsets() {
     for at in [0, 50, 103, 1 << 20, 1 << 46, 1 << 62, 1 << 63, u64::MAX] {
         let file = Crafted { data: (Some(at), Some(100)), ..PLAIN };
         let bytes = file.file(&[(IP | BRANCH_STACK, 7)], &[file.sample(0x1234)]);
@@ -200,7 +200,7 @@ fn damaged_archives() {
 }
 
 #[test]
-fn a_folder_is_no_recording() {
+fn a_directory_is_not_a_recording() {
     let dir = tempfile::tempdir().unwrap();
     assert!(matches!(Recording::open(dir.path()), Err(ReadError::Directory)));
 }

@@ -401,7 +401,7 @@ fn blocks(bytes: &[u8], selection: Selection) -> (Vec<(u64, u64, u64)>, u64, boo
 
 /// Code omitted between two stacks of a thread is not a fall-through range.
 #[test]
-fn stacks_join_only_to_those_that_count() {
+fn stacks_are_contiguous_only_with_selected_ones() {
     let file = joined();
     let inside = |part: u64| (0x5000 + 0x1000 * part, 0x5900 + 0x1000 * part, 1);
     let between = |part: u64| (0x5000 + 0x1000 * part, 0x5000 + 0x1000 * part, 1);
@@ -431,7 +431,7 @@ fn stacks_join_only_to_those_that_count() {
 /// A stack without branches after an omitted one: the next stack does not join to the one before
 /// both. One that joins keeps the position.
 #[test]
-fn an_empty_stack_joins_nothing_that_was_left_out() {
+fn an_empty_stack_does_not_bridge_omitted_stacks() {
     let at = |time, cpu, entries| {
         let mut event = sample(time, entries, exact());
         if let Event::Sample(sample) = &mut event {
@@ -507,7 +507,7 @@ fn a_thread_of_two_names_is_cut() {
 
 /// Our recorder records whose stacks it lost; others do not.
 #[test]
-fn losses_of_others() {
+fn losses_in_files_of_other_recorders() {
     let lost =
         |tid, label| Event::Lost(Lost { time: 2500, pid: 100, tid, cpu: 0, stacks: 5, label });
     let of = |tid: u32| {
@@ -535,7 +535,7 @@ fn losses_of_others() {
 
 /// A reused number is another thread, which starts from the beginning.
 #[test]
-fn a_thread_after_one_of_the_same_number() {
+fn a_reused_thread_id() {
     let at = |time, from| sample(time, vec![entry(from, from)], exact());
     let exit = Event::Exit(Task { time: 2500, pid: 100, tid: 101, ppid: 1, ptid: 1 });
     let file = stream(meta(), &[at(2000, 0x10), exit, at(3000, 0x20)]);

@@ -51,7 +51,7 @@ fn the_same_code_of_two_recordings_is_one() {
 
 /// Stacks of a thread join to its own, whatever stacks are between them in the file.
 #[test]
-fn threads_join_in_any_order_of_the_file() {
+fn contiguity_is_independent_of_file_order() {
     let of = |tid: u32, part: u64| {
         let at = 0x1000 * part;
         let entries =
@@ -87,7 +87,7 @@ fn threads_join_in_any_order_of_the_file() {
 /// Text without processes: equal addresses are the same branch, in one file or in two. With
 /// processes they are not.
 #[test]
-fn texts_without_processes_are_one() {
+fn texts_without_processes_are_merged() {
     let rows = |texts: [&str; 2]| {
         let mut counter = profile::hot::Counter::new();
         let mut flow = FlowCounter::new();
@@ -107,7 +107,7 @@ fn texts_without_processes_are_one() {
 
 /// Mappings in one text do not apply to the addresses of another.
 #[test]
-fn texts_without_processes_have_mappings_of_their_own() {
+fn texts_without_processes_have_separate_mappings() {
     let mapped = "\
 PERF_RECORD_MMAP2 7/7: [0x400000(0x1000) @ 0 08:01 5 0]: r-xp /nowhere/prog
  0x400100/0x400200/P/-/-/0

@@ -132,7 +132,7 @@ fn names_may_hold_anything() {
 }
 
 #[test]
-fn what_has_no_symbol_is_any_place_or_an_address() {
+fn code_without_a_symbol_is_unknown_or_an_address() {
     let unknown = || End::Unknown(None);
     assert_eq!(
         ends("[unknown]/main+0x0/P/-/-/0 main+0x8/[unknown]/P/-/-/0 [unknown]/[unknown]/P/-/-/0"),
@@ -155,7 +155,7 @@ fn what_has_no_symbol_is_any_place_or_an_address() {
 
 /// perf prints the first name directly after the preceding field.
 #[test]
-fn the_first_name_is_parted_from_what_stands_before_it() {
+fn the_first_name_is_separated_from_the_preceding_fields() {
     let entry = "dead_end+0x8/f+0x0/P/-/-/0 g+0x1/dead_end+0x2/P/-/-/0";
     let wanted = [(named("dead_end", 8), named("f", 0)), (named("g", 1), named("dead_end", 2))];
     for (head, pid, ip) in [
@@ -209,7 +209,7 @@ fn the_first_name_is_parted_from_what_stands_before_it() {
 }
 
 #[test]
-fn what_is_no_entry_is_refused() {
+fn invalid_entries_are_refused() {
     let mut entries = Vec::new();
     for (line, index, error) in [
         ("main/f+0x0/P/-/-/0", 1, EntryError::NoPlace),
@@ -233,7 +233,7 @@ fn what_is_no_entry_is_refused() {
 
 /// With both formats, every branch occurs twice.
 #[test]
-fn beside_addresses_symbols_pass() {
+fn symbols_with_addresses_are_accepted() {
     let addresses = " 0x10/0x20/P/-/-/1  0x30/0x40/M/-/-/2 ";
     let symbols = "operator new+0x10/f<a, b>+0x0/P/-/-/1 f<a, b>+0x3/[unknown]/M/-/-/2";
     let at = |from, to| (End::At(from), End::At(to));
@@ -247,7 +247,7 @@ fn beside_addresses_symbols_pass() {
 /// Numbers that represent symbols do not, if a recording has them as addresses, whatever else is
 /// read.
 #[test]
-fn no_address_is_taken_for_a_symbol() {
+fn addresses_are_not_mistaken_for_symbols() {
     const ODD: u64 = 0x5A00_0000_0000_001C;
     let odd = " 0x5a00000000000010/0x5a0000000000001c/P/-/-/0 \n";
     let by_name = "main+0x10/main+0x1c/P/-/-/0\n";
@@ -339,7 +339,7 @@ fn name(maps: &mut Maps, location: Location) -> (String, u64) {
 }
 
 #[test]
-fn no_code_runs_from_one_name_to_another() {
+fn fall_through_never_spans_two_names() {
     // Oldest last. f+0x10..f+0x20 ran, and g+0x0..g+0x7fffff would have, but is implausible; no
     // code ran from h to f, or from or to unknown locations.
     let text = "f+0x20/h+0x0/P/-/-/9 h+0x5/f+0x10/P/-/-/3 [unknown]/h+0x1/P/-/-/2 f+0x30/[unknown]/P/-/-/1 \
@@ -376,7 +376,7 @@ fn no_code_runs_from_one_name_to_another() {
 }
 
 #[test]
-fn names_are_places() {
+fn names_are_locations() {
     let mut flow = flow(
         "f+0x20(/usr/bin/x)/f+0x0(/usr/bin/x)/P/-/-/9 f+0x20(/usr/bin/x)/f+0x0(/usr/bin/x)/P/-/-/9 g+0x20(/a)/g+0x0(/b)/P/-/-/9\n",
     );
@@ -474,7 +474,7 @@ proptest! {
 
     /// With any damage: what is read prints as text that parses to the same.
     #[test]
-    fn damaged_names_are_answered(
+    fn damaged_names_are_accepted_or_refused(
         line in any::<proptest::sample::Index>(),
         cuts in proptest::collection::vec((any::<proptest::sample::Index>(), 0usize..40), 0..6),
         parts in proptest::collection::vec((any::<proptest::sample::Index>(), part()), 0..6),

@@ -1,7 +1,7 @@
 //! Names and code of this test program.
 #![allow(
     unsafe_code,
-    reason = "a symbol of its own, and the bytes in memory to hold the file against"
+    reason = "its own symbol, and the bytes in memory to compare with the file"
 )]
 
 use std::path::Path;
@@ -85,7 +85,7 @@ fn addresses_outside_have_no_name() {
 }
 
 #[test]
-fn names_as_their_language_writes_them() {
+fn names_are_demangled() {
     assert_eq!(demangle("_ZN4core3fmt5write17h0123456789abcdefE"), "core::fmt::write");
     assert_eq!(
         demangle("_ZNSt6vectorIiSaIiEE9push_backEOi"),

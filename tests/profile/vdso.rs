@@ -88,7 +88,7 @@ fn functions_of_the_vdso() {
 
 /// Without a build ID: that of the recorded kernel, if it runs here.
 #[test]
-fn the_kernel_says_which() {
+fn the_kernel_reports_the_vdso() {
     let Some((_, _, addr)) = own() else { return };
     let running = sources().kernel.release.unwrap();
     for (release, base, named) in [

@@ -93,7 +93,7 @@ fn outcome(flow: &Flow, offset: u64) -> (u64, Option<u64>) {
 }
 
 #[test]
-fn branches_that_fall_through_are_seen_in_the_code() {
+fn untaken_branches_are_found_in_the_code() {
     let (_dir, path) = elf(CODE);
     let mapped = map(&path, AT, 0x1000, 0x1000);
     // Both taken; neither taken; the first not taken and the second taken.
@@ -115,7 +115,7 @@ fn branches_that_fall_through_are_seen_in_the_code() {
 
 /// A partial analysis has the same results as the whole.
 #[test]
-fn sites_and_blocks_alone_are_those_of_both() {
+fn sites_and_blocks_are_the_same_when_counted_separately() {
     let (_dir, path) = elf(CODE);
     let timed = |from, to, cycles| BranchEntry {
         cycles: Some(cycles),
@@ -155,7 +155,7 @@ fn sites_and_blocks_alone_are_those_of_both() {
 }
 
 #[test]
-fn without_code_nobody_knows() {
+fn without_code_outcomes_are_unknown() {
     let typed =
         |from, to| BranchEntry { branch_type: Some(BranchType::COND), ..entry(at(from), at(to)) };
     let flow = count(&[sample(1, vec![typed(8, 0), typed(8, 0)], exact())]);
@@ -212,7 +212,7 @@ fn targets_of_indirect_jumps() {
 
 /// The oldest entry ends a block with an unknown start, unless the stack joins.
 #[test]
-fn blocks_span_exact_stacks_only() {
+fn blocks_span_only_contiguous_stacks() {
     let timed = |from, to| BranchEntry { cycles: Some(7), ..entry(at(from), at(to)) };
     let stack = |time, integrity| sample(time, vec![timed(8, 0), timed(4, 8)], integrity);
     let counts = |second: &[Event]| {
@@ -261,7 +261,7 @@ fn filtered_recordings_have_no_blocks() {
 }
 
 #[test]
-fn odd_neighbours_join_no_block() {
+fn inconsistent_neighbours_form_no_block() {
     // Newest first: a hole, the kernel's boundary, backwards, too far.
     let flow = text(
         " 0x10/0x20 0x0/0x0 0x10/0x18\n 0x30/0x40 0xffffffff80000000/0x28\n 0x10/0x20 0x30/0x40\n 0x200000/0x8 0x10/0x20\n 0x20/0x8 0x10/0x20\n",

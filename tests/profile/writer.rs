@@ -191,7 +191,7 @@ fn a_dropped_writer_leaves_a_readable_file() {
 
 /// The seekable form has the bytes of the pipe form, except for the header.
 #[test]
-fn finishing_moves_nothing() {
+fn finishing_does_not_move_records() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("perf.data");
     write(&file, meta(), &events());
@@ -207,7 +207,7 @@ fn finishing_moves_nothing() {
 
 /// Stacks whose label excludes them become losses, empty entries are dropped.
 #[test]
-fn what_must_not_be_counted_is_not_written() {
+fn uncountable_entries_are_not_written() {
     let torn = profile_integrity(Label::Torn);
     let events = [
         sample(2000, vec![entry(1, 2), entry(0, 0), entry(3, 4)], exact()),

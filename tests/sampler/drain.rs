@@ -104,7 +104,7 @@ fn depths(shape: Shape) -> &'static [u32] {
 }
 
 #[test]
-fn bursts_around_every_edge_come_out_once_and_in_order() {
+fn bursts_around_every_edge_are_drained_once_and_in_order() {
     for shape in SHAPES {
         for &depth in depths(shape) {
             let d = depth as usize;
@@ -126,7 +126,7 @@ fn bursts_around_every_edge_come_out_once_and_in_order() {
 }
 
 #[test]
-fn the_first_drain_joins_to_the_arm() {
+fn the_first_drain_is_contiguous_with_arming() {
     for shape in SHAPES {
         let depth = depths(shape)[0];
         for first in 0..depth as usize {
@@ -158,7 +158,7 @@ fn a_drain_of_nothing_writes_no_mark() {
 }
 
 #[test]
-fn the_mark_is_the_register_the_design_names() {
+fn the_mark_is_written_to_the_right_register() {
     for (shape, expected) in [
         (Shape::Flags, (0, 0x5000, 0)),
         (Shape::Info, (0, 0x5000, 0)),
@@ -176,7 +176,7 @@ fn the_mark_is_the_register_the_design_names() {
 }
 
 #[test]
-fn a_branch_to_address_zero_ends_the_join_but_repeats_nothing() {
+fn a_branch_to_address_zero_breaks_contiguity_but_repeats_nothing() {
     for shape in [Shape::Flags, Shape::Info, Shape::Arch] {
         let mut model = Model::armed(shape, 8);
         let mut state = begin(&mut model);
@@ -221,7 +221,7 @@ fn amd_slots_without_a_record_are_skipped_and_counted() {
 }
 
 #[test]
-fn packed_records_in_a_batch_never_claim_a_join_they_cannot_see() {
+fn packed_records_in_a_batch_never_claim_unproven_contiguity() {
     let mut model = Model { one_call: true, ..Model::armed(Shape::Packed, 8) };
     let mut state = begin(&mut model);
     for burst in [2, 3] {
@@ -256,7 +256,7 @@ fn registers_that_a_format_does_not_have_are_not_read() {
 }
 
 #[test]
-fn one_call_drains_are_not_cut_and_others_from_beside_are() {
+fn remote_drains_are_truncated_unless_made_in_one_call() {
     for (one_call, placement, cut) in [
         (false, Placement::Beside, true),
         (true, Placement::Beside, false),
@@ -276,7 +276,7 @@ fn one_call_drains_are_not_cut_and_others_from_beside_are() {
 }
 
 #[test]
-fn rings_that_cannot_be_drained_are_refused_with_the_reason() {
+fn undrainable_stacks_are_refused_with_the_reason() {
     use lbr_msr::caps::{Facility, Order, Quirks};
     let begin = |caps: &lbr_msr::LbrCaps, mut model: Model| {
         Drain::begin(caps, Mode::Stream, Placement::SourceWaits, &mut model).unwrap_err()
@@ -312,7 +312,7 @@ fn rings_that_cannot_be_drained_are_refused_with_the_reason() {
 }
 
 #[test]
-fn an_access_that_fails_leaves_recording_on_and_no_false_join() {
+fn a_failed_access_leaves_recording_on_and_claims_no_contiguity() {
     let mut model = Model::armed(Shape::Info, 8);
     let mut state = begin(&mut model);
     model.branch(1, 2);

@@ -109,7 +109,7 @@ fn with_foreign_bits(fault: Option<(u32, Fault)>) -> (Watched, LbrCaps) {
 }
 
 #[test]
-fn an_armed_ring_is_put_back_by_drop_and_by_name() {
+fn an_armed_lbr_is_restored_by_drop_and_explicitly() {
     for by_name in [false, true] {
         let (watched, caps) = with_foreign_bits(None);
         let ready = Ready::new(watched.clone(), plan(&caps, 0x101)).unwrap();
@@ -134,7 +134,7 @@ fn an_armed_ring_is_put_back_by_drop_and_by_name() {
 }
 
 #[test]
-fn architectural_lbr_is_put_back() {
+fn architectural_lbr_is_restored() {
     let (watched, caps) = Watched::new("06_8F", None);
     watched.set(LBR_CTL, 0x2);
     let armed = Ready::new(watched.clone(), plan(&caps, 0x3F_0004)).unwrap().arm().unwrap();
@@ -166,7 +166,7 @@ fn every_write_that_fails_while_arming_is_undone() {
 }
 
 #[test]
-fn what_cannot_be_put_back_is_said() {
+fn failures_to_restore_are_reported() {
     let (watched, caps) = with_foreign_bits(Some((3, Fault::FromThenOn)));
     let error = Ready::new(watched, plan(&caps, 0x101)).unwrap().arm().err().unwrap();
     assert!(matches!(error, GuardError::LeftOver { .. }), "{error}");
@@ -174,7 +174,7 @@ fn what_cannot_be_put_back_is_said() {
 }
 
 #[test]
-fn nothing_is_undone_where_the_kernel_refuses_writes() {
+fn nothing_is_undone_if_the_kernel_refuses_writes() {
     let (watched, caps) = with_foreign_bits(Some((0, Fault::Filtered)));
     let error = Ready::new(watched.clone(), plan(&caps, 0x101)).unwrap().arm().err().unwrap();
     assert!(matches!(error, GuardError::Failed(MsrError::WriteFiltered { .. })), "{error}");
@@ -194,7 +194,7 @@ fn a_write_that_is_refused_after_others_is_undone() {
 }
 
 #[test]
-fn a_panic_while_armed_puts_back() {
+fn a_panic_while_armed_restores() {
     let (watched, caps) = with_foreign_bits(None);
     let armed = Ready::new(watched.clone(), plan(&caps, 0x101)).unwrap().arm().unwrap();
     let panicked = catch_unwind(AssertUnwindSafe(|| {
@@ -206,7 +206,7 @@ fn a_panic_while_armed_puts_back() {
 }
 
 #[test]
-fn a_ring_in_use_is_refused() {
+fn an_lbr_in_use_is_refused() {
     let (watched, caps) = with_foreign_bits(None);
     watched.set(DEBUGCTL, 0x801);
     let error = Ready::new(watched.clone(), plan(&caps, 0x101)).err().unwrap();
@@ -226,7 +226,7 @@ fn a_trace_by_intel_pt_is_refused() {
 }
 
 #[test]
-fn registers_beside_the_plan_cannot_be_written() {
+fn registers_outside_the_plan_cannot_be_written() {
     let (watched, caps) = with_foreign_bits(None);
     let mut armed = Ready::new(watched, plan(&caps, 0x101)).unwrap().arm().unwrap();
     let msr = Msr(0x10);
@@ -240,7 +240,7 @@ fn wait_for_death() -> ! {
 }
 
 #[test]
-fn the_keeper_puts_back_when_the_recorder_is_killed() {
+fn the_watchdog_restores_when_the_recorder_is_killed() {
     for whole_group in [false, true] {
         let (caps, _) = caps("06_5E");
         let mut rings = [filed(0), filed(1), filed(2)];
@@ -282,7 +282,7 @@ fn the_keeper_puts_back_when_the_recorder_is_killed() {
 }
 
 #[test]
-fn the_keeper_of_a_recorder_that_ended_well_does_nothing() {
+fn the_watchdog_of_a_successful_recorder_does_nothing() {
     let (caps, _) = caps("06_5E");
     let mut ring = filed(0);
     let status = recorded(
@@ -305,7 +305,7 @@ fn the_keeper_of_a_recorder_that_ended_well_does_nothing() {
 }
 
 #[test]
-fn a_process_with_threads_gets_no_keeper() {
+fn a_multithreaded_process_gets_no_watchdog() {
     let (watched, caps) = with_foreign_bits(None);
     let mut ready = [Ready::new(watched, plan(&caps, 0x101)).unwrap()];
     std::thread::scope(|threads| {

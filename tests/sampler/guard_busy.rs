@@ -191,7 +191,7 @@ fn ended_anywhere(cpu: &SoftCpu, value: u64, options: ArmOptions) {
 }
 
 #[test]
-fn what_is_put_back_on_a_busy_cpu_stays() {
+fn restored_registers_stay_restored_on_a_busy_cpu() {
     for key in ["06_1A", "06_3C", "06_5E", "06_5C", "06_7A", "06_8F", "19_11", "19_61"] {
         let mut cpu = SoftCpu::preset(key).unwrap();
         if key == "19_61" {

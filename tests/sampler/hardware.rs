@@ -257,7 +257,7 @@ fn check_against(recorded: &[u64], samples: &[&Sample]) -> Option<u64> {
 }
 
 #[test]
-fn stacks_from_beside_are_parts_of_what_ran() {
+fn remotely_drained_stacks_are_parts_of_the_execution() {
     for name in ["06_1A", "06_3C", "06_5E", "06_5C", "06_7A", "06_8F", "19_11"] {
         let cpu = preset(name);
         for one_call in [false, true] {
@@ -305,7 +305,7 @@ fn stacks_from_beside_are_parts_of_what_ran() {
 }
 
 #[test]
-fn on_the_cpu_itself_nothing_is_missing() {
+fn local_drains_miss_nothing() {
     let cpu = preset("06_5E");
     let number = Affinity::current().unwrap().cpus().last().unwrap();
     let mut ring = Shared::armed(&cpu, user(&cpu), number);
@@ -432,7 +432,7 @@ fn two_cpus_at_once_for_ten_thousand_drains_lose_nothing_unnoticed() {
 }
 
 #[test]
-fn each_label_is_seen() {
+fn each_label_occurs() {
     let cpu = preset("06_5E");
     let act = |what: &'static str| {
         let mut ring = Shared::armed(&cpu, user(&cpu), 0);
@@ -621,7 +621,7 @@ fn a_failed_drain_ends_the_recording() {
     let mut target = Scripted::new(|is_over| {
         let since = Instant::now();
         while !is_over() {
-            assert!(since.elapsed() < Duration::from_secs(60), "nobody stopped the target");
+            assert!(since.elapsed() < Duration::from_secs(60), "the target was not stopped");
             std::thread::sleep(Duration::from_millis(1));
         }
     });

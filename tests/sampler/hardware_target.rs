@@ -76,7 +76,7 @@ fn a_program_that_does_not_end_by_itself_is_killed() {
 }
 
 #[test]
-fn what_cannot_be_executed_says_so() {
+fn an_unexecutable_program_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("broken");
     std::fs::write(&path, "\x7fELF no program").unwrap();
@@ -92,7 +92,7 @@ fn what_cannot_be_executed_says_so() {
 }
 
 #[test]
-fn a_dropped_program_is_gone() {
+fn a_dropped_program_is_killed() {
     let program = launch(&["sleep", "60"]).unwrap();
     let pid = program.id().pid;
     drop(program);

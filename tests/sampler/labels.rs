@@ -40,7 +40,7 @@ fn running_by(shape: Shape, one_call: bool) -> (Model, sampler::drain::Drain) {
 }
 
 #[test]
-fn a_wipe_is_seen_whatever_was_recorded_after_it() {
+fn a_wipe_is_detected_whatever_was_recorded_after_it() {
     for (shape, one_call) in all() {
         for after in 0..16 {
             let (mut model, mut state) = running_by(shape, one_call);
@@ -102,7 +102,7 @@ fn recording_found_off_is_stopped_and_switched_on_again() {
 }
 
 #[test]
-fn a_freeze_on_pmi_is_stopped_though_the_enable_bit_stands() {
+fn a_freeze_on_pmi_is_stopped_although_the_enable_bit_is_set() {
     for (shape, one_call) in all().filter(|(shape, _)| matches!(shape, Shape::Info | Shape::Arch)) {
         let (mut model, mut state) = running_by(shape, one_call);
         // Another bit of the register belongs to someone else.
@@ -170,7 +170,7 @@ fn another_filter_is_foreign() {
 }
 
 #[test]
-fn a_top_of_stack_set_back_is_foreign() {
+fn a_decreased_top_of_stack_is_foreign() {
     for shape in [Shape::Flags, Shape::Info, Shape::Packed] {
         let (mut model, mut state) = running(shape);
         // TOS is 7 with a mark there and an older one at 5.
@@ -182,7 +182,7 @@ fn a_top_of_stack_set_back_is_foreign() {
 }
 
 #[test]
-fn an_older_mark_of_the_same_loop_is_told_by_its_index() {
+fn an_older_mark_of_the_same_loop_is_recognised_by_its_index() {
     for shape in [Shape::Flags, Shape::Info, Shape::Packed] {
         let mut model = Model::armed(shape, 16);
         let mut state = begin(&mut model);
@@ -220,7 +220,7 @@ fn a_zeroed_record_that_is_not_the_mark_is_foreign() {
 }
 
 #[test]
-fn a_ring_that_moves_while_it_is_read_is_torn_and_nothing_is_lost_by_it() {
+fn a_stack_that_changes_while_it_is_read_is_torn_and_loses_nothing() {
     for shape in SHAPES {
         // After the freeze and TOS, until the registers are read again.
         let (probe, mut state) = running(shape);
@@ -249,7 +249,7 @@ fn a_ring_that_moves_while_it_is_read_is_torn_and_nothing_is_lost_by_it() {
 }
 
 #[test]
-fn a_ring_that_moves_within_a_batch_is_torn_and_nothing_after_joins_to_it() {
+fn a_stack_that_changes_within_a_batch_is_torn_and_breaks_contiguity() {
     for (shape, _) in all().filter(|(_, one_call)| *one_call) {
         // From within the records to the second read of TOS or entry 0.
         for at in 8..30 {
@@ -273,7 +273,7 @@ fn a_ring_that_moves_within_a_batch_is_torn_and_nothing_after_joins_to_it() {
 }
 
 #[test]
-fn a_stack_that_was_dropped_breaks_the_join() {
+fn a_dropped_stack_breaks_contiguity() {
     let (mut model, mut state) = running(Shape::Arch);
     model.branch(1, 2);
     drain(&mut state, &mut model);
@@ -329,7 +329,7 @@ fn snapshots_are_the_frames_of_the_moment() {
 }
 
 #[test]
-fn returns_beyond_the_calls_are_underflow_where_tos_shows_them() {
+fn returns_beyond_the_calls_are_underflow_if_tos_shows_them() {
     for shape in [Shape::Flags, Shape::Info, Shape::Arch] {
         let mut model = call_stack(shape, 8, false);
         let mut state = begin(&mut model);

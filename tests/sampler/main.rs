@@ -1,6 +1,6 @@
 //! Modules of this test target, one per subject.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
-#![allow(unreachable_pub, reason = "modules of a test are reachable by nobody else")]
+#![allow(unreachable_pub, reason = "a test's modules are not reachable from outside")]
 
 // The workspace's name for the crate.
 extern crate lbr_sampler as sampler;

@@ -53,7 +53,7 @@ fn every_taken_branch_once_and_in_order() {
 }
 
 #[test]
-fn events_tell_of_the_program_before_its_branches() {
+fn mapping_events_precede_the_programs_branches() {
     let Some(program) = build("oracle.S", BARE) else { return };
     let run = run(program.command(&[]));
     let order: String = run

@@ -58,7 +58,7 @@ fn nested_calls_and_recursion() {
 }
 
 #[test]
-fn code_is_decoded_as_it_stands_when_it_executes() {
+fn code_is_decoded_as_it_is_when_executed() {
     const PAGE: u64 = 0x2000_0000;
     let Some(program) = build("jit.c", &["-no-pie", "-O1"]) else { return };
     let mut command = program.command(&[]);

@@ -106,7 +106,7 @@ fn children_left_alone_run_at_full_speed() {
 }
 
 #[test]
-fn recording_starts_in_whichever_child_gets_there() {
+fn recording_starts_in_the_child_that_reaches_the_address() {
     let Some(program) = build("children.c", HOSTED) else { return };
     for how in ["fork", "vfork"] {
         // The parent forks at full speed; only `spin`, run by the child, reaches the start, so the
@@ -146,7 +146,7 @@ fn exec_replaces_the_program_also_from_a_thread() {
 }
 
 #[test]
-fn recording_starts_in_whichever_thread_gets_there() {
+fn recording_starts_in_the_thread_that_reaches_the_address() {
     let Some(program) = build("threads.c", HOSTED) else { return };
     let mut command = program.command(&[]);
     command.from = Some(program.at("spin"));

@@ -34,7 +34,7 @@ fn run(command: Command) -> Option<Run> {
 }
 
 #[test]
-fn the_oracle_to_the_last_branch() {
+fn the_emulator_matches_the_oracle_exactly() {
     let Some(program) = build("qemu_oracle.S", BARE) else { return };
     let Some(run) = run(program.command(&[])) else { return };
     let at = |label| program.at(label);
@@ -61,7 +61,7 @@ fn the_oracle_to_the_last_branch() {
 }
 
 #[test]
-fn the_program_is_introduced_before_its_branches() {
+fn the_mappings_precede_the_programs_branches() {
     let Some(program) = build("oracle.S", BARE) else { return };
     let Some(run) = run(program.command(&[])) else { return };
     let order: String = run
@@ -213,12 +213,12 @@ fn a_timer_costs_no_branch() {
 
 /// The program can write to the shared memory.
 #[test]
-fn a_program_that_writes_over_the_shared_memory_is_found_out() {
+fn a_program_that_corrupts_the_shared_memory_is_detected() {
     let Some(program) = build("overwrites.c", HOSTED) else { return };
     for byte in ["0", "1", "255"] {
         let Some(mut emulated) = emulated(program.command(&[byte])) else { return };
         let since = Instant::now();
-        let error = emulated.run_into(&&Keeper::default()).expect_err("no branches of its own");
+        let error = emulated.run_into(&&Keeper::default()).expect_err("a target without branches");
         assert!(format!("{error:?}").contains("overwritten the memory"), "{byte}: {error:?}");
         assert!(since.elapsed() < Duration::from_secs(15), "{byte}: it was not waited for");
     }
@@ -233,7 +233,7 @@ fn a_killing_signal_is_the_exit() {
 }
 
 #[test]
-fn children_are_left_alone() {
+fn children_are_not_recorded() {
     let Some(program) = build("children.c", HOSTED) else { return };
     for how in ["fork", "vfork"] {
         let Some(run) = run(from_main(&program, &[how, "8"])) else { return };
@@ -245,7 +245,7 @@ fn children_are_left_alone() {
 }
 
 #[test]
-fn a_program_that_replaces_itself_is_recorded_up_to_there() {
+fn a_program_is_recorded_up_to_exec() {
     let Some(program) = build("children.c", HOSTED) else { return };
     let Some(run) = run(from_main(&program, &["exec", "8"])) else { return };
     assert_eq!((run.exit, run.notes.children_left), (Exit::Code(3), 1));
@@ -269,7 +269,7 @@ fn libraries_are_mapped_where_their_branches_are() {
 }
 
 #[test]
-fn recording_starts_where_it_is_told_to() {
+fn recording_starts_at_the_given_address() {
     for flags in [["-pie", "-O1"], ["-no-pie", "-O1"]] {
         let Some(program) = build("children.c", &flags) else { return };
         let mut command = program.command(&["spin", "5"]);
@@ -342,7 +342,7 @@ fn types_of_branches_are_known() {
 }
 
 #[test]
-fn what_cannot_run_is_refused_before_it_does() {
+fn unsupported_programs_are_refused_before_they_run() {
     let Some(qemu) = qemu() else { return };
     let folder = tempfile::tempdir().expect("a temporary folder");
     let script = folder.path().join("script");

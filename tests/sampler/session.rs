@@ -78,7 +78,7 @@ fn a_complete_recording_holds_every_branch_once_and_in_order() {
 }
 
 #[test]
-fn the_sampler_reaches_the_rings_by_address_alone_and_within_the_budget() {
+fn the_sampler_uses_only_register_addresses_and_keeps_its_budget() {
     let log: Log = Arc::default();
     let open = {
         let log = Arc::clone(&log);
@@ -103,7 +103,7 @@ fn the_sampler_reaches_the_rings_by_address_alone_and_within_the_budget() {
 }
 
 #[test]
-fn a_rate_drains_by_the_clock_and_what_joins_is_in_order() {
+fn a_rate_drains_by_the_clock_and_contiguous_stacks_are_in_order() {
     let script: Script = Box::new(|gate, thread| {
         let mut ring = gate.start(thread).unwrap();
         for n in 0..3000 {
@@ -138,7 +138,7 @@ fn a_rate_drains_by_the_clock_and_what_joins_is_in_order() {
 }
 
 #[test]
-fn what_the_source_does_not_know_is_absent() {
+fn fields_unknown_to_the_source_are_absent() {
     let (_, events) = record(&mut Scripted::straight(1, 40), config(Shape::Info, 16), Shape::Info);
     let entries: Vec<BranchEntry> =
         samples(&events).flat_map(|sample| sample.stack.entries.clone()).collect();
@@ -158,7 +158,7 @@ fn what_the_source_does_not_know_is_absent() {
 }
 
 #[test]
-fn types_come_from_the_code_and_the_rest_of_the_filter_from_the_closure() {
+fn types_come_from_the_code_and_other_filters_from_the_closure() {
     let mut config = config(Shape::Flags, 16);
     let mut source = Scripted::straight(1, 100);
     source.classify = Some(Box::new(|pid, from| {
@@ -295,7 +295,7 @@ fn a_full_queue_makes_a_waiting_session_wait() {
 }
 
 #[test]
-fn a_full_queue_drops_and_counts_where_nobody_can_wait() {
+fn a_full_queue_drops_and_counts_if_waiting_is_impossible() {
     let mut config = config(Shape::Arch, 8);
     config.queue = Queue { stacks: 1, when_full: WhenFull::Drop };
     let mut sink = Slow::default();
@@ -332,7 +332,7 @@ fn a_full_queue_drops_and_counts_where_nobody_can_wait() {
 }
 
 #[test]
-fn a_stop_ends_the_run_and_keeps_what_is_recorded() {
+fn a_stop_ends_the_run_and_keeps_its_records() {
     let config = config(Shape::Flags, 16);
     let stop = Arc::clone(&config.stop);
     let retired = Arc::new(AtomicU64::new(0));
@@ -386,7 +386,7 @@ fn a_sink_that_fails_stops_every_thread() {
 }
 
 #[test]
-fn threads_that_panic_are_reported_and_nobody_hangs() {
+fn panicking_threads_are_reported_without_a_hang() {
     struct Panics;
     impl lbr_msr::record::Sink for Panics {
         type Error = &'static str;
@@ -421,7 +421,7 @@ fn threads_that_panic_are_reported_and_nobody_hangs() {
 }
 
 #[test]
-fn rings_that_cannot_be_armed_or_drained_are_typed_errors() {
+fn failures_to_arm_or_drain_are_typed_errors() {
     let not_armed: sampler::gate::OpenRegisters =
         Box::new(|_| Ok(Box::new(Model { control: 0, ..Model::armed(Shape::Arch, 8) })));
     let tolerant = || -> Scripted {
@@ -454,7 +454,7 @@ fn rings_that_cannot_be_armed_or_drained_are_typed_errors() {
 }
 
 #[test]
-fn a_ring_that_its_source_forgot_is_drained_and_does_not_hang() {
+fn an_lbr_abandoned_by_its_source_is_drained_and_does_not_hang() {
     let kept = Arc::new(Mutex::new(None));
     let script: Script = {
         let kept = Arc::clone(&kept);

@@ -98,7 +98,7 @@ fn check(caps: &LbrCaps, bursts: &[usize], ends: impl Fn(u64) -> (u64, u64)) {
 }
 
 #[test]
-fn every_ring_gives_back_every_burst() {
+fn every_model_returns_every_burst() {
     for caps in rings() {
         let d = caps.depth as usize;
         let edges = [0, 1, 2, d - 1, d, d + 1, 2 * d];
@@ -142,7 +142,7 @@ impl MsrWrite for Asked {
 }
 
 #[test]
-fn a_ring_in_memory_is_drained_as_one_that_has_to_be_asked() {
+fn a_stack_in_memory_is_drained_like_registers() {
     for caps in rings() {
         let (mut memory, mut drain) = armed(&caps);
         let (soft, mut other) = armed(&caps);
@@ -259,7 +259,7 @@ fn one_thread(branches: Vec<Retired>) -> Scripted {
 }
 
 #[test]
-fn a_session_on_every_ring_is_complete_or_says_it_is_not() {
+fn a_session_on_every_model_is_complete_or_reports_that_it_is_not() {
     // No CPU has more than 8 packed records, and lbr writes no more than that.
     let written = |caps: &LbrCaps| caps.registers.to.is_some() || caps.depth <= 8;
     for caps in rings().into_iter().filter(written) {
@@ -283,7 +283,7 @@ fn a_session_on_every_ring_is_complete_or_says_it_is_not() {
 }
 
 #[test]
-fn what_no_ring_holds_any_more_need_not_be_handed_over() {
+fn overwritten_branches_need_not_be_passed_on() {
     let listed = |caps: &LbrCaps| caps.registers.to.is_some() || caps.depth <= 8;
     for caps in rings().into_iter().filter(listed) {
         let depth = u64::from(caps.depth);
@@ -315,7 +315,7 @@ fn what_no_ring_holds_any_more_need_not_be_handed_over() {
 }
 
 #[test]
-fn branches_that_the_filter_leaves_out_do_not_count_for_the_period() {
+fn suppressed_branches_do_not_count_for_the_period() {
     let caps = model_caps(Shape::Flags, 16);
     let far = Retired { cpl_after: 0, ..Retired::user(0x100, 0, HwBranchType::Other) };
     let script = (0..200).map(|n| if n % 2 == 0 { far } else { branch(distinct(n)) }).collect();

@@ -25,7 +25,7 @@ fn a_cpu_out_of_range_is_refused_with_the_list() {
 }
 
 #[test]
-fn a_pinned_thread_is_where_it_was_pinned_and_comes_back() {
+fn a_pinned_thread_runs_there_and_is_unpinned() {
     let allowed = Affinity::current().unwrap();
     assert!(allowed.cpus().next().is_some());
     for cpu in allowed.cpus() {

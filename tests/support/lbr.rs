@@ -103,7 +103,7 @@ pub(crate) fn piped(args: &[&str]) -> Command {
     command
 }
 
-/// What was printed.
+/// The printed text.
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }

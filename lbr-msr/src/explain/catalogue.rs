@@ -384,7 +384,7 @@ mod tests {
     use crate::table::GENERATIONS;
 
     #[test]
-    fn generations_are_called_as_in_the_table() {
+    fn generations_are_named_as_in_the_table() {
         let known =
             |name: &&str| EVERY_AMD.contains(name) || GENERATIONS.iter().any(|g| &g.group == name);
         for entry in ENTRIES {

@@ -1,6 +1,5 @@
-//! What the host side (`boot`) and the guest side (`init`) of the test machine
-//! agree on: the frames in which the guest sends back what its command printed
-//! and wrote, and the archive the kernel unpacks as its first file system.
+//! The protocol between host (`boot`) and guest (`init`) of the test machine: frames in which the
+//! guest sends back its command's output and files, and the initramfs archive.
 
 pub mod archive;
 pub mod frame;
@@ -19,7 +18,7 @@ pub const ENVIRONMENT_FILE: &str = "etc/environment";
 /// Kernel modules in this folder are loaded, in the order of their names.
 pub const MODULE_FOLDER: &str = "modules";
 
-/// The command runs here; files without a folder of their own are put here.
+/// The command runs here; files without a directory are put here.
 pub const WORK_FOLDER: &str = "work";
 
 /// Whatever the command leaves here is brought back to the host.

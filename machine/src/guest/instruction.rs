@@ -88,7 +88,7 @@ mod tests {
     use super::{Hooked, cycles};
 
     #[test]
-    fn hooked_instructions_are_told_from_immediates_that_look_like_them() {
+    fn hooked_instructions_are_distinguished_from_similar_immediates() {
         assert_eq!(Hooked::of(&[0x0F, 0x32]), Some(Hooked::ReadMsr));
         assert_eq!(Hooked::of(&[0x48, 0x0F, 0x30]), Some(Hooked::WriteMsr));
         assert_eq!(Hooked::of(&[0x0F, 0xA2]), Some(Hooked::Cpuid));
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn transactions_are_told_from_moves() {
+    fn transactions_are_distinguished_from_moves() {
         // xbegin .-2; xend; xabort 7
         assert_eq!(Hooked::of(&[0xC7, 0xF8, 0xF8, 0xFF, 0xFF, 0xFF]), Some(Hooked::Begin));
         assert_eq!(Hooked::of(&[0xC7, 0xF8]), Some(Hooked::Begin));

@@ -101,7 +101,7 @@ mod tests {
     use lbr_msr::Msr;
 
     #[test]
-    fn registers_of_the_kernel_stay_the_emulators() {
+    fn kernel_registers_stay_qemus() {
         // IA32_SPEC_CTRL and IA32_PRED_CMD directly follow Silvermont's records, IA32_TSC_DEADLINE
         // Nehalem's; EFER, APIC base.
         for msr in [0x10, 0x1B, 0x48, 0x49, 0x1D8 - 2, 0x6E0, 0x800, 0x8FF, 0xC000_0080] {

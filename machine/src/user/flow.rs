@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn the_short_way_says_what_the_long_one_says() {
+    fn the_fast_path_equals_the_slow_path() {
         let handlers = Handlers::new();
         handlers.add(0x9000);
         let (jnz, ret) = (block(0x1000, &[0x75, 0x20]), block(0x2000, &[0xc3]));
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_puts_the_branch_off_until_its_handler_returns() {
+    fn a_signal_delays_the_branch_until_its_handler_returns() {
         let handlers = Handlers::new();
         handlers.add(0x9000);
         let mut flow = Flow::new();
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_of_the_kernel_that_a_signal_interrupts() {
+    fn a_system_call_interrupted_by_a_signal() {
         let handlers = Handlers::new();
         handlers.add(0x9000);
         let call = block(0x2000, &[0x0f, 0x05]);

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_page_is_told_apart_by_the_address() {
+    fn pages_are_distinguished_by_address() {
         let handlers = Handlers::new();
         handlers.add(0x40_1234);
         let told = [0x40_1234, 0x40_2234, 0x40_1235, 0x40_1274]

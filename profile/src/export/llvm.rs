@@ -291,7 +291,7 @@ mod tests {
 
     /// The three drawings above LLVM's own function.
     #[test]
-    fn ranges_are_cut_where_others_begin_and_end() {
+    fn ranges_are_split_where_others_start_and_end() {
         let cut = |ranges: &[((u64, u64), u64)]| disjoint(&BTreeMap::from_iter(ranges.to_vec()));
         let nested = cut(&[((10, 20), 100), ((10, 30), 200)]);
         assert_eq!(nested, [((10, 20), 300), ((21, 30), 200)]);
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn names_lose_what_compilers_append() {
+    fn compiler_suffixes_are_stripped() {
         assert_eq!(canonical("f.llvm.123"), "f");
         assert_eq!(canonical("f.part.0"), "f");
         assert_eq!(canonical("f.part.0.llvm.7"), "f");

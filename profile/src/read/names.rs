@@ -265,7 +265,7 @@ mod tests {
 
     /// A location has one number, and no two names are adjacent.
     #[test]
-    fn numbers_are_of_one_name_each() {
+    fn each_name_has_its_own_number() {
         let mut names = Names::default();
         let main = names.number(b"main", None, 0x1C).unwrap();
         assert_eq!(names.number(b"main", None, 0x20).unwrap() - main, 4);
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_is_no_place() {
+    fn unknown_names_are_not_locations() {
         let mut names = Names::default();
         let from = names.unknown(Some(b"[unknown]"), false).unwrap();
         let to = names.unknown(Some(b"[unknown]"), true).unwrap();

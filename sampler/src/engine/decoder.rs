@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_stack_of_our_own_branches_says_of_its_head_goes_to_the_next() {
+    fn the_head_of_a_stack_of_lbrs_own_branches_passes_to_the_next() {
         use Head::{Joined, Lost, Unknown};
         let stream = |to, head| (to, head, Label::Stream);
         let user = stream(USER, Joined);

@@ -17,7 +17,7 @@ pub struct Summary {
     pub source: &'static str,
     /// How the target ended; code 0 for one that continues running.
     pub exit: Exit,
-    /// What the source could not record.
+    /// Losses that the source reported.
     pub notes: SourceNotes,
     /// Number of stacks and branches with each label, as drained.
     pub labels: BTreeMap<Label, Tally>,

@@ -10,7 +10,7 @@ use libfuzzer_sys::fuzz_target;
 
 static FILES: LazyLock<[PathBuf; 2]> = LazyLock::new(|| {
     let dir = std::env::temp_dir().join(format!("lbr-fuzz-{}", std::process::id()));
-    std::fs::create_dir_all(&dir).expect("a folder of our own");
+    std::fs::create_dir_all(&dir).expect("a private directory");
     [dir.join("one"), dir.join("other")]
 });
 
@@ -37,7 +37,7 @@ fuzz_target!(|bytes: &[u8]| {
     let Some((&option, bytes)) = bytes.split_first() else { return };
     let json = option & 1 == 1;
     let [one, other] = &*FILES;
-    let write = |path, bytes: &[u8]| std::fs::write(path, bytes).expect("a file of our own");
+    let write = |path, bytes: &[u8]| std::fs::write(path, bytes).expect("a private file");
     let mut words = vec!["lbr"];
     if option & 2 == 0 {
         write(one, bytes);

@@ -22,13 +22,13 @@ const BASE: u64 = 0x40_0000;
 
 static DIR: LazyLock<PathBuf> = LazyLock::new(|| {
     let dir = std::env::temp_dir().join(format!("lbr-fuzz-{}", std::process::id()));
-    std::fs::create_dir_all(&dir).expect("a folder of our own");
+    std::fs::create_dir_all(&dir).expect("a private directory");
     dir
 });
 
 fn write(name: &str, bytes: &[u8]) -> PathBuf {
     let path = DIR.join(name);
-    std::fs::write(&path, bytes).expect("a file of our own");
+    std::fs::write(&path, bytes).expect("a private file");
     path
 }
 

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn one_record_alone_is_no_match() {
+    fn a_single_record_is_not_a_match() {
         let outer: Vec<Frame> = (0..40).rev().map(frame).collect();
         let mut before = Before { frames: outer, hw_idx: None, visible: 32, whole: true };
         // Only the outermost record is the same.

@@ -317,7 +317,7 @@ mod tests {
     use crate::views::walk::{Edge, Transfer};
 
     #[test]
-    fn nothing_falls_out_of_the_last_piece() {
+    fn the_last_node_has_no_fall_through() {
         // A fall-through range that started after a branch and never ended.
         let edge = Edge { from: 0x10, to: 0x20, space: 0, kind: Transfer::Conditional, count: 5 };
         let ran = StraightRuns { begins: 5, ..StraightRuns::default() };

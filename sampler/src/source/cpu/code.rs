@@ -187,10 +187,10 @@ mod tests {
     }
 
     #[test]
-    fn our_own_code_is_ours_and_told_once() {
+    fn lbrs_own_code_is_recognised_and_announced_once() {
         let pid = std::process::id();
         let mut code = ProcessCode::new(ThreadId { pid, tid: pid });
-        let here = our_own_code_is_ours_and_told_once as fn() as usize as u64;
+        let here = lbrs_own_code_is_recognised_and_announced_once as fn() as usize as u64;
         assert!(!code.owns(here), "no look yet");
         let events = code.look(5);
         assert!(code.owns(here) && !code.owns(0x1000));

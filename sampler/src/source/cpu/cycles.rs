@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_counts_up_and_knows_its_cpu() {
+    fn the_time_stamp_increases_and_names_its_cpu() {
         let Some(clock) = Clock::find() else {
             eprintln!("skipped: this CPU has no RDTSCP");
             return;

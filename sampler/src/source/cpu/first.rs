@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_latency_of_zero_is_written_and_held() {
+    fn a_latency_of_zero_is_written_and_kept_open() {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::create_dir(folder.path().join("dev")).expect("dev");
         let file = folder.path().join("dev/cpu_dma_latency");

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sleep_gives_the_cpu_up_once_and_of_its_own_accord() {
+    fn a_sleep_yields_the_cpu_once_voluntarily() {
         // Another task may take the CPU, but not every time.
         let is_seen = (0..200).any(|_| {
             let before = Given::now().expect("a count");
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_sleep_may_give_it_up() {
+    fn only_the_sleep_may_yield_the_cpu() {
         let given = |waited, made| Some(Given { waited, made });
         assert!(held(given(4, 1), given(4, 1), given(4, 1)), "the sleep had already ended");
         assert!(held(given(4, 1), given(4, 1), given(5, 1)));

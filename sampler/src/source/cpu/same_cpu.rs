@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_is_told_apart() {
+    fn failures_are_distinguished() {
         let msr = Msr(0x1D9);
         let null = std::fs::File::open("/dev/null").expect("a device");
         let control = Control { descriptor: null.as_fd(), cpu: 3, msr, enable: 1 };

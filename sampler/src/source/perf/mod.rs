@@ -256,7 +256,7 @@ fn processes() -> Vec<u32> {
     found.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// What runs before the events are enabled.
+/// Steps before the events are enabled.
 enum There {
     /// Nothing: the events start with the program.
     Nothing,

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ran_where() {
+    fn mapping_events_are_read() {
         let mut body = bytes(&[7 | 8 << 32, 0x40_0000, 0x1000, 0, 8 << 32 | 1, 55, 0, 5 | 2 << 32]);
         body.extend_from_slice(b"/bin/a\xff\0");
         body.extend_from_slice(&bytes(&TRAILER));

@@ -157,7 +157,7 @@ mod tests {
     // One test for both cases, in sequence: a newly written script cannot be executed while another
     // test's forked child still has it open.
     #[test]
-    fn the_emulator_says_whether_it_takes_the_plugin() {
+    fn qemu_is_asked_whether_it_accepts_the_plugin() {
         // As the plugin exits: with status 0 once it sees its argument.
         let script = "#!/bin/sh\ncase \"$1 $2\" in '-plugin file='*',version='*',probe=on') exit 0; esac\nexit 9\n";
         let folder = installed(script);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn missing_parts_are_named() {
         let error = find_in(OsStr::new("/nowhere"), Vec::new()).expect_err("no emulator");
         assert!(matches!(error, Unavailable::NoEmulator), "{error}");
         let folder = installed("#!/bin/sh\n");

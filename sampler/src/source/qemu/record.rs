@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_survive_the_way() {
+    fn records_survive_encoding() {
         let mut records = vec![
             Record::Start { tid: u32::MAX, parent: 7 },
             Record::End,
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_model_makes_of_a_branch_survives_too() {
+    fn model_results_survive_encoding_too() {
         for (to, cycles) in [(0x7fff_ffff_f123, 0), (0xffff_ffff_ff60_0000, 7), (0, 0xFFFF)] {
             for mispredicted in [false, true] {
                 let (from, class) = (0x7fff_ffff_ffff, HwBranchType::RelCall);
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_is_refused() {
+    fn invalid_records_are_refused() {
         assert_eq!(Record::decode([0, 0]), Err(Corrupt));
         assert_eq!(Record::decode([7 << ADDRESS_BITS, 0]), Err(Corrupt), "one past the classes");
         assert_eq!(Record::decode([u64::MAX, 0]), Err(Corrupt));

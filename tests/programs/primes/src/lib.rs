@@ -1,4 +1,4 @@
-//! Tests of numbers behind one trait.
+//! Tests of numbers that implement one trait.
 
 pub trait Test {
     fn holds(&self, n: u64) -> bool;

@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_are_written_after_so_many_or_when_they_are_asked_for() {
+    fn the_newest_are_written_after_a_batch_or_on_request() {
         let region = region();
         region.header.open(!0, Some((3, Some(5))));
         let mut producer = region.claim().expect("a free ring");
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn rings_are_claimed_once_and_given_back() {
+    fn channels_are_claimed_once_and_released() {
         let region = region();
         let mut producers: Vec<_> = (0..RINGS).map(|_| region.claim()).collect();
         assert!(producers.iter().all(Option::is_some));
