@@ -1,8 +1,5 @@
 //! Names and code of this test program.
-#![allow(
-    unsafe_code,
-    reason = "its own symbol, and the bytes in memory to compare with the file"
-)]
+#![allow(unsafe_code, reason = "its own symbol, and the bytes in memory to compare with the file")]
 
 use std::path::Path;
 
