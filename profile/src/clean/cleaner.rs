@@ -66,7 +66,7 @@ pub enum Joins {
 
 /// The newest branch of a thread whose last stack was not cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct LastBranch {
     /// Address of the branch.
     pub from: u64,
     /// Its target, where the thread continued.
@@ -78,7 +78,7 @@ pub struct Standing {
     pub(crate) entry: Option<u64>,
 }
 
-impl Standing {
+impl LastBranch {
     /// Counts that the recording does not report how far the thread ran on.
     fn leave_open(self, open: &mut BTreeMap<(u64, u32), u64>, gaps: &mut BlockQuality) {
         leave_open(open, gaps, (self.entry.unwrap_or(self.to), self.space));
@@ -115,7 +115,7 @@ pub struct Cleaned<'a> {
     /// How the oldest branch continues the previous stack.
     pub joins: Joins,
     /// The branch before the oldest, if joined.
-    pub before: Option<Standing>,
+    pub before: Option<LastBranch>,
     /// Whether the thread's next stack may continue this one.
     pub goes_on: bool,
     /// The branches that the filter records.
@@ -176,7 +176,7 @@ pub(crate) struct Cleaner {
     pub(crate) maps: Maps,
     streams: Streams,
     /// By thread, the newest branch if its last stack was not cut.
-    stood: ByThread<Standing>,
+    last_branches: ByThread<LastBranch>,
     /// Code interrupted by signals, by thread, innermost last.
     interrupted: ByThread<VecDeque<Interrupted>>,
     cuts: Cuts,
@@ -212,14 +212,14 @@ impl Cleaner {
 
     /// The recording ends: the last straight-line code of these threads is unknown.
     pub(crate) fn leave_open(&mut self) {
-        for (_, last) in std::mem::take(&mut self.stood) {
+        for (_, last) in std::mem::take(&mut self.last_branches) {
             last.leave_open(&mut self.open, &mut self.gaps);
         }
     }
 
     /// A thread ends or becomes another program.
     fn left(&mut self, thread: Thread) {
-        if let Some(last) = self.stood.remove(&thread) {
+        if let Some(last) = self.last_branches.remove(&thread) {
             last.leave_open(&mut self.open, &mut self.gaps);
         }
         self.seen.remove(&thread);
@@ -255,9 +255,9 @@ impl Cleaner {
     /// After a loss, the next stack of its thread is not joined.
     fn forget(&mut self, lost: &Lost) {
         match lost.label {
-            Some(_) => self.stood.retain(|(_, tid), _| *tid != Some(lost.tid)),
+            Some(_) => self.last_branches.retain(|(_, tid), _| *tid != Some(lost.tid)),
             // Other recorders do not report whose stack is missing.
-            None => self.stood.clear(),
+            None => self.last_branches.clear(),
         }
     }
 
@@ -281,7 +281,8 @@ impl Cleaner {
     ) -> Option<(Cleaned<'s>, &'s mut Maps)> {
         let (head, weight) = (&stack.head, stack.head.weight);
         let thread = (head.pid, head.tid);
-        let before = if self.stood.is_empty() { None } else { self.stood.remove(&thread) };
+        let before =
+            if self.last_branches.is_empty() { None } else { self.last_branches.remove(&thread) };
         let first = head.source == Source::Software && self.seen.insert(thread);
         // Skips zero weight.
         if !self.quality.sample(head, stack.entries.len()) || weight == 0 {
@@ -356,14 +357,14 @@ impl Cleaner {
             let gap = !all && self.rest.newest_gap;
             cleaned.goes_on = !head.integrity.cut && !moved && !gap && entry.is_some();
             let last = transitions.last().map(|last| last.branch);
-            let last = last.map(|RawBranch { from, to, .. }| Standing {
+            let last = last.map(|RawBranch { from, to, .. }| LastBranch {
                 from,
                 to,
                 space: cleaned.space,
                 entry,
             });
             if let Some(last) = last.or(before).filter(|_| cleaned.goes_on) {
-                self.stood.insert(thread, Standing { entry, ..last });
+                self.last_branches.insert(thread, LastBranch { entry, ..last });
             }
         }
         Some((cleaned, &mut self.maps))

@@ -26,7 +26,7 @@ use std::hash::BuildHasherDefault;
 use crate::index::Product;
 use crate::read::stack::Thread;
 
-pub use cleaner::{Cleaned, Joins, Standing, Transition};
+pub use cleaner::{Cleaned, Joins, LastBranch, Transition};
 pub use counter::{Counter, View, Whole};
 pub use streams::Holds;
 pub(crate) use threads::{Run, Waiting};
