@@ -7,7 +7,7 @@ use lbr_msr::record::{Event, Head, Label, Lost, MoveKind};
 use super::moves::{Cuts, Interrupted, Passage};
 use super::odd::{self, DUPLICATE_STRIDE, Rest};
 use super::quality::{BlockQuality, Quality};
-use super::streams::{Holds, Streams};
+use super::streams::{RecordedBranches, Streams};
 use super::{ByThread, View, add};
 use crate::code::maps::Maps;
 use crate::read::address::{LONGEST_BLOCK, crosses};
@@ -119,7 +119,7 @@ pub struct Cleaned<'a> {
     /// Whether the thread's next stack may continue this one.
     pub goes_on: bool,
     /// The branches that the filter records.
-    pub holds: Holds,
+    pub holds: RecordedBranches,
     /// Whether only branches that end in user mode were recorded.
     pub user_only: bool,
     /// The stride of the newest entry if it was recorded twice, bytes; see [`Cleaned::repeated`].
@@ -163,8 +163,8 @@ impl Cleaned<'_> {
 
 /// Whether equal neighbours can be duplicates: a software LBR writes no duplicates, and with a
 /// filter equal neighbours mean nothing.
-fn may_repeat(head: &SampleHead, holds: Holds) -> bool {
-    head.source != Source::Software && holds == Holds::Everything
+fn may_repeat(head: &SampleHead, holds: RecordedBranches) -> bool {
+    head.source != Source::Software && holds == RecordedBranches::Everything
 }
 
 /// Cleans the stacks of recordings, one after the other.
@@ -333,7 +333,11 @@ impl Cleaner {
             let begin = self.transitions.len();
             self.cuts.clear();
             self.ended.clear();
-            let moves = Moves(if cleaned.holds == Holds::Everything { stack.moves.0 } else { &[] });
+            let moves = Moves(if cleaned.holds == RecordedBranches::Everything {
+                stack.moves.0
+            } else {
+                &[]
+            });
             let starts = moves.iter().next().is_some_and(|moved| moved.kind == MoveKind::Start);
             self.gaps.open += u64::from(cleaned.joins == Joins::Start && !starts);
             let known = self.interrupted.remove(&thread);
@@ -382,7 +386,7 @@ fn put_in_order(
     quality: &mut BlockQuality,
     transitions: &mut Vec<Transition>,
 ) -> Option<u64> {
-    let straight = stack.holds == Holds::Everything;
+    let straight = stack.holds == RecordedBranches::Everything;
     if !straight {
         add(&mut quality.filtered, stack.weight);
     }

@@ -28,7 +28,7 @@ use crate::read::stack::Thread;
 
 pub use cleaner::{Cleaned, Joins, LastBranch, Transition};
 pub use counter::{Counter, View, Whole};
-pub use streams::Holds;
+pub use streams::RecordedBranches;
 pub(crate) use threads::{Run, Waiting};
 
 pub(crate) use cleaner::{Cleaner, NO_BLOCK};

@@ -5,7 +5,7 @@ use crate::read::stack::SampleHead;
 
 /// The branches that a filter records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Holds {
+pub enum RecordedBranches {
     /// Every taken branch.
     Everything,
     /// At least calls and returns, but not everything.
@@ -48,19 +48,19 @@ impl Streams {
     }
 
     /// The branches that this stack records. Text is assumed to be unfiltered.
-    pub(super) fn holds(&self, head: &SampleHead) -> Holds {
+    pub(super) fn holds(&self, head: &SampleHead) -> RecordedBranches {
         use layout::branch::{ANY_CALL, ANY_RETURN, CALL, CALL_STACK, IND_CALL};
         use lbr_msr::record::Label;
         let filter = self.filters.get(head.event).copied().unwrap_or(0);
         let calls = filter & ANY_CALL != 0 || filter & (CALL | IND_CALL) == CALL | IND_CALL;
         if head.integrity.label == Label::Snapshot || filter & CALL_STACK != 0 {
-            Holds::CallStack
+            RecordedBranches::CallStack
         } else if self.is_straight(head) {
-            Holds::Everything
+            RecordedBranches::Everything
         } else if calls && filter & ANY_RETURN != 0 {
-            Holds::CallsAndReturns
+            RecordedBranches::CallsAndReturns
         } else {
-            Holds::Other
+            RecordedBranches::Other
         }
     }
 

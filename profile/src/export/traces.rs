@@ -2,7 +2,7 @@
 //! fall-through ranges are sums of these.
 
 use crate::clean::quality::Quality;
-use crate::clean::{Cleaned, Holds, Joins, View, Whole, add};
+use crate::clean::{Cleaned, Joins, RecordedBranches, View, Whole, add};
 use crate::code::maps::Maps;
 use crate::index::{Index, hash};
 use crate::read::stack::{Entries, RawBranch};
@@ -183,7 +183,7 @@ impl<const JOIN: bool> View for Traces<JOIN> {
     fn stack(&mut self, stack: &Cleaned<'_>, maps: &mut Maps) {
         let (entries, space, weight, rules) =
             (stack.entries, stack.space, stack.weight, self.rules);
-        let straight = stack.holds == Holds::Everything;
+        let straight = stack.holds == RecordedBranches::Everything;
         if !straight {
             add(&mut self.tally.filtered, weight);
         }

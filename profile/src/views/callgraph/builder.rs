@@ -7,7 +7,7 @@ use lbr_msr::record::Event;
 use super::stitch::{Before, Frame, Missing, Stitched};
 use super::tree::{NOBODY, ROOT, Tree};
 use super::{CallGraph, Passage, Unit};
-use crate::clean::{ByThread, Cleaned, Holds, Joins, Whole, add};
+use crate::clean::{ByThread, Cleaned, Joins, RecordedBranches, Whole, add};
 use crate::code::maps::Maps;
 use crate::read::address::KERNEL;
 use crate::read::note::Source;
@@ -310,9 +310,11 @@ impl Visit for Builder {
 
     fn stack(&mut self, stack: &Cleaned<'_>, steps: &[Step], edges: &Edges, maps: &mut Maps) {
         match stack.holds {
-            Holds::CallStack => self.snapshot(stack, steps, edges, maps),
-            Holds::Everything | Holds::CallsAndReturns => self.replay(stack, steps, edges, maps),
-            Holds::Other => add(&mut self.passage.unusable, stack.weight),
+            RecordedBranches::CallStack => self.snapshot(stack, steps, edges, maps),
+            RecordedBranches::Everything | RecordedBranches::CallsAndReturns => {
+                self.replay(stack, steps, edges, maps)
+            }
+            RecordedBranches::Other => add(&mut self.passage.unusable, stack.weight),
         }
     }
 
