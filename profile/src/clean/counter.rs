@@ -7,7 +7,7 @@ use lbr_msr::record::Event;
 use super::Cleaner;
 use super::cleaner::Cleaned;
 use super::quality::{BlockQuality, Quality};
-use super::threads::{self, Run, Waiting};
+use super::threads::{self, BufferedStack, Run};
 use crate::code::maps::Maps;
 use crate::read::note::Moves;
 use crate::read::perf_data::{EventAttr, ReadError};
@@ -85,7 +85,7 @@ pub trait View: Send {
     fn before(&mut self, _stack: &Cleaned<'_>, _maps: &Maps) {}
 
     /// Counts a stack in a part.
-    fn count(&mut self, _stack: &Waiting<'_>) {}
+    fn count(&mut self, _stack: &BufferedStack<'_>) {}
 
     /// Number of distinct things counted so far; they are numbered in order of appearance.
     fn numbers(&self) -> u32 {

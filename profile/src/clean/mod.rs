@@ -29,7 +29,7 @@ use crate::read::stack::Thread;
 pub use cleaner::{Cleaned, Joins, LastBranch, Transition};
 pub use counter::{Counter, View, Whole};
 pub use streams::RecordedBranches;
-pub(crate) use threads::{Run, Waiting};
+pub(crate) use threads::{BufferedStack, Run};
 
 pub(crate) use cleaner::{Cleaner, NO_BLOCK};
 pub(crate) use key::{Key, distinct, firsts, place_hash};

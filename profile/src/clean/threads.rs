@@ -19,7 +19,7 @@ const BATCH: usize = if cfg!(any(fuzzing, debug_assertions)) { 1 << 6 } else { 1
 
 /// A cleaned stack, buffered for counting.
 #[derive(Clone, Copy, Debug)]
-pub struct Waiting<'a> {
+pub struct BufferedStack<'a> {
     /// The address space of its addresses.
     pub(crate) space: u32,
     /// Its weight: number of identical stacks.
@@ -68,7 +68,7 @@ impl Batch {
         let (mut branches, mut counted) = (0, 0);
         for &(space, weight, len, counts) in &self.stacks {
             let all = branches..branches + len;
-            part.count(&Waiting {
+            part.count(&BufferedStack {
                 space,
                 weight,
                 branches: self.branches.get(all.clone()).unwrap_or_default(),

@@ -45,29 +45,29 @@ pub(crate) struct Decoded {
 }
 
 /// An event that is held until its time.
-struct Waiting {
+struct DelayedEvent {
     time: u64,
     order: u64,
     event: Event,
 }
 
-impl PartialEq for Waiting {
-    fn eq(&self, other: &Waiting) -> bool {
+impl PartialEq for DelayedEvent {
+    fn eq(&self, other: &DelayedEvent) -> bool {
         self.key() == other.key()
     }
 }
-impl Eq for Waiting {}
-impl PartialOrd for Waiting {
-    fn partial_cmp(&self, other: &Waiting) -> Option<std::cmp::Ordering> {
+impl Eq for DelayedEvent {}
+impl PartialOrd for DelayedEvent {
+    fn partial_cmp(&self, other: &DelayedEvent) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
-impl Ord for Waiting {
-    fn cmp(&self, other: &Waiting) -> std::cmp::Ordering {
+impl Ord for DelayedEvent {
+    fn cmp(&self, other: &DelayedEvent) -> std::cmp::Ordering {
         self.key().cmp(&other.key())
     }
 }
-impl Waiting {
+impl DelayedEvent {
     fn key(&self) -> (u64, u64) {
         (self.time, self.order)
     }
@@ -144,7 +144,7 @@ pub(crate) struct Decoder<'a, S: Sink> {
     messages: mpsc::Receiver<Message>,
     /// The moves of stacks that are still queued, by thread and time.
     moves: BTreeMap<(u32, u64), Vec<ThreadMove>>,
-    waiting: BinaryHeap<Reverse<Waiting>>,
+    waiting: BinaryHeap<Reverse<DelayedEvent>>,
     arrived: u64,
     /// The entries vector of the previous stack, for reuse.
     spare: Vec<BranchEntry>,
@@ -280,7 +280,7 @@ impl<'a, S: Sink> Decoder<'a, S> {
         if let Event::Lost(lost) = &event {
             self.decoded.lost += lost.stacks;
         }
-        let waiting = Waiting { time: time_of(&event), order: self.arrived, event };
+        let waiting = DelayedEvent { time: time_of(&event), order: self.arrived, event };
         self.waiting.push(Reverse(waiting));
     }
 

@@ -3,10 +3,10 @@
 
 mod ahead;
 mod lines;
+mod pending;
 mod refused;
 mod samples;
 mod tasks;
-mod waiting;
 
 use std::io::Read;
 use std::sync::Arc;
@@ -22,9 +22,9 @@ use crate::read::select::Interned;
 use crate::read::stack::{Counters, Entries, RawBranch, SampleHead, Stack};
 pub use lines::ENDLESS;
 use lines::Lines;
+use pending::Pending;
 pub use refused::Refused;
 use tasks::Tasks;
-use waiting::Waiting;
 
 /// A text reader.
 pub struct TextReader {
@@ -35,7 +35,7 @@ pub struct TextReader {
     entries: Vec<RawBranch>,
     /// The number of identical stacks that the next sample represents.
     weight: Option<u64>,
-    waiting: Waiting,
+    waiting: Pending,
     /// Whether frames of a call chain were read, without branches since.
     in_chain: bool,
     tasks: Tasks,
@@ -106,7 +106,7 @@ impl TextReader {
             settled: false,
             entries: Vec::new(),
             weight: None,
-            waiting: Waiting::default(),
+            waiting: Pending::default(),
             in_chain: false,
             tasks: Tasks::default(),
             events: Interned::default(),

@@ -19,7 +19,7 @@ use lbr_msr::record::BranchType;
 
 use crate::clean::interval::Clusters;
 use crate::clean::quality::Quality;
-use crate::clean::{Cleaned, Counter, Run, View, Waiting, Whole, add};
+use crate::clean::{BufferedStack, Cleaned, Counter, Run, View, Whole, add};
 use crate::code::maps::{Function, Location, Maps, Owner};
 use crate::code::straight::{self, Passed};
 use crate::read::perf_data::ReadError;
@@ -68,7 +68,7 @@ impl View for FlowCounts {
         self.part_of()
     }
 
-    fn count(&mut self, stack: &Waiting<'_>) {
+    fn count(&mut self, stack: &BufferedStack<'_>) {
         self.transitions.add(stack.space, stack.weight, stack.transitions, |_| 0);
     }
 

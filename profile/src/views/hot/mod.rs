@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use lbr_msr::record::BranchType;
 
 use crate::clean::quality::Quality;
-use crate::clean::{Cleaned, Key, Run, View, Waiting, Whole};
+use crate::clean::{BufferedStack, Cleaned, Key, Run, View, Whole};
 use crate::code::maps::{Location, Maps};
 use crate::index::Index;
 use crate::read::perf_data::ReadError;
@@ -151,8 +151,8 @@ impl View for BranchCounts {
         Some(BranchCounts::default())
     }
 
-    fn count(&mut self, stack: &Waiting<'_>) {
-        let Waiting { space, weight, branches, counts, .. } = *stack;
+    fn count(&mut self, stack: &BufferedStack<'_>) {
+        let BufferedStack { space, weight, branches, counts, .. } = *stack;
         self.add(&Entries::Parsed(branches), space, weight);
         for (branch, counts) in branches.iter().zip(counts) {
             self.counted(branch, space, weight, *counts);

@@ -11,7 +11,7 @@ mod runs;
 
 use lbr_msr::record::{BranchType, Event};
 
-use crate::clean::{Cleaned, Counter, Run, Transition, View, Waiting, Whole, add};
+use crate::clean::{BufferedStack, Cleaned, Counter, Run, Transition, View, Whole, add};
 use crate::code::maps::Maps;
 use crate::code::straight;
 use crate::code::symbols::Sources;
@@ -209,7 +209,7 @@ impl View for Check {
         self.scan.stack(stack, maps);
     }
 
-    fn count(&mut self, stack: &Waiting<'_>) {
+    fn count(&mut self, stack: &BufferedStack<'_>) {
         self.flow.count(stack);
         if !stack.transitions.is_empty() {
             self.scan.newest(self.flow.newest(), stack.weight);

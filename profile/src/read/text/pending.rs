@@ -5,7 +5,7 @@ use crate::read::stack::{RawBranch, SampleHead};
 
 /// Data that was read but not yet returned.
 #[derive(Debug, Default)]
-pub(super) struct Waiting {
+pub(super) struct Pending {
     /// A sample whose branches may follow.
     pub(super) open: Option<Open>,
     pub(super) dump: Dump,
@@ -39,7 +39,7 @@ pub(super) struct WithCounts {
     pub(super) counts: Vec<BranchCounters>,
 }
 
-impl Waiting {
+impl Pending {
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.open.is_none()
