@@ -43,7 +43,9 @@ pub use code::{lines, maps, place, symbols};
 pub use read::{brstack, names, note, perf_data, recording, registers, select, stack};
 pub use views::*;
 
-pub use clean::{Cleaned, Counter, Joins, LastBranch, RecordedBranches, Transition, View, Whole};
+pub use clean::{
+    Cleaned, CommonResult, Counter, Joins, LastBranch, RecordedBranches, Transition, View,
+};
 pub use flow::Flow;
 pub use hot::HotTable;
 pub use names::Symbol;

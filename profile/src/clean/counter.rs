@@ -20,7 +20,7 @@ const STEP: u32 = 4096;
 
 /// The part of a view's result that is the same for every view.
 #[derive(Debug, Default)]
-pub struct Whole {
+pub struct CommonResult {
     /// Samples, entries, and what was dropped.
     pub quality: Quality,
     /// Why fall-through ranges are missing; the view adds its own findings.
@@ -32,7 +32,7 @@ pub struct Whole {
     pub(crate) open: BTreeMap<(u64, u32), u64>,
 }
 
-impl Whole {
+impl CommonResult {
     /// Whether every taken branch is recorded in order, so that counts are exact.
     #[must_use]
     pub fn is_complete(&self) -> bool {
@@ -70,7 +70,7 @@ pub trait View: Send {
     fn next_recording(&mut self) {}
 
     /// Produces the result.
-    fn finish(self, whole: Whole) -> Self::Table;
+    fn finish(self, whole: CommonResult) -> Self::Table;
 
     /// An empty instance for counting in another thread; `None` if results depend on the order of
     /// stacks, or on mappings.
@@ -223,7 +223,7 @@ impl<V: View> Counter<V> {
         cleaner.leave_open();
         let Cleaner { mut quality, gaps, maps, open, .. } = cleaner;
         quality.unkept = maps.unkept();
-        view.finish(Whole { quality, gaps, maps, open })
+        view.finish(CommonResult { quality, gaps, maps, open })
     }
 }
 

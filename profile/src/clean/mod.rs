@@ -27,7 +27,7 @@ use crate::index::Product;
 use crate::read::stack::Thread;
 
 pub use cleaner::{Cleaned, Joins, LastBranch, Transition};
-pub use counter::{Counter, View, Whole};
+pub use counter::{CommonResult, Counter, View};
 pub use streams::RecordedBranches;
 pub(crate) use threads::{BufferedStack, Run};
 

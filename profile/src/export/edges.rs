@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::clean::{Cleaned, View, Whole};
+use crate::clean::{Cleaned, CommonResult, View};
 use crate::code::debug_file::hex;
 use crate::code::maps::{Location, Maps};
 use crate::views::hot::{BranchCounts, HotBranch};
@@ -77,7 +77,7 @@ impl View for EdgeCounts {
         self.by_event.get_mut(event).into_iter().for_each(|counts| counts.stack(stack, maps));
     }
 
-    fn finish(self, Whole { maps, .. }: Whole) -> EdgeRows {
+    fn finish(self, CommonResult { maps, .. }: CommonResult) -> EdgeRows {
         let by_event = self.by_event.into_iter().map(|counts| counts.branches(&maps)).collect();
         EdgeRows { by_event, maps }
     }

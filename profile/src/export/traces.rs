@@ -2,7 +2,7 @@
 //! fall-through ranges are sums of these.
 
 use crate::clean::quality::Quality;
-use crate::clean::{Cleaned, Joins, RecordedBranches, View, Whole, add};
+use crate::clean::{Cleaned, CommonResult, Joins, RecordedBranches, View, add};
 use crate::code::maps::Maps;
 use crate::index::{Index, hash};
 use crate::read::stack::{Entries, RawBranch};
@@ -224,9 +224,9 @@ impl<const JOIN: bool> View for Traces<JOIN> {
         }
     }
 
-    fn finish(self, whole: Whole) -> Traced {
+    fn finish(self, whole: CommonResult) -> Traced {
         let Traces { traces, tally, .. } = self;
-        let Whole { quality, maps, .. } = whole;
+        let CommonResult { quality, maps, .. } = whole;
         Traced { traces, tally, quality, maps }
     }
 }

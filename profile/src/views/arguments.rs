@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::hot::{BranchCounts, HotTable};
-use crate::clean::{Cleaned, View, Whole, add};
+use crate::clean::{Cleaned, CommonResult, View, add};
 use crate::code::maps::{Location, Maps};
 use crate::read::registers::{ARGUMENTS, Registers};
 
@@ -118,7 +118,7 @@ impl View for ArgumentCounts {
         }
     }
 
-    fn finish(self, whole: Whole) -> Arguments {
+    fn finish(self, whole: CommonResult) -> Arguments {
         let mut hot = self.branches.finish(whole);
         let maps = &mut hot.maps;
         let mut merged: BTreeMap<_, Calls> = BTreeMap::new();

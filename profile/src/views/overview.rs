@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use lbr_msr::record::Event;
 
-use crate::clean::{Cleaned, Counter, View, Whole};
+use crate::clean::{Cleaned, CommonResult, Counter, View};
 use crate::code::maps::Maps;
 use crate::read::perf_data::ReadError;
 use crate::read::recording::Recording;
@@ -89,7 +89,7 @@ impl View for Page {
         self.scan = Scan::new(DEFAULT_STRIDE);
     }
 
-    fn finish(mut self, whole: Whole) -> Self::Table {
+    fn finish(mut self, whole: CommonResult) -> Self::Table {
         self.scan.branches(&self.flow);
         let branches = self.hot.branches(&whole.maps);
         (branches, self.flow.flow(whole), self.scan)
@@ -132,7 +132,7 @@ impl OverviewCounter {
         self.counter.view.own = Some(flow::FlowCounts::without_clusters());
         self.counter.recording(recording, progress)?;
         let Counter { cleaner, view, .. } = &mut self.counter;
-        let whole = Whole {
+        let whole = CommonResult {
             quality: cleaner.quality.clone(),
             gaps: cleaner.gaps,
             maps: std::mem::take(&mut cleaner.maps),

@@ -7,7 +7,7 @@ use lbr_msr::record::Event;
 use super::stitch::{Before, Frame, Missing, Stitched};
 use super::tree::{NOBODY, ROOT, Tree};
 use super::{CallGraph, Passage, Unit};
-use crate::clean::{ByThread, Cleaned, Joins, RecordedBranches, Whole, add};
+use crate::clean::{ByThread, Cleaned, CommonResult, Joins, RecordedBranches, add};
 use crate::code::maps::Maps;
 use crate::read::address::KERNEL;
 use crate::read::note::Source;
@@ -333,7 +333,11 @@ impl Visit for Builder {
         self.deepest = 0;
     }
 
-    fn finish(mut self, edges: Edges, Whole { quality, maps, .. }: Whole) -> CallGraph {
+    fn finish(
+        mut self,
+        edges: Edges,
+        CommonResult { quality, maps, .. }: CommonResult,
+    ) -> CallGraph {
         self.count_empty();
         let Builder { mut tree, mut passage, snapshots, .. } = self;
         tree.add_up();

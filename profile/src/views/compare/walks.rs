@@ -3,7 +3,7 @@
 
 use crate::clean::interval::Clusters;
 use crate::clean::quality::{BlockQuality, Quality};
-use crate::clean::{Cleaned, Counter, View, Whole, add};
+use crate::clean::{Cleaned, CommonResult, Counter, View, add};
 use crate::code::maps::{Location, Maps};
 use crate::read::stack::EntryFlags;
 use crate::views::cycles::Cycles;
@@ -67,9 +67,9 @@ impl Visit for First {
         }
     }
 
-    fn finish(self, edges: Edges, whole: Whole) -> Looked {
+    fn finish(self, edges: Edges, whole: CommonResult) -> Looked {
         let First { cycles, known, missed, timed } = self;
-        let Whole { quality, gaps, maps, .. } = whole;
+        let CommonResult { quality, gaps, maps, .. } = whole;
         let (taken, distinct) = edges.totals(&maps);
         Looked { edges, cycles, taken, distinct, known, missed, timed, quality, gaps, maps }
     }
@@ -197,7 +197,7 @@ impl Visit for Second {
         }
     }
 
-    fn finish(self, _: Edges, whole: Whole) -> (StackSums, Maps) {
+    fn finish(self, _: Edges, whole: CommonResult) -> (StackSums, Maps) {
         (self.counted, whole.maps)
     }
 }

@@ -13,7 +13,7 @@ use super::transitions::{Many, NONE, Slots, Sums, TransitionSlot};
 use super::{Block, Flow, Site, Target};
 use crate::clean::pieces::Pieces;
 use crate::clean::quality::BlockQuality;
-use crate::clean::{self, Key, Whole, add, place_hash};
+use crate::clean::{self, CommonResult, Key, add, place_hash};
 use crate::code::maps::{Location, Maps};
 use crate::index::{BATCH, Index, load_all};
 use crate::read::names;
@@ -21,8 +21,8 @@ use crate::views::cycles::Cycles;
 
 impl FlowCounts {
     /// The flow: the same code of one file is merged, whichever process ran it.
-    pub(crate) fn flow(self, whole: Whole) -> Flow {
-        let Whole { quality, gaps, mut maps, open } = whole;
+    pub(crate) fn flow(self, whole: CommonResult) -> Flow {
+        let CommonResult { quality, gaps, mut maps, open } = whole;
         let FlowCounts { no_clusters, transitions, mut decoder, repeated, .. } = self;
         let has_other_files = maps.has_other_files();
         // No more look-ups follow.

@@ -19,7 +19,7 @@ use lbr_msr::record::BranchType;
 
 use crate::clean::interval::Clusters;
 use crate::clean::quality::Quality;
-use crate::clean::{BufferedStack, Cleaned, Counter, Run, View, Whole, add};
+use crate::clean::{BufferedStack, Cleaned, CommonResult, Counter, Run, View, add};
 use crate::code::maps::{Function, Location, Maps, Owner};
 use crate::code::straight::{self, Passed};
 use crate::read::perf_data::ReadError;
@@ -83,7 +83,7 @@ impl View for FlowCounts {
         }
     }
 
-    fn finish(self, whole: Whole) -> Flow {
+    fn finish(self, whole: CommonResult) -> Flow {
         self.flow(whole)
     }
 }

@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use lbr_msr::record::BranchType;
 
 use crate::clean::quality::Quality;
-use crate::clean::{BufferedStack, Cleaned, Key, Run, View, Whole};
+use crate::clean::{BufferedStack, Cleaned, CommonResult, Key, Run, View};
 use crate::code::maps::{Location, Maps};
 use crate::index::Index;
 use crate::read::perf_data::ReadError;
@@ -167,8 +167,8 @@ impl View for BranchCounts {
         self.join_runs(parts, runs);
     }
 
-    fn finish(self, whole: Whole) -> HotTable {
-        let Whole { quality, maps, .. } = whole;
+    fn finish(self, whole: CommonResult) -> HotTable {
+        let CommonResult { quality, maps, .. } = whole;
         let branches = self.branches(&maps);
         let sum = |of: fn(&HotBranch) -> u64| {
             branches.iter().fold(0, |sum: u64, branch| sum.saturating_add(of(branch)))

@@ -11,7 +11,7 @@ mod runs;
 
 use lbr_msr::record::{BranchType, Event};
 
-use crate::clean::{BufferedStack, Cleaned, Counter, Run, Transition, View, Whole, add};
+use crate::clean::{BufferedStack, Cleaned, CommonResult, Counter, Run, Transition, View, add};
 use crate::code::maps::Maps;
 use crate::code::straight;
 use crate::code::symbols::Sources;
@@ -235,7 +235,7 @@ impl View for Check {
         self.scan.event(event);
     }
 
-    fn finish(mut self, whole: Whole) -> (Scan, Flow) {
+    fn finish(mut self, whole: CommonResult) -> (Scan, Flow) {
         self.scan.branches(&self.flow);
         (self.scan, self.flow.flow(whole))
     }

@@ -29,7 +29,7 @@ mod trips;
 
 use crate::clean::interval::Clusters;
 use crate::clean::quality::Quality;
-use crate::clean::{Cleaned, Counter, View, Whole, add};
+use crate::clean::{Cleaned, CommonResult, Counter, View, add};
 use crate::code::maps::{Location, Maps};
 use crate::views::cycles::Cycles;
 use crate::views::walk::{Edges, Step, Visit, Walk, touch};
@@ -175,7 +175,7 @@ impl Visit for FirstWalk {
         }
     }
 
-    fn finish(self, edges: Edges, Whole { mut maps, .. }: Whole) -> LoopFinder {
+    fn finish(self, edges: Edges, CommonResult { mut maps, .. }: CommonResult) -> LoopFinder {
         let passed = passed_backwards(&edges, &self.ran, &mut maps);
         let mut graph = Graph::new(edges.list(), &self.ran, &passed, &maps);
         let forest = Forest::new(&graph);

@@ -10,7 +10,7 @@ use super::inside::{Active, Inside};
 use super::trips::Trips;
 use crate::clean::few::Few;
 use crate::clean::interval::Clusters;
-use crate::clean::{ByThread, Cleaned, Joins, Whole};
+use crate::clean::{ByThread, Cleaned, CommonResult, Joins};
 use crate::code::maps::Maps;
 use crate::read::stack::EntryFlags;
 use crate::views::cycles::Cycles;
@@ -323,7 +323,7 @@ impl Visit for Tracker {
         self.lose_all();
     }
 
-    fn finish(mut self, edges: Edges, whole: Whole) -> Loops {
+    fn finish(mut self, edges: Edges, whole: CommonResult) -> Loops {
         self.lose_all();
         self.add_found();
         let complete = whole.is_complete();

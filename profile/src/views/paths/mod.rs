@@ -15,7 +15,7 @@ mod successors;
 
 use crate::clean::pieces::Pieces;
 use crate::clean::quality::Quality;
-use crate::clean::{ByThread, Cleaned, Counter, Joins, View, Whole, add};
+use crate::clean::{ByThread, Cleaned, CommonResult, Counter, Joins, View, add};
 use crate::code::maps::{Location, Maps};
 use crate::views::walk::{Edges, Step, Visit, Walk, touch};
 
@@ -189,7 +189,7 @@ impl Visit for FirstWalk {
     }
 
     /// The same branch of several processes is merged into the first.
-    fn finish(self, mut edges: Edges, Whole { maps, .. }: Whole) -> PathFinder {
+    fn finish(self, mut edges: Edges, CommonResult { maps, .. }: CommonResult) -> PathFinder {
         let FirstWalk { mut followers } = self;
         followers.grow_to(edges.list().len());
         let firsts = edges.firsts(&maps);
@@ -359,11 +359,11 @@ impl Visit for SecondWalk {
         }
     }
 
-    fn finish(mut self, mut edges: Edges, whole: Whole) -> Paths {
+    fn finish(mut self, mut edges: Edges, whole: CommonResult) -> Paths {
         self.next_recording();
         edges.merge(&self.firsts);
         let complete = whole.is_complete();
-        let Whole { quality, gaps, maps, .. } = whole;
+        let CommonResult { quality, gaps, maps, .. } = whole;
         let (taken, distinct) = edges.totals(&maps);
         let chains = std::mem::take(&mut self.chains).into_iter().enumerate();
         let path = |(number, chain)| (number, self.path(number, chain, &edges, &maps));

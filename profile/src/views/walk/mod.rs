@@ -6,7 +6,7 @@ mod frames;
 use lbr_msr::record::{BranchType, Event};
 
 use crate::clean::table::{Keyed, Table};
-use crate::clean::{self, Cleaned, View, Whole, add};
+use crate::clean::{self, Cleaned, CommonResult, View, add};
 use crate::code::maps::Maps;
 use crate::code::straight;
 use crate::index;
@@ -182,7 +182,7 @@ pub(crate) trait Visit: Send {
     /// Another recording follows: equal thread numbers mean other threads.
     fn next_recording(&mut self) {}
     /// The end of all recordings.
-    fn finish(self, edges: Edges, whole: Whole) -> Self::Table;
+    fn finish(self, edges: Edges, whole: CommonResult) -> Self::Table;
 }
 
 /// Numbers branches for a visitor.
@@ -249,9 +249,9 @@ impl<V: Visit> View for Walk<V> {
         self.visit.next_recording();
     }
 
-    fn finish(self, whole: Whole) -> V::Table {
+    fn finish(self, whole: CommonResult) -> V::Table {
         let maps = self.known.unwrap_or(whole.maps);
-        self.visit.finish(self.edges, Whole { maps, ..whole })
+        self.visit.finish(self.edges, CommonResult { maps, ..whole })
     }
 }
 
