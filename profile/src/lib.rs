@@ -44,7 +44,7 @@ pub use read::{brstack, names, note, perf_data, recording, registers, select, st
 pub use views::*;
 
 pub use clean::{
-    Cleaned, CommonResult, Counter, Joins, LastBranch, RecordedBranches, Transition, View,
+    Cleaned, CommonResult, Continuity, Counter, LastBranch, RecordedBranches, Transition, View,
 };
 pub use flow::Flow;
 pub use hot::HotTable;

@@ -55,7 +55,7 @@ impl Transition {
 
 /// How a stack's oldest branch continues the thread's earlier branches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Joins {
+pub enum Continuity {
     /// It directly follows the newest branch of the thread's previous stack.
     Before,
     /// It is the thread's first branch since recording started.
@@ -113,7 +113,7 @@ pub struct Cleaned<'a> {
     /// one, the address space.
     pub(crate) ended: &'a [(u64, u32, u32)],
     /// How the oldest branch continues the previous stack.
-    pub joins: Joins,
+    pub joins: Continuity,
     /// The branch before the oldest, if joined.
     pub before: Option<LastBranch>,
     /// Whether the thread's next stack may continue this one.
@@ -311,9 +311,9 @@ impl Cleaner {
             transitions: &[],
             ended: &[],
             joins: match before {
-                Some(_) => Joins::Before,
-                None if joined && first => Joins::Start,
-                None => Joins::No,
+                Some(_) => Continuity::Before,
+                None if joined && first => Continuity::Start,
+                None => Continuity::No,
             },
             before,
             goes_on: false,
@@ -339,7 +339,7 @@ impl Cleaner {
                 &[]
             });
             let starts = moves.iter().next().is_some_and(|moved| moved.kind == MoveKind::Start);
-            self.gaps.open += u64::from(cleaned.joins == Joins::Start && !starts);
+            self.gaps.open += u64::from(cleaned.joins == Continuity::Start && !starts);
             let known = self.interrupted.remove(&thread);
             let mut interrupted = known.unwrap_or_default();
             let cuts = &mut self.cuts;

@@ -26,7 +26,7 @@ use std::hash::BuildHasherDefault;
 use crate::index::Product;
 use crate::read::stack::Thread;
 
-pub use cleaner::{Cleaned, Joins, LastBranch, Transition};
+pub use cleaner::{Cleaned, Continuity, LastBranch, Transition};
 pub use counter::{CommonResult, Counter, View};
 pub use streams::RecordedBranches;
 pub(crate) use threads::{BufferedStack, Run};

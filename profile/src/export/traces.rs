@@ -2,7 +2,7 @@
 //! fall-through ranges are sums of these.
 
 use crate::clean::quality::Quality;
-use crate::clean::{Cleaned, CommonResult, Joins, RecordedBranches, View, add};
+use crate::clean::{Cleaned, CommonResult, Continuity, RecordedBranches, View, add};
 use crate::code::maps::Maps;
 use crate::index::{Index, hash};
 use crate::read::stack::{Entries, RawBranch};
@@ -207,7 +207,7 @@ impl<const JOIN: bool> View for Traces<JOIN> {
             next = if straight { branch.from } else { NOT_KNOWN };
         });
         let before = stack.before.filter(|before| JOIN && before.space == space);
-        if let (Some(before), Joins::Before, true) = (before, stack.joins, next != NOT_KNOWN) {
+        if let (Some(before), Continuity::Before, true) = (before, stack.joins, next != NOT_KNOWN) {
             let branch = RawBranch { from: before.from, to: before.to, ..RawBranch::default() };
             // It was counted when its successor was unknown.
             let alone = self.number(&branch, space, NOT_KNOWN, maps);

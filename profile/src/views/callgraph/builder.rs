@@ -7,7 +7,7 @@ use lbr_msr::record::Event;
 use super::stitch::{Before, Frame, Missing, Stitched};
 use super::tree::{NOBODY, ROOT, Tree};
 use super::{CallGraph, Passage, Unit};
-use crate::clean::{ByThread, Cleaned, CommonResult, Joins, RecordedBranches, add};
+use crate::clean::{ByThread, Cleaned, CommonResult, Continuity, RecordedBranches, add};
 use crate::code::maps::Maps;
 use crate::read::address::KERNEL;
 use crate::read::note::Source;
@@ -169,7 +169,7 @@ impl Builder {
     /// Replays branches, or calls and returns.
     fn replay(&mut self, stack: &Cleaned<'_>, steps: &[Step], edges: &Edges, maps: &mut Maps) {
         let mut running = self.running.remove(&stack.thread);
-        if stack.joins != Joins::Before {
+        if stack.joins != Continuity::Before {
             running = None;
         }
         let (space, weight) = (stack.space, stack.weight);
@@ -183,7 +183,7 @@ impl Builder {
                 running = None;
             }
             let mut frames = running.take().unwrap_or_else(|| {
-                let begins = index == 0 && stack.joins == Joins::Start;
+                let begins = index == 0 && stack.joins == Continuity::Start;
                 Frames::new(self.outermost_of(step.edge, &edge, begins, maps))
             });
             self.tree.own(*frames.top(), weight);

@@ -10,7 +10,7 @@ use super::inside::{Active, Inside};
 use super::trips::Trips;
 use crate::clean::few::Few;
 use crate::clean::interval::Clusters;
-use crate::clean::{ByThread, Cleaned, CommonResult, Joins};
+use crate::clean::{ByThread, Cleaned, CommonResult, Continuity};
 use crate::code::maps::Maps;
 use crate::read::stack::EntryFlags;
 use crate::views::cycles::Cycles;
@@ -344,7 +344,7 @@ impl Visit for Tracker {
         self.weight = stack.weight;
         self.touch(steps);
         let mut running = self.threads.remove(&stack.thread);
-        if stack.joins != Joins::Before
+        if stack.joins != Continuity::Before
             && let Some(running) = running.take()
         {
             self.lose(running);
@@ -362,7 +362,7 @@ impl Visit for Tracker {
                     thread
                 }
                 (lost, _) => {
-                    let start = lost.is_none() && stack.joins == Joins::Start;
+                    let start = lost.is_none() && stack.joins == Continuity::Start;
                     if let Some(lost) = lost {
                         self.lose(lost);
                     }

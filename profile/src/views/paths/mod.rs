@@ -15,7 +15,7 @@ mod successors;
 
 use crate::clean::pieces::Pieces;
 use crate::clean::quality::Quality;
-use crate::clean::{ByThread, Cleaned, CommonResult, Counter, Joins, View, add};
+use crate::clean::{ByThread, Cleaned, CommonResult, Continuity, Counter, View, add};
 use crate::code::maps::{Location, Maps};
 use crate::views::walk::{Edges, Step, Visit, Walk, touch};
 
@@ -293,7 +293,7 @@ impl Visit for SecondWalk {
     fn stack(&mut self, stack: &Cleaned<'_>, steps: &[Step], edges: &Edges, _: &mut Maps) {
         let weight = stack.weight;
         let mut stands = self.threads.remove(&stack.thread);
-        if stack.joins != Joins::Before
+        if stack.joins != Continuity::Before
             && let Some(place) = stands.take()
         {
             self.ran(place.edge, |ran| add(&mut ran.lost, weight));
