@@ -11,7 +11,7 @@ const LONGEST_INSTRUCTION: usize = 15;
 
 /// A conditional branch that was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Passed {
+pub(crate) struct NotTaken {
     /// Its address.
     pub(crate) from: u64,
     /// Address of the next instruction.
@@ -22,7 +22,7 @@ pub(crate) struct Passed {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Straight {
     /// It runs from end to end, without taking these conditional branches.
-    Runs(Vec<Passed>),
+    Runs(Vec<NotTaken>),
     /// The code bytes are unavailable.
     NoCode,
     /// It is impossible: an unconditional branch is inside, or the last address is in the middle of
@@ -51,7 +51,7 @@ pub(crate) fn decode(maps: &mut Maps, space: usize, entry: u64, exit: u64) -> St
         let len = match insn::decode(&bytes, ip) {
             Insn::Straight { len } => len,
             Insn::Branch(branch) if branch.is_conditional() => {
-                passed.push(Passed { from: ip, next: branch.next() });
+                passed.push(NotTaken { from: ip, next: branch.next() });
                 branch.len
             }
             Insn::Branch(branch) if runs_on(&branch) => branch.len,
@@ -63,11 +63,11 @@ pub(crate) fn decode(maps: &mut Maps, space: usize, entry: u64, exit: u64) -> St
 }
 
 /// Returns the instruction at an address if it is a conditional branch.
-pub(crate) fn conditional_at(maps: &mut Maps, space: usize, ip: u64) -> Option<Passed> {
+pub(crate) fn conditional_at(maps: &mut Maps, space: usize, ip: u64) -> Option<NotTaken> {
     let location = maps.locate(space, ip);
     match insn::decode(&maps.code(location)?, ip) {
         Insn::Branch(branch) if branch.is_conditional() => {
-            Some(Passed { from: ip, next: branch.next() })
+            Some(NotTaken { from: ip, next: branch.next() })
         }
         _ => None,
     }
@@ -75,7 +75,7 @@ pub(crate) fn conditional_at(maps: &mut Maps, space: usize, ip: u64) -> Option<P
 
 /// Returns the conditional branches that straight-line code may pass from this address to the next
 /// unconditional branch.
-pub(crate) fn may_pass(maps: &mut Maps, space: usize, mut ip: u64) -> Vec<Passed> {
+pub(crate) fn may_pass(maps: &mut Maps, space: usize, mut ip: u64) -> Vec<NotTaken> {
     /// Maximum number of instructions decoded.
     const MOST: usize = 4096;
     let mut passed = Vec::new();
@@ -85,7 +85,7 @@ pub(crate) fn may_pass(maps: &mut Maps, space: usize, mut ip: u64) -> Vec<Passed
         let len = match insn::decode(&bytes, ip) {
             Insn::Straight { len } => len,
             Insn::Branch(branch) if branch.is_conditional() => {
-                passed.push(Passed { from: ip, next: branch.next() });
+                passed.push(NotTaken { from: ip, next: branch.next() });
                 branch.len
             }
             Insn::Branch(branch) if runs_on(&branch) => branch.len,

@@ -39,7 +39,7 @@ enum What {
     /// A block ends, with this many executions.
     Ends(u64),
     /// The branch here was not taken: execution continues at this address.
-    Passed(u64),
+    NotTaken(u64),
     /// Execution continues after a branch that was not taken.
     GoesOn,
 }
@@ -62,7 +62,7 @@ impl Group {
         self.events.push((moved(block.exit), What::Ends(block.count)));
         for passed in &block.passed {
             let next = moved(passed.next);
-            self.events.push((moved(passed.from), What::Passed(next)));
+            self.events.push((moved(passed.from), What::NotTaken(next)));
             self.events.push((next, What::GoesOn));
         }
     }
@@ -87,7 +87,7 @@ impl Group {
                         leaves = true;
                         add(&mut ends, count);
                     }
-                    What::Passed(next) => {
+                    What::NotTaken(next) => {
                         leaves = true;
                         behind = Some(next);
                     }

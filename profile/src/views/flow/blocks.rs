@@ -6,13 +6,13 @@ use super::transitions::{Key, NONE, Slots, TransitionSlot};
 use crate::clean::pieces::Pieces;
 use crate::clean::table::{Keyed, Table};
 use crate::code::maps::Maps;
-use crate::code::straight::{self, Passed, Straight};
+use crate::code::straight::{self, NotTaken, Straight};
 use crate::index::{self, BATCH, Index, load_all};
 
 /// A conditional branch inside a block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Inside {
-    pub(super) passed: Passed,
+    pub(super) passed: NotTaken,
     /// [`NONE`] if sites are not needed.
     pub(super) site: u32,
 }

@@ -21,7 +21,7 @@ use crate::clean::interval::Clusters;
 use crate::clean::quality::Quality;
 use crate::clean::{BufferedStack, Cleaned, CommonResult, Counter, Run, View, add};
 use crate::code::maps::{Function, Location, Maps, Owner};
-use crate::code::straight::{self, Passed};
+use crate::code::straight::{self, NotTaken};
 use crate::read::perf_data::ReadError;
 use crate::read::recording::Recording;
 use crate::views::cycles::Cycles;
@@ -188,7 +188,7 @@ pub struct Block {
     /// The process it belongs to, if its addresses are meaningful only there.
     pub owner: Option<Owner>,
     /// Conditional branches inside that were not taken, each with the address after it.
-    pub(crate) passed: Box<[Passed]>,
+    pub(crate) passed: Box<[NotTaken]>,
 }
 
 /// The share (0 to 1) of all block executions that went through a function.
