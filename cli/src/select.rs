@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::anyhow;
 use clap::Args;
 use profile::Flow;
-use profile::maps::{Location, Maps, Within};
+use profile::maps::{Location, LocationFilter, Maps};
 use profile::select::{NotTimes, Selection, Times};
 use serde_json::{Value, json};
 
@@ -178,9 +178,10 @@ impl RowArgs {
         &self,
         maps: &mut Maps,
         places: impl Iterator<Item = (Location, u64)>,
-    ) -> Result<Option<Within>, Failure> {
+    ) -> Result<Option<LocationFilter>, Failure> {
         if !self.any() {
-            let own = (self.own && self.dso.is_empty()).then(|| Within::own(maps)).flatten();
+            let own =
+                (self.own && self.dso.is_empty()).then(|| LocationFilter::own(maps)).flatten();
             let Some(own) = own else { return Ok(None) };
             // Omits nothing if only one of the two would be left.
             let (mut inside, mut outside) = (false, false);
@@ -189,7 +190,7 @@ impl RowArgs {
             }
             return Ok(Some(own).filter(|_| inside && outside));
         }
-        let within = Within::new(maps, self.files(), &self.symbols);
+        let within = LocationFilter::new(maps, self.files(), &self.symbols);
         let [missing, ..] = within.missing() else { return Ok(Some(within)) };
         let error = if self.dso.contains(missing) {
             let are = files_of(maps, places);
@@ -287,7 +288,7 @@ impl Rows {
 fn files_of(maps: &Maps, places: impl Iterator<Item = (Location, u64)>) -> String {
     let mut counts: Vec<(&str, u64)> = Vec::new();
     for (location, count) in places {
-        let name = Within::name_of(maps, location);
+        let name = LocationFilter::name_of(maps, location);
         match counts.iter_mut().find(|(known, _)| *known == name) {
             Some((_, sum)) => *sum = sum.saturating_add(count),
             None => counts.push((name, count)),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lbr_msr::record::{Comm, Event, Head, Integrity, Label, Lost, Task};
 use profile::flow::FlowCounter;
 use profile::lint::{DEFAULT_STRIDE, Lint};
-use profile::maps::{Location, Maps, Within};
+use profile::maps::{Location, LocationFilter, Maps};
 use profile::select::{Field, Names, SelectError, Times, Why};
 use profile::symbols::Sources;
 use profile::{HotTable, Item, Recording, Selection};
@@ -561,7 +561,7 @@ fn rows_by_file() {
     let places: Vec<Location> =
         (1..=5).map(|number| maps.locate(space, 0x10_0000 * number + 8)).collect();
     let mut has = |name: &str| {
-        let within = Within::new(&mut maps, &[name.to_owned()], &[]);
+        let within = LocationFilter::new(&mut maps, &[name.to_owned()], &[]);
         let found: Vec<usize> = (1..=5).filter(|number| within.has(places[number - 1])).collect();
         (found, within.missing().len())
     };
@@ -571,6 +571,6 @@ fn rows_by_file() {
     assert_eq!(has("[vdso]"), (vec![4], 0));
     assert_eq!(has("[unknown]"), (vec![5], 0));
     assert_eq!(has("libc"), (vec![], 1));
-    assert_eq!(Within::name_of(&maps, places[0]), "libc.so.6");
-    assert_eq!(Within::name_of(&maps, Location::Address(1)), "[unknown]");
+    assert_eq!(LocationFilter::name_of(&maps, places[0]), "libc.so.6");
+    assert_eq!(LocationFilter::name_of(&maps, Location::Address(1)), "[unknown]");
 }

@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 
 use lbr_msr::text::AsText;
 
-use crate::code::maps::{RecordedPrograms, Within};
+use crate::code::maps::{LocationFilter, RecordedPrograms};
 use crate::code::symbols::{Module, SymbolError};
 use program::Program;
 
@@ -305,7 +305,7 @@ impl Traced {
                 .map(|name| Path::new(name).as_text().into_owned())
                 .unwrap_or_default(),
         };
-        let within = Within::files(&self.maps, std::slice::from_ref(&name));
+        let within = LocationFilter::files(&self.maps, std::slice::from_ref(&name));
         let files = self.by_branches();
         let mut found = files.iter().find(|(_, file)| within.has_file(*file));
         // A copy with another name has the same build id.

@@ -1,7 +1,7 @@
 //! The rows of some files and functions.
 
 use profile::compare::Row;
-use profile::maps::{Maps, Within};
+use profile::maps::{LocationFilter, Maps};
 
 use super::{Names, is_loop};
 use crate::exit::Failure;
@@ -48,7 +48,7 @@ pub(super) fn keep(
 fn on_each_side(shown: &RowArgs, maps: &[Maps; 2], files: &[[String; 2]]) -> [RowArgs; 2] {
     let named = |side: usize, name: &String| {
         let maps = &maps[side];
-        let within = Within::files(maps, std::slice::from_ref(name));
+        let within = LocationFilter::files(maps, std::slice::from_ref(name));
         let named = maps.files().filter(|file| within.has_file(*file));
         named.filter_map(|file| maps.path(file)).map(str::to_owned).collect::<Vec<_>>()
     };
@@ -56,7 +56,7 @@ fn on_each_side(shown: &RowArgs, maps: &[Maps; 2], files: &[[String; 2]]) -> [Ro
         let other = 1 - side;
         let mut names: Vec<String> = Vec::new();
         for name in shown.files() {
-            if Within::files(&maps[side], std::slice::from_ref(name)).missing().is_empty() {
+            if LocationFilter::files(&maps[side], std::slice::from_ref(name)).missing().is_empty() {
                 names.push(name.clone());
             }
             let there = named(other, name);

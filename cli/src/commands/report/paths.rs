@@ -4,7 +4,7 @@
 use std::io::{self, Write};
 
 use clap::Args;
-use profile::maps::{Maps, Within};
+use profile::maps::{LocationFilter, Maps};
 use profile::paths::{self, Break, FOLLOWERS, Follower, Growth, Link, Path, Paths};
 
 use serde_json::{Value, json};
@@ -102,7 +102,8 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     // A chain is of every file that it leads through. Chains name others by
     // rank: it stays that among all.
     let is_listed = |path: &Path| {
-        let has = |within: &Within| path.links.iter().any(|link| within.has(link.from_location));
+        let has =
+            |within: &LocationFilter| path.links.iter().any(|link| within.has(link.from_location));
         within.as_ref().is_none_or(has)
     };
     let listed: Vec<usize> =

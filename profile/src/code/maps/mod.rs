@@ -34,7 +34,7 @@ use vdso::VDSO;
 pub use functions::{Function, Named};
 pub use programs::RecordedPrograms;
 pub use space::Owner;
-pub use within::Within;
+pub use within::LocationFilter;
 
 /// Nodes of mappings copied at most, for processes that change what they inherited
 /// or replace what was sampled: 300 MB.

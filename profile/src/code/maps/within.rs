@@ -18,7 +18,7 @@ pub(super) const DELETED: &str = " (deleted)";
 /// For the rows of a table that was counted over whole stacks. Shares remain relative to all
 /// branches, as in perf (`--percentage absolute`).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Within {
+pub struct LocationFilter {
     /// For each file, whether it is selected; `None` for all.
     files: Option<Vec<bool>>,
     unknown: bool,
@@ -27,12 +27,12 @@ pub struct Within {
     functions: Option<Vec<(usize, Range<u64>)>>,
 }
 
-impl Within {
+impl LocationFilter {
     /// The files with these names, and in them the functions that match these patterns; an empty
     /// list means all.
     #[must_use]
-    pub fn new(maps: &mut Maps, files: &[String], functions: &[String]) -> Within {
-        let mut within = Within::files(maps, files);
+    pub fn new(maps: &mut Maps, files: &[String], functions: &[String]) -> LocationFilter {
+        let mut within = LocationFilter::files(maps, files);
         if !functions.is_empty() {
             within.functions = Some(maps.functions_like(functions, &mut within.missing));
         }
@@ -41,7 +41,7 @@ impl Within {
 
     /// The files with these names; an empty list means all.
     #[must_use]
-    pub fn files(maps: &Maps, names: &[String]) -> Within {
+    pub fn files(maps: &Maps, names: &[String]) -> LocationFilter {
         let is = |name: &String, path: &str| {
             let path = path.strip_suffix(DELETED).unwrap_or(path);
             let kernel = name == "[kernel]" && path == KERNEL_NAME;
@@ -54,15 +54,15 @@ impl Within {
         let missing = |name: &&String| *name != UNKNOWN && !paths.iter().any(|path| is(name, path));
         let missing = names.iter().filter(missing).cloned().collect();
         let files = (!names.is_empty()).then_some(meant);
-        Within { files, unknown, missing, functions: None }
+        LocationFilter { files, unknown, missing, functions: None }
     }
 
     /// The recorded program's own files, and code in no file. `None` if the recording
     /// does not show which program was recorded.
     #[must_use]
-    pub fn own(maps: &Maps) -> Option<Within> {
+    pub fn own(maps: &Maps) -> Option<LocationFilter> {
         let files = Some(maps.own_files()?);
-        Some(Within { files, unknown: true, missing: Vec::new(), functions: None })
+        Some(LocationFilter { files, unknown: true, missing: Vec::new(), functions: None })
     }
 
     /// Whether the file with an index is selected.

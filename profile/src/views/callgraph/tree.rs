@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
 use crate::clean::add;
-use crate::code::maps::{Location, Maps, Named, Within};
+use crate::code::maps::{Location, LocationFilter, Maps, Named};
 use crate::index::Product;
 
 type Map<K, V> = HashMap<K, V, BuildHasherDefault<Product>>;
@@ -123,8 +123,8 @@ impl Tree {
             let addr = maps.address_of(start, addr.wrapping_sub(offset));
             self.named.push(name.is_some());
             let offset = maps.file_offset(start).filter(|_| name.is_none());
-            let place =
-                offset.map(|offset| format!("{}+{offset:#x}", Within::name_of(maps, start)));
+            let place = offset
+                .map(|offset| format!("{}+{offset:#x}", LocationFilter::name_of(maps, start)));
             self.functions.push(Function { name, addr, location: Some(start), place });
         }
         self.by_address.insert((space, addr), (function, offset));

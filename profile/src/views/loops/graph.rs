@@ -10,17 +10,17 @@ use crate::views::walk::{Edge, Transfer, returns_behind};
 /// Addresses that are counted together: those of a file, or of an address space if there is no
 /// file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Within {
+enum Image {
     File(usize),
     Space(u32),
 }
 
-type Spot = (Within, u64);
+type Spot = (Image, u64);
 
 fn place(maps: &Maps, space: u32, addr: u64) -> Spot {
     match maps.locate(space as usize, addr) {
-        Location::File { file, offset } => (Within::File(file), offset),
-        Location::Address(addr) => (Within::Space(space), addr),
+        Location::File { file, offset } => (Image::File(file), offset),
+        Location::Address(addr) => (Image::Space(space), addr),
     }
 }
 
@@ -292,8 +292,8 @@ impl Graph {
     pub(super) fn location(&self, node: usize) -> Option<Location> {
         let (image, at) = self.nodes.get(node)?.start;
         Some(match image {
-            Within::File(file) => Location::File { file, offset: at },
-            Within::Space(_) => Location::Address(at),
+            Image::File(file) => Location::File { file, offset: at },
+            Image::Space(_) => Location::Address(at),
         })
     }
 
