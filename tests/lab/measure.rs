@@ -492,13 +492,13 @@ fn stopping_ends_a_run() {
 
 /// An LBR stack whose registers are a file, and whose records never match a run.
 #[derive(Debug)]
-struct Odd {
+struct MismatchedStack {
     file: std::fs::File,
     line: std::fs::File,
     reading: Reading,
 }
 
-impl Ring for Odd {
+impl Ring for MismatchedStack {
     fn switch(&self) -> SwitchWrites {
         let descriptor = self.file.as_raw_fd();
         SwitchWrites { descriptor, msr: 0x1D9, on: 0x4801, off: 0x4800 }
@@ -540,7 +540,7 @@ fn discarded_runs_are_counted_and_a_failed_restore_is_reported() {
     {
         let file = tempfile::tempfile().expect("a file");
         let line = line.try_clone().expect("a descriptor");
-        let ring = Odd { file, line, reading: reading.clone() };
+        let ring = MismatchedStack { file, line, reading: reading.clone() };
         let mut options = session().options().clone();
         options.repeat = 3;
         options.stepped = 0;

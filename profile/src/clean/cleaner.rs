@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 
 use lbr_msr::record::{Event, Head, Label, Lost, MoveKind};
 
+use super::artefacts::{self, CleanStack, DUPLICATE_STRIDE};
 use super::moves::{Cuts, Interrupted, Passage};
-use super::odd::{self, DUPLICATE_STRIDE, Rest};
 use super::quality::{BlockQuality, Quality};
 use super::streams::{RecordedBranches, Streams};
 use super::{ByThread, View, add};
@@ -137,7 +137,7 @@ impl Cleaned<'_> {
     /// and if records cannot be duplicated or were filtered.
     #[must_use]
     pub fn repeated(&self, newer: RawBranch, older: RawBranch) -> Option<u64> {
-        may_repeat(self.head, self.holds).then(|| odd::repeated(newer, older)).flatten()
+        may_repeat(self.head, self.holds).then(|| artefacts::repeated(newer, older)).flatten()
     }
 
     /// Whether that distance is too long for a loop.
@@ -189,7 +189,7 @@ pub(crate) struct Cleaner {
     seen: HashSet<Thread>,
     /// The branches of a stack that is counted at other addresses.
     moved: Vec<RawBranch>,
-    rest: Rest,
+    rest: CleanStack,
     pub(super) transitions: Vec<Transition>,
     /// Whether the transitions of several stacks are collected until taken.
     pub(super) gathers: bool,
@@ -291,11 +291,13 @@ impl Cleaner {
         let holds = self.streams.holds(head);
         let (space, entries, moved) = self.maps.settle(head, stack.entries, &mut self.moved);
         let newest_stride = match (entries.get(0), entries.get(1)) {
-            (Some(newest), Some(next)) if may_repeat(head, holds) => odd::repeated(newest, next),
+            (Some(newest), Some(next)) if may_repeat(head, holds) => {
+                artefacts::repeated(newest, next)
+            }
             _ => None,
         };
         let duplicate = newest_stride.is_some_and(Cleaned::is_duplicate);
-        let all = !duplicate && !odd::any_odd(&entries);
+        let all = !duplicate && !artefacts::any_odd(&entries);
         if !all {
             self.rest.take(&entries, duplicate, &mut self.quality, weight);
         }

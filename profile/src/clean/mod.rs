@@ -7,13 +7,13 @@
 //!
 //! Views implement [`View`]; [`Counter`] reads recordings for them.
 
+mod artefacts;
 mod cleaner;
 mod counter;
 pub(crate) mod few;
 pub mod interval;
 mod key;
 mod moves;
-mod odd;
 pub(crate) mod pieces;
 pub mod quality;
 mod streams;

@@ -40,7 +40,7 @@ pub(super) fn any_odd(entries: &Entries<'_>) -> bool {
 
 /// A stack without its artefacts.
 #[derive(Debug, Default)]
-pub(super) struct Rest {
+pub(super) struct CleanStack {
     /// The branches, newest first.
     pub(super) branches: Vec<RawBranch>,
     /// The stack index of each.
@@ -52,7 +52,7 @@ pub(super) struct Rest {
     pub(super) newest_gap: bool,
 }
 
-impl Rest {
+impl CleanStack {
     /// Drops and counts the entries of a stack that are not executed branches.
     pub(super) fn take(
         &mut self,
