@@ -5,6 +5,7 @@ mod evidence;
 mod files;
 mod functions;
 mod kernel;
+mod location_filter;
 mod named;
 mod processes;
 mod programs;
@@ -13,7 +14,6 @@ mod space;
 mod tree;
 mod vdso;
 mod vmlinux;
-mod within;
 
 use std::collections::{HashMap, VecDeque};
 
@@ -32,9 +32,9 @@ use tree::Mappings;
 use vdso::VDSO;
 
 pub use functions::{Function, Named};
+pub use location_filter::LocationFilter;
 pub use programs::RecordedPrograms;
 pub use space::Owner;
-pub use within::LocationFilter;
 
 /// Nodes of mappings copied at most, for processes that change what they inherited
 /// or replace what was sampled: 300 MB.

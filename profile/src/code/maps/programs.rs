@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::Maps;
 use super::files::{FileKind, MappedFile};
-use super::within::DELETED;
+use super::location_filter::DELETED;
 
 /// Processes at most whose program is kept, and those from which on ended ones are
 /// dropped.

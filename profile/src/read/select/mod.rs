@@ -3,8 +3,8 @@
 //! A [`Selection`] is applied where samples leave a [`Recording`](crate::Recording), so that every
 //! analysis sees the same ones. Dropped samples are counted ([`LeftOut`]). It selects samples,
 //! never entries of a stack: code ran straight between two adjacent entries, and without one of
-//! them it would seem to have run between others. [`Within`](crate::maps::Within), which selects
-//! branches by location, is for the rows of a finished table.
+//! them it would seem to have run between others. [`LocationFilter`](crate::maps::LocationFilter),
+//! which selects branches by location, is for the rows of a finished table.
 
 mod choice;
 mod comms;

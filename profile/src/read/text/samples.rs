@@ -3,7 +3,7 @@
 use lbr_msr::record::Event;
 
 use super::lines::Next;
-use super::waiting::{Dump, Open, WithCounts};
+use super::pending::{Dump, Open, WithCounts};
 use super::{ItemHead, Refused, Step, TextReader};
 use crate::read::brstack::{self, Behind, EntryError, Line, LineError};
 use crate::read::item::Straight;
