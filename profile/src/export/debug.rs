@@ -57,10 +57,10 @@ struct Tree {
 }
 
 /// The line table of a unit: sequences of rows with ascending addresses.
-type Rows = Vec<Vec<Row>>;
+type Rows = Vec<Vec<LineRow>>;
 
 #[derive(Clone, Copy, Debug)]
-struct Row {
+struct LineRow {
     addr: u64,
     line: u32,
     discriminator: u32,
@@ -215,7 +215,7 @@ impl Functions {
         };
         // The linker leaves dropped functions at address 0. Of overlapping sequences use the one
         // that ends first (`LineTable::lookupAddressImpl`).
-        let end = |run: &&Vec<Row>| run.last().map_or(0, |last| last.addr);
+        let end = |run: &&Vec<LineRow>| run.last().map_or(0, |last| last.addr);
         let run = rows.iter().filter(|run| addr < end(run)).min_by_key(end)?;
         let row = run.get(run.partition_point(|row| row.addr <= addr).checked_sub(1)?)?;
         Some((row.line, row.discriminator))
@@ -312,9 +312,9 @@ fn paint(innermost: &mut BTreeMap<u64, (u64, usize)>, (start, end): (u64, u64), 
 
 fn rows(unit: &Unit) -> Option<Rows> {
     let mut table = unit.lines.clone()?.rows();
-    let (mut runs, mut run): (Rows, Vec<Row>) = (Vec::new(), Vec::new());
+    let (mut runs, mut run): (Rows, Vec<LineRow>) = (Vec::new(), Vec::new());
     while let Ok(Some((_, row))) = table.next_row() {
-        run.push(Row {
+        run.push(LineRow {
             addr: row.address(),
             line: row.line().map_or(0, |line| line.get() as u32),
             discriminator: row.discriminator() as u32,
