@@ -193,7 +193,7 @@ fn add_counted(sums: &mut Counted, more: &Counted) {
 
 /// A branch with its sums.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Row {
+pub(super) struct CountedBranch {
     /// Number of earlier branches.
     pub(super) number: u32,
     pub(super) from: u64,
@@ -204,9 +204,9 @@ pub(super) struct Row {
     pub(super) counters: Counted,
 }
 
-impl Row {
+impl CountedBranch {
     /// Adds the sums of the same branch in another address space.
-    pub(super) fn merge(&mut self, other: &Row) {
+    pub(super) fn merge(&mut self, other: &CountedBranch) {
         self.sums.add(&other.sums, 1);
         add_counted(&mut self.counters, &other.counters);
         self.branch_type = lowest_type(self.branch_type, other.branch_type);
@@ -347,8 +347,8 @@ impl BranchCounts {
     }
 
     /// Merges a part's count of a branch.
-    fn join(&mut self, row: &Row) {
-        let Row { from, to, space, branch_type, mut sums, counters, .. } = *row;
+    fn join(&mut self, row: &CountedBranch) {
+        let CountedBranch { from, to, space, branch_type, mut sums, counters, .. } = *row;
         let number = self.few.len() as u32;
         let (key, mut few) = match self.few.get_key_value(&BranchKey { from, to, space, number }) {
             Some((key, few)) => (*key, *few),
@@ -371,14 +371,15 @@ impl BranchCounts {
     }
 
     /// The branches with their sums, in order of first appearance.
-    pub(super) fn rows(&self) -> Vec<Row> {
-        let mut rows: Vec<Row> = self.few.iter().map(|(key, few)| self.row(*key, *few)).collect();
+    pub(super) fn rows(&self) -> Vec<CountedBranch> {
+        let mut rows: Vec<CountedBranch> =
+            self.few.iter().map(|(key, few)| self.row(*key, *few)).collect();
         rows.sort_unstable_by_key(|row| row.number);
         rows
     }
 
     /// The branches with their sums, by number of entries and then by address.
-    pub(super) fn ranked(mut self) -> impl Iterator<Item = Row> {
+    pub(super) fn ranked(mut self) -> impl Iterator<Item = CountedBranch> {
         struct Ranked {
             /// The count, descending, followed by an address.
             rank: u128,
@@ -397,12 +398,12 @@ impl BranchCounts {
         ranked.into_iter().map(move |ranked| self.row(ranked.key, ranked.few))
     }
 
-    fn row(&self, key: BranchKey, few: Packed) -> Row {
+    fn row(&self, key: BranchKey, few: Packed) -> CountedBranch {
         let BranchKey { from, to, space, number } = key;
         let at = number as usize;
         let mut sums = self.many.get(at).copied().unwrap_or_default();
         sums.add(&few.sums(), 1);
         let counters = self.counters.get(at).copied().unwrap_or_default();
-        Row { number, from, to, space, branch_type: few.branch_type(), sums, counters }
+        CountedBranch { number, from, to, space, branch_type: few.branch_type(), sums, counters }
     }
 }

@@ -13,7 +13,7 @@ use crate::index::Index;
 use crate::read::perf_data::ReadError;
 use crate::read::recording::Recording;
 use crate::read::stack::Entries;
-use counts::Row;
+use counts::CountedBranch;
 
 pub use counts::BranchCounts;
 
@@ -190,13 +190,13 @@ impl BranchCounts {
     /// The branches, hottest first. The same branch of one file is merged, whichever process ran
     /// it.
     pub(crate) fn branches(self, maps: &Maps) -> Vec<HotBranch> {
-        let key = |row: &Row| Key::of(maps, row.space, row.from, row.to);
+        let key = |row: &CountedBranch| Key::of(maps, row.space, row.from, row.to);
         if self.one_space().is_some_and(|space| maps.has_each_byte_once(space as usize)) {
             return self.ranked().map(|row| row_of(key(&row).place, &row)).collect();
         }
         let mut index = Index::default();
         // The first row of a branch supplies its addresses.
-        let mut rows: Vec<Row> = Vec::new();
+        let mut rows: Vec<CountedBranch> = Vec::new();
         for row in self.rows() {
             let (ours, is) = (key(&row), |at: u32| rows.get(at as usize).map(key));
             match index.find(ours.hash(), |at| is(at) == Some(ours)) {
@@ -236,8 +236,8 @@ fn rank(number: Option<f64>) -> u64 {
     number.map_or(0, |number| number.max(0.0).to_bits() + 1)
 }
 
-fn row_of((from_location, to_location): (Location, Location), row: &Row) -> HotBranch {
-    let Row { from, to, sums, counters, branch_type, .. } = *row;
+fn row_of((from_location, to_location): (Location, Location), row: &CountedBranch) -> HotBranch {
+    let CountedBranch { from, to, sums, counters, branch_type, .. } = *row;
     HotBranch {
         from,
         to,
