@@ -44,7 +44,7 @@ impl Matched {
 
 /// Identifies a row: all locations with an equal key belong to it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Key {
+struct RowKey {
     by: By,
     /// The number of its file pair; `None` outside of files.
     file: Option<usize>,
@@ -112,7 +112,7 @@ pub(super) fn match_places(
     let ordinals = (what == Places::Loops).then(|| ordinals(&sides));
     let mut matched =
         Matched { rows: Vec::new(), of_place: Default::default(), files: both(&used, &pairs) };
-    let mut index: HashMap<Key, u32> = HashMap::new();
+    let mut index: HashMap<RowKey, u32> = HashMap::new();
     for (side, (maps, resolved)) in maps.iter_mut().zip(&sides).enumerate() {
         for (at, place) in resolved.iter().enumerate() {
             let mut key = key(maps, place, sources.get(side));
@@ -249,8 +249,8 @@ fn ordinals(sides: &[Vec<Resolved>; 2]) -> [Vec<u64>; 2] {
     ordinals
 }
 
-fn key(maps: &Maps, place: &Resolved, sources: Option<&functions::Sources>) -> Key {
-    let key = Key {
+fn key(maps: &Maps, place: &Resolved, sources: Option<&functions::Sources>) -> RowKey {
+    let key = RowKey {
         by: place.by,
         file: place.pair,
         function: place.function.clone(),
@@ -267,14 +267,14 @@ fn key(maps: &Maps, place: &Resolved, sources: Option<&functions::Sources>) -> K
             };
             // File offsets match whatever the symbol tables contain.
             let function = key.function.filter(|_| maps.is_named(place.location));
-            Key { offset: Some(offset), function, ..key }
+            RowKey { offset: Some(offset), function, ..key }
         }
         By::Function => key,
         By::Line => {
             let line = place.line.as_ref().map(|line| {
                 functions::relative(line, place.first.as_ref(), |path| sources?.get(path).copied())
             });
-            Key { line, ..key }
+            RowKey { line, ..key }
         }
     }
 }
