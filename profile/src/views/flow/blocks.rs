@@ -2,7 +2,7 @@
 
 use super::counts::Space;
 use super::sites::{SiteSlot, Sites};
-use super::transitions::{Key, NONE, Slots, TransitionSlot};
+use super::transitions::{NONE, Slots, TransitionKey, TransitionSlot};
 use crate::clean::pieces::Pieces;
 use crate::clean::table::{Keyed, Table};
 use crate::code::maps::Maps;
@@ -229,6 +229,6 @@ impl Decoder {
     }
 }
 
-fn is(slots: &Slots, at: u32, same: impl Fn(&Key) -> bool) -> bool {
+fn is(slots: &Slots, at: u32, same: impl Fn(&TransitionKey) -> bool) -> bool {
     slots.get(at).is_some_and(|slot| same(&slot.key))
 }

@@ -2,7 +2,7 @@
 
 use super::blocks::{Decoder, HAS_INSIDES};
 use super::edges::Repeated;
-use super::transitions::{Key, NONE, Transitions};
+use super::transitions::{NONE, TransitionKey, Transitions};
 use crate::clean::Cleaned;
 use crate::code::maps::Maps;
 use crate::read::stack::EntryFlags;
@@ -113,15 +113,15 @@ impl FlowCounts {
 
     /// Counts a fall-through range whose branches are counted elsewhere.
     pub(crate) fn add_straight(&mut self, block: (u64, u32, Space), weight: u64, maps: &mut Maps) {
-        self.add_code(Key::straight(block), weight, maps);
+        self.add_code(TransitionKey::straight(block), weight, maps);
     }
 
     /// Counts straight-line code that no branch ended.
     pub(crate) fn add_ended(&mut self, block: (u64, u32, Space), weight: u64, maps: &mut Maps) {
-        self.add_code(Key::ended(block), weight, maps);
+        self.add_code(TransitionKey::ended(block), weight, maps);
     }
 
-    fn add_code(&mut self, code: Key, weight: u64, maps: &mut Maps) {
+    fn add_code(&mut self, code: TransitionKey, weight: u64, maps: &mut Maps) {
         let Some(number) = self.transitions.number(code) else { return };
         self.transitions.run(number, (EntryFlags(0), 0), weight);
         if !self.no_clusters {

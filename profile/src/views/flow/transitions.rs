@@ -23,7 +23,7 @@ pub(super) const NONE: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(32))]
 pub(super) struct TransitionSlot {
-    pub(super) key: Key,
+    pub(super) key: TransitionKey,
     packed: Packed,
 }
 
@@ -31,7 +31,7 @@ const _: () = assert!(size_of::<TransitionSlot>() == 32);
 
 /// Its identity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Key {
+pub(super) struct TransitionKey {
     /// The block's entry; the branch if there is no block.
     entry: u64,
     to: u64,
@@ -46,22 +46,22 @@ const STRAIGHT: u32 = 1 << 31;
 const ENDED: u32 = 1 << 30;
 const _: () = assert!(LONGEST_BLOCK < ENDED as u64);
 
-impl Key {
+impl TransitionKey {
     #[inline]
-    pub(super) fn of(space: Space, step: &Transition) -> Key {
+    pub(super) fn of(space: Space, step: &Transition) -> TransitionKey {
         let Transition { branch, entry, len, .. } = *step;
         let entry = if len == NO_BLOCK { branch.from } else { entry };
-        Key { entry, to: branch.to, len, space }
+        TransitionKey { entry, to: branch.to, len, space }
     }
 
     /// For a range without its branch.
-    pub(super) fn straight((entry, len, space): (u64, u32, Space)) -> Key {
-        Key { entry, to: 0, len: len | STRAIGHT, space }
+    pub(super) fn straight((entry, len, space): (u64, u32, Space)) -> TransitionKey {
+        TransitionKey { entry, to: 0, len: len | STRAIGHT, space }
     }
 
     /// The key of straight-line code that no branch ended.
-    pub(super) fn ended((entry, len, space): (u64, u32, Space)) -> Key {
-        Key::straight((entry, len | ENDED, space))
+    pub(super) fn ended((entry, len, space): (u64, u32, Space)) -> TransitionKey {
+        TransitionKey::straight((entry, len | ENDED, space))
     }
 
     /// Whether no branch ended it.
@@ -71,7 +71,7 @@ impl Key {
 
     #[inline]
     fn hash(&self) -> u32 {
-        let Key { entry, to, len, space } = *self;
+        let TransitionKey { entry, to, len, space } = *self;
         index::hash(entry, to, u64::from(space) ^ u64::from(len) << 12)
     }
 
@@ -327,13 +327,13 @@ impl Transitions {
         load: impl Fn(u32) -> u32,
     ) {
         let mut found = std::mem::take(&mut self.found);
-        let hashes = steps.iter().map(|step| Key::of(space, step).hash());
+        let hashes = steps.iter().map(|step| TransitionKey::of(space, step).hash());
         self.index.look_up(hashes, &mut found, |number| {
             let slot = self.list.get(number).map_or(0, |slot| slot.packed.0);
             slot ^ u64::from(load(number))
         });
         for (step, (hash, number)) in steps.iter().zip(&mut found) {
-            let key = Key::of(space, step);
+            let key = TransitionKey::of(space, step);
             let known = self.find_near(*number, *hash, &key);
             *number = known.or_else(|| self.push(key, *hash)).unwrap_or(NONE);
             self.run(*number, (step.branch.flags, step.cycles), weight);
@@ -348,20 +348,20 @@ impl Transitions {
 
     /// The number of a key, which is most likely `guess`.
     #[inline]
-    fn find_near(&self, guess: u32, hash: u32, key: &Key) -> Option<u32> {
+    fn find_near(&self, guess: u32, hash: u32, key: &TransitionKey) -> Option<u32> {
         let is = |number: u32| self.list.get(number).is_some_and(|slot| slot.key == *key);
         if is(guess) { Some(guess) } else { self.index.find(hash, is) }
     }
 
     /// The number of a key, added if new. `None` if all numbers are in use.
-    pub(super) fn number(&mut self, key: Key) -> Option<u32> {
+    pub(super) fn number(&mut self, key: TransitionKey) -> Option<u32> {
         let hash = key.hash();
         self.find_near(NONE, hash, &key).or_else(|| self.push(key, hash))
     }
 
     /// Adds a new key.
     #[cold]
-    fn push(&mut self, key: Key, hash: u32) -> Option<u32> {
+    fn push(&mut self, key: TransitionKey, hash: u32) -> Option<u32> {
         let number = u32::try_from(self.list.len()).ok().filter(|number| *number != NONE)?;
         self.index.insert(hash, number);
         self.list.push(TransitionSlot { key, packed: Packed::default() });
@@ -413,7 +413,7 @@ impl Transitions {
 
 #[cfg(test)]
 mod tests {
-    use super::{Key, Packed, Transitions};
+    use super::{Packed, TransitionKey, Transitions};
     use crate::read::stack::EntryFlags;
     use lbr_msr::record::BranchType;
 
@@ -421,7 +421,7 @@ mod tests {
     #[test]
     fn sums_have_no_end() {
         let mut transitions = Transitions::without_cycles();
-        let number = transitions.number(Key::straight((1, 2, 3))).expect("there is room");
+        let number = transitions.number(TransitionKey::straight((1, 2, 3))).expect("there is room");
         let typed = EntryFlags(EntryFlags::MISPREDICTED).with_type(Some(BranchType::COND));
         let weights = [1, Packed::MOST - 1, 1, 1, u64::from(u32::MAX), 7];
         for weight in weights {
