@@ -40,7 +40,7 @@ struct Branch {
 
 /// A fall-through range: file offset, address, and the distance to its last instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Block {
+struct FallThrough {
     offset: u64,
     entry: u64,
     len: u64,
@@ -52,7 +52,7 @@ pub(super) struct Evidence {
     /// Of several branches from one address only the first.
     branches: Vec<Branch>,
     /// Fall-through ranges, each once.
-    blocks: Vec<Block>,
+    blocks: Vec<FallThrough>,
     /// The findings for those already compared.
     found: Findings,
 }
@@ -99,7 +99,7 @@ impl Evidence {
         }
     }
 
-    fn add_block(&mut self, block: Block) {
+    fn add_block(&mut self, block: FallThrough) {
         if self.blocks.len() < MOST && !self.blocks.contains(&block) {
             self.blocks.push(block);
         }
@@ -142,7 +142,7 @@ impl Evidence {
                 found.first.get_or_insert(offset);
             }
         }
-        for Block { offset, entry, len } in self.blocks.iter().skip(found.judged_blocks) {
+        for FallThrough { offset, entry, len } in self.blocks.iter().skip(found.judged_blocks) {
             found.judged_blocks += 1;
             let Some(addr) = module.address_of_offset(*offset) else { continue };
             let no_code = straight::is_no_code(*len, |at| module.code_at(addr.wrapping_add(at)));
@@ -203,7 +203,7 @@ impl Maps {
             }
             let Location::File { file, offset } = self.locate(space, entry) else { continue };
             if let Some(file) = self.files.get_mut(file).filter(|file| file.kind == FileKind::Elf) {
-                file.evidence.add_block(Block { offset, entry, len });
+                file.evidence.add_block(FallThrough { offset, entry, len });
             }
         }
     }
