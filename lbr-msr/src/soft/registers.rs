@@ -27,7 +27,7 @@ enum Bank {
 
 /// A register of the software LBR.
 #[derive(Clone, Copy)]
-enum Register {
+enum SoftRegister {
     Record(Bank, usize),
     Tos,
     Select,
@@ -47,7 +47,7 @@ enum Register {
 
 impl SoftLbr {
     #[inline]
-    fn register(&self, msr: Msr) -> Option<Register> {
+    fn register(&self, msr: Msr) -> Option<SoftRegister> {
         let map = &self.model.map;
         let index = |base: Option<Msr>| {
             let distance = msr.0.wrapping_sub(base?.0);
@@ -56,56 +56,62 @@ impl SoftLbr {
             (index < self.depth && (index << shift) as u32 == distance).then_some(index)
         };
         if let Some(i) = index(Some(map.from)) {
-            return Some(Register::Record(Bank::From, i));
+            return Some(SoftRegister::Record(Bank::From, i));
         }
         let to = if self.encoding() == Encoding::Packed { None } else { map.to };
         if let Some(i) = index(to) {
-            return Some(Register::Record(Bank::To, i));
+            return Some(SoftRegister::Record(Bank::To, i));
         }
         let info = if self.faults.has(Fault::NoInfo) { None } else { map.info };
         if let Some(i) = index(info) {
-            return Some(Register::Record(Bank::Info, i));
+            return Some(SoftRegister::Record(Bank::Info, i));
         }
         self.control_register(msr)
     }
 
-    fn control_register(&self, msr: Msr) -> Option<Register> {
+    fn control_register(&self, msr: Msr) -> Option<SoftRegister> {
         let map = &self.model.map;
         let intel_status = self.model.intel && self.model.perfmon_version >= 2;
         let amd_status =
             !self.model.intel && self.model.quirks.contains(Quirks::STREAMLINED_FREEZE);
         let netburst = self.model.facility == Facility::NetBurst;
         Some(match msr {
-            IA32_DEBUGCTL => Register::DebugCtl,
-            _ if Some(msr) == map.tos => Register::Tos,
-            _ if self.model.control == Control::LbrCtl && msr == map.control => Register::LbrCtl,
-            _ if Some(msr) == map.select => Register::Select,
-            _ if Some(msr) == map.depth => Register::Depth,
-            AMD_DBG_EXTN_CFG if self.model.control == Control::DbgExtnCfg => Register::DbgExtnCfg,
+            IA32_DEBUGCTL => SoftRegister::DebugCtl,
+            _ if Some(msr) == map.tos => SoftRegister::Tos,
+            _ if self.model.control == Control::LbrCtl && msr == map.control => {
+                SoftRegister::LbrCtl
+            }
+            _ if Some(msr) == map.select => SoftRegister::Select,
+            _ if Some(msr) == map.depth => SoftRegister::Depth,
+            AMD_DBG_EXTN_CFG if self.model.control == Control::DbgExtnCfg => {
+                SoftRegister::DbgExtnCfg
+            }
             IA32_PERF_CAPABILITIES if self.model.perf_capabilities.is_some() => {
-                Register::PerfCapabilities
+                SoftRegister::PerfCapabilities
             }
-            IA32_PERF_GLOBAL_STATUS if intel_status => Register::Status,
-            IA32_PERF_GLOBAL_STATUS_RESET if intel_status => Register::StatusReset,
+            IA32_PERF_GLOBAL_STATUS if intel_status => SoftRegister::Status,
+            IA32_PERF_GLOBAL_STATUS_RESET if intel_status => SoftRegister::StatusReset,
             IA32_PERF_GLOBAL_STATUS_SET if intel_status && self.model.perfmon_version >= 4 => {
-                Register::StatusSet
+                SoftRegister::StatusSet
             }
-            AMD_PERF_CNTR_GLOBAL_STATUS if amd_status => Register::Status,
-            AMD_PERF_CNTR_GLOBAL_STATUS_CLR if amd_status => Register::StatusReset,
+            AMD_PERF_CNTR_GLOBAL_STATUS if amd_status => SoftRegister::Status,
+            AMD_PERF_CNTR_GLOBAL_STATUS_CLR if amd_status => SoftRegister::StatusReset,
             IA32_RTIT_CTL
                 if self.model.quirks.intersects(Quirks::PT_DISABLES | Quirks::PT_EXCLUDES) =>
             {
-                Register::RtitCtl
+                SoftRegister::RtitCtl
             }
-            MSR_LER_FROM_LIP_NETBURST if netburst => Register::LastException(Bank::From),
-            MSR_LER_TO_LIP_NETBURST if netburst => Register::LastException(Bank::To),
-            MSR_LER_FROM_LIP if self.has_last_exception() => Register::LastException(Bank::From),
-            MSR_LER_TO_LIP if self.has_last_exception() => Register::LastException(Bank::To),
+            MSR_LER_FROM_LIP_NETBURST if netburst => SoftRegister::LastException(Bank::From),
+            MSR_LER_TO_LIP_NETBURST if netburst => SoftRegister::LastException(Bank::To),
+            MSR_LER_FROM_LIP if self.has_last_exception() => {
+                SoftRegister::LastException(Bank::From)
+            }
+            MSR_LER_TO_LIP if self.has_last_exception() => SoftRegister::LastException(Bank::To),
             IA32_LER_INFO if self.model.control == Control::LbrCtl => {
-                Register::LastException(Bank::Info)
+                SoftRegister::LastException(Bank::Info)
             }
-            MSR_LASTBRANCHFROMIP if self.has_pair() => Register::Pair(Bank::From),
-            MSR_LASTBRANCHTOIP if self.has_pair() => Register::Pair(Bank::To),
+            MSR_LASTBRANCHFROMIP if self.has_pair() => SoftRegister::Pair(Bank::From),
+            MSR_LASTBRANCHTOIP if self.has_pair() => SoftRegister::Pair(Bank::To),
             _ => return None,
         })
     }
@@ -117,34 +123,34 @@ impl SoftLbr {
             return Some(0);
         }
         Some(match register {
-            Register::Record(Bank::From, i) => self.slot(i).from,
-            Register::Record(Bank::To, i) => self.slot(i).to,
-            Register::Record(Bank::Info, i) => self.slot(i).info,
-            Register::Tos => self.tos() as u64,
-            Register::Select => self.select,
-            Register::LbrCtl => self.lbr_ctl,
-            Register::Depth => self.depth as u64,
-            Register::DebugCtl => self.debugctl,
-            Register::DbgExtnCfg => self.dbg_extn_cfg,
-            Register::LastException(Bank::From) => self.ler.from,
-            Register::LastException(Bank::To)
+            SoftRegister::Record(Bank::From, i) => self.slot(i).from,
+            SoftRegister::Record(Bank::To, i) => self.slot(i).to,
+            SoftRegister::Record(Bank::Info, i) => self.slot(i).info,
+            SoftRegister::Tos => self.tos() as u64,
+            SoftRegister::Select => self.select,
+            SoftRegister::LbrCtl => self.lbr_ctl,
+            SoftRegister::Depth => self.depth as u64,
+            SoftRegister::DebugCtl => self.debugctl,
+            SoftRegister::DbgExtnCfg => self.dbg_extn_cfg,
+            SoftRegister::LastException(Bank::From) => self.ler.from,
+            SoftRegister::LastException(Bank::To)
                 if self.faults.has(Fault::LerToUnsigned) && self.encoding().is_format_4() =>
             {
                 // The three bits above the address are never its sign.
                 self.ler.to ^ 7 << 61
             }
-            Register::LastException(Bank::To) => self.ler.to,
-            Register::LastException(Bank::Info) => self.ler.info,
-            Register::Pair(Bank::From) => self.pair.from,
-            Register::Pair(Bank::To) => self.pair.to,
-            Register::Pair(Bank::Info) => return None,
-            Register::PerfCapabilities if self.faults.has(Fault::FormatCode) => {
+            SoftRegister::LastException(Bank::To) => self.ler.to,
+            SoftRegister::LastException(Bank::Info) => self.ler.info,
+            SoftRegister::Pair(Bank::From) => self.pair.from,
+            SoftRegister::Pair(Bank::To) => self.pair.to,
+            SoftRegister::Pair(Bank::Info) => return None,
+            SoftRegister::PerfCapabilities if self.faults.has(Fault::FormatCode) => {
                 other_format(self.model.perf_capabilities?)
             }
-            Register::PerfCapabilities => self.model.perf_capabilities?,
-            Register::Status => self.status,
-            Register::StatusReset | Register::StatusSet => 0,
-            Register::RtitCtl => self.rtit_ctl,
+            SoftRegister::PerfCapabilities => self.model.perf_capabilities?,
+            SoftRegister::Status => self.status,
+            SoftRegister::StatusReset | SoftRegister::StatusSet => 0,
+            SoftRegister::RtitCtl => self.rtit_ctl,
         })
     }
 
@@ -156,12 +162,12 @@ impl SoftLbr {
         }
         let encoding = self.encoding();
         match register {
-            Register::Record(..) | Register::Tos | Register::LastException(_)
+            SoftRegister::Record(..) | SoftRegister::Tos | SoftRegister::LastException(_)
                 if self.records_are_read_only() =>
             {
                 return None;
             }
-            Register::Record(bank, i) => {
+            SoftRegister::Record(bank, i) => {
                 if matches!(bank, Bank::From)
                     && self.faults.has(Fault::FromWriteChecksFlags)
                     && encoding.is_format_4()
@@ -178,16 +184,16 @@ impl SoftLbr {
                 // Writing a record affects no control state.
                 return Some(());
             }
-            Register::Tos => self.set_tos(value),
-            Register::Select => self.select = only(value, self.model.filter.writable())?,
-            Register::LbrCtl => self.lbr_ctl = only(value, self.lbr_ctl_bits())?,
-            Register::Depth => {
+            SoftRegister::Tos => self.set_tos(value),
+            SoftRegister::Select => self.select = only(value, self.model.filter.writable())?,
+            SoftRegister::LbrCtl => self.lbr_ctl = only(value, self.lbr_ctl_bits())?,
+            SoftRegister::Depth => {
                 self.depth = self.supported_depth(value)?;
                 if !self.faults.has(Fault::DepthKeepsRecords) {
                     self.clear_records();
                 }
             }
-            Register::DebugCtl => {
+            SoftRegister::DebugCtl => {
                 let mut value = only(value, self.debugctl_bits())?;
                 if self.model.control == Control::LbrCtl {
                     // No effect with Architectural LBR: ignored, reads 0.
@@ -195,21 +201,25 @@ impl SoftLbr {
                 }
                 self.debugctl = value;
             }
-            Register::DbgExtnCfg => self.dbg_extn_cfg = self.extension_config(value)?,
-            Register::LastException(Bank::From) => self.ler.from = encoding.write_from(value)?,
-            Register::LastException(Bank::To) => self.ler.to = encoding.write_to(value)?,
-            Register::LastException(Bank::Info) => self.ler.info = encoding.write_info(value),
-            Register::Pair(Bank::From) => self.pair.from = value,
-            Register::Pair(Bank::To) => self.pair.to = value,
-            Register::Pair(Bank::Info) | Register::PerfCapabilities | Register::Status => {
+            SoftRegister::DbgExtnCfg => self.dbg_extn_cfg = self.extension_config(value)?,
+            SoftRegister::LastException(Bank::From) => {
+                self.ler.from = encoding.write_from(value)?
+            }
+            SoftRegister::LastException(Bank::To) => self.ler.to = encoding.write_to(value)?,
+            SoftRegister::LastException(Bank::Info) => self.ler.info = encoding.write_info(value),
+            SoftRegister::Pair(Bank::From) => self.pair.from = value,
+            SoftRegister::Pair(Bank::To) => self.pair.to = value,
+            SoftRegister::Pair(Bank::Info)
+            | SoftRegister::PerfCapabilities
+            | SoftRegister::Status => {
                 return None;
             }
-            Register::StatusReset => self.status &= !value,
-            Register::StatusSet => {
+            SoftRegister::StatusReset => self.status &= !value,
+            SoftRegister::StatusSet => {
                 let kept = PerfGlobalStatus::LBR_FRZ | PerfGlobalStatus::CTR_FRZ;
                 self.status |= value & kept.bits();
             }
-            Register::RtitCtl => {
+            SoftRegister::RtitCtl => {
                 let stops = self.trace_hides_lbr() && value & RtitCtl::TRACE_EN.bits() == 0;
                 self.rtit_ctl = value;
                 if stops {
@@ -296,10 +306,13 @@ impl SoftLbr {
 
 /// The registers that Intel PT hides: records, TOS, LBR_SELECT and the last-exception pair. SDM
 /// 36.3.1.2.
-fn hidden_by_trace(register: Register) -> bool {
+fn hidden_by_trace(register: SoftRegister) -> bool {
     matches!(
         register,
-        Register::Record(..) | Register::Tos | Register::Select | Register::LastException(_)
+        SoftRegister::Record(..)
+            | SoftRegister::Tos
+            | SoftRegister::Select
+            | SoftRegister::LastException(_)
     )
 }
 
