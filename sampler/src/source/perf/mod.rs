@@ -45,7 +45,7 @@ pub use counting::Counting;
 pub use host::{Host, Monitor};
 pub use open::attempt;
 use open::{EventRequest, Events};
-use records::{Reading, Said};
+use records::{DecodedRecord, Reading};
 pub use refused::Refused;
 pub use stacks::Stacks;
 
@@ -352,18 +352,18 @@ impl Emptying {
             let reading = Reading { config, depth: *depth, call_stack: *call_stack };
             while let Some(record) = ring.next_record() {
                 let taken = reading.read(record.ty(), record.misc(), &record.to_contiguous());
-                let is_later = matches!(&taken, Said::Stack(stack) if stack.time > now);
+                let is_later = matches!(&taken, DecodedRecord::Stack(stack) if stack.time > now);
                 match taken {
-                    Said::Stack(stack) if is_meant(self.alone, stack.thread.pid) => {
+                    DecodedRecord::Stack(stack) if is_meant(self.alone, stack.thread.pid) => {
                         waiting.push(*stack);
                     }
-                    Said::Event(event) => said.push(event),
-                    Said::Lost(record) => {
+                    DecodedRecord::Event(event) => said.push(event),
+                    DecodedRecord::Lost(record) => {
                         lost += record.stacks;
                         said.push(Event::Lost(record));
                     }
-                    Said::Throttled => self.report.throttled += 1,
-                    Said::Stack(_) | Said::Nothing => {}
+                    DecodedRecord::Throttled => self.report.throttled += 1,
+                    DecodedRecord::Stack(_) | DecodedRecord::Nothing => {}
                 }
                 if is_later {
                     break;

@@ -12,7 +12,7 @@ use crate::target::ThreadId;
 
 /// A decoded record.
 #[derive(Debug)]
-pub(super) enum Said {
+pub(super) enum DecodedRecord {
     /// A sample.
     Stack(Box<RawStack>),
     /// An event other than a sample.
@@ -37,15 +37,16 @@ pub(super) struct Reading {
 
 impl Reading {
     /// Decodes the body of a record.
-    pub(super) fn read(&self, kind: u32, misc: u16, bytes: &[u8]) -> Said {
+    pub(super) fn read(&self, kind: u32, misc: u16, bytes: &[u8]) -> DecodedRecord {
         if kind == bindings::PERF_RECORD_SAMPLE {
             let stack = self.stack(bytes);
-            return stack.map_or(Said::Nothing, |stack| Said::Stack(Box::new(stack)));
+            return stack
+                .map_or(DecodedRecord::Nothing, |stack| DecodedRecord::Stack(Box::new(stack)));
         }
         let size = u16::try_from(bytes.len() + size_of::<perf_event_header>());
         let header = perf_event_header { type_: kind, misc, size: size.unwrap_or(u16::MAX) };
         let mut parser = Parser::new(bytes, self.config.clone());
-        parser.parse_record_with_header(Side, header).unwrap_or(Said::Nothing)
+        parser.parse_record_with_header(Side, header).unwrap_or(DecodedRecord::Nothing)
     }
 
     /// Decodes a sample with the requested fields: TID, TIME, CPU, PERIOD, BRANCH_STACK.
@@ -78,9 +79,9 @@ impl Side {
         metadata.sample_id().time().unwrap_or(0)
     }
 
-    fn lost(stacks: u64, metadata: &RecordMetadata) -> Said {
+    fn lost(stacks: u64, metadata: &RecordMetadata) -> DecodedRecord {
         let id = metadata.sample_id();
-        Said::Lost(Lost {
+        DecodedRecord::Lost(Lost {
             time: Side::time(metadata),
             pid: id.pid().unwrap_or(u32::MAX),
             tid: id.tid().unwrap_or(u32::MAX),
@@ -97,14 +98,14 @@ const fn task(record: &data::Exit) -> Task {
 }
 
 impl<'a> Visitor<'a> for Side {
-    type Output = Said;
+    type Output = DecodedRecord;
 
-    fn visit_unimplemented(self, _: RecordMetadata) -> Said {
-        Said::Nothing
+    fn visit_unimplemented(self, _: RecordMetadata) -> DecodedRecord {
+        DecodedRecord::Nothing
     }
 
-    fn visit_mmap2(self, record: data::Mmap2<'a>, metadata: RecordMetadata) -> Said {
-        Said::Event(Event::Mmap(Box::new(Mmap {
+    fn visit_mmap2(self, record: data::Mmap2<'a>, metadata: RecordMetadata) -> DecodedRecord {
+        DecodedRecord::Event(Event::Mmap(Box::new(Mmap {
             time: Side::time(&metadata),
             pid: record.pid,
             tid: record.tid,
@@ -121,31 +122,41 @@ impl<'a> Visitor<'a> for Side {
         })))
     }
 
-    fn visit_comm(self, record: data::Comm<'a>, metadata: RecordMetadata) -> Said {
+    fn visit_comm(self, record: data::Comm<'a>, metadata: RecordMetadata) -> DecodedRecord {
         let exec = u32::from(metadata.misc()) & bindings::PERF_RECORD_MISC_COMM_EXEC != 0;
         let time = Side::time(&metadata);
         let comm = record.comm.as_text().into_owned();
-        Said::Event(Event::Comm(Comm { time, pid: record.pid, tid: record.tid, comm, exec }))
+        DecodedRecord::Event(Event::Comm(Comm {
+            time,
+            pid: record.pid,
+            tid: record.tid,
+            comm,
+            exec,
+        }))
     }
 
-    fn visit_fork(self, record: data::Fork, _: RecordMetadata) -> Said {
-        Said::Event(Event::Fork(task(&record)))
+    fn visit_fork(self, record: data::Fork, _: RecordMetadata) -> DecodedRecord {
+        DecodedRecord::Event(Event::Fork(task(&record)))
     }
 
-    fn visit_exit(self, record: data::Exit, _: RecordMetadata) -> Said {
-        Said::Event(Event::Exit(task(&record)))
+    fn visit_exit(self, record: data::Exit, _: RecordMetadata) -> DecodedRecord {
+        DecodedRecord::Event(Event::Exit(task(&record)))
     }
 
-    fn visit_lost(self, record: data::Lost, metadata: RecordMetadata) -> Said {
+    fn visit_lost(self, record: data::Lost, metadata: RecordMetadata) -> DecodedRecord {
         Side::lost(record.lost, &metadata)
     }
 
-    fn visit_lost_samples(self, record: data::LostSamples, metadata: RecordMetadata) -> Said {
+    fn visit_lost_samples(
+        self,
+        record: data::LostSamples,
+        metadata: RecordMetadata,
+    ) -> DecodedRecord {
         Side::lost(record.lost, &metadata)
     }
 
-    fn visit_throttle(self, _: data::Throttle, _: RecordMetadata) -> Said {
-        Said::Throttled
+    fn visit_throttle(self, _: data::Throttle, _: RecordMetadata) -> DecodedRecord {
+        DecodedRecord::Throttled
     }
 }
 
@@ -177,19 +188,25 @@ mod tests {
     fn a_sample_newest_branch_first() {
         let entries = [0x30, 0x40, 0x12, 0, 0, 0, 0x10, 0x20, 1];
         let body = bytes(&[&TRAILER[..], &[1000, 3], &entries].concat());
-        let Said::Stack(stack) = reading(false).read(9, 2, &body) else { panic!("no stack") };
+        let DecodedRecord::Stack(stack) = reading(false).read(9, 2, &body) else {
+            panic!("no stack")
+        };
         assert_eq!((stack.thread.pid, stack.thread.tid, stack.time, stack.cpu), (7, 8, 99, 3));
         assert_eq!(stack.period, 1000);
         let found: Vec<_> = stack.entries().iter().map(|e| (e.from, e.to, e.info)).collect();
         assert_eq!(found, [(0x30, 0x40, Some(0x12)), (0x10, 0x20, Some(1))]);
         assert_eq!(stack.integrity.label, Label::Stream);
-        let Said::Stack(stack) = reading(true).read(9, 2, &body) else { panic!("no stack") };
+        let DecodedRecord::Stack(stack) = reading(true).read(9, 2, &body) else {
+            panic!("no stack")
+        };
         assert!(stack.integrity.label == Label::Snapshot && stack.integrity.truncated);
         // More entries than bytes.
         let cut = bytes(&[&TRAILER[..], &[1000, 30, 1, 2, 3, 4]].concat());
-        let Said::Stack(stack) = reading(false).read(9, 2, &cut) else { panic!("no stack") };
+        let DecodedRecord::Stack(stack) = reading(false).read(9, 2, &cut) else {
+            panic!("no stack")
+        };
         assert_eq!(stack.entries().len(), 1);
-        assert!(matches!(reading(false).read(9, 2, &[0; 12]), Said::Nothing));
+        assert!(matches!(reading(false).read(9, 2, &[0; 12]), DecodedRecord::Nothing));
     }
 
     #[test]
@@ -197,7 +214,7 @@ mod tests {
         let mut body = bytes(&[7 | 8 << 32, 0x40_0000, 0x1000, 0, 8 << 32 | 1, 55, 0, 5 | 2 << 32]);
         body.extend_from_slice(b"/bin/a\xff\0");
         body.extend_from_slice(&bytes(&TRAILER));
-        let Said::Event(Event::Mmap(map)) = reading(false).read(10, 2, &body) else {
+        let DecodedRecord::Event(Event::Mmap(map)) = reading(false).read(10, 2, &body) else {
             panic!("no mapping")
         };
         assert_eq!((map.time, map.pid, map.tid, map.addr, map.len), (99, 7, 8, 0x40_0000, 0x1000));
@@ -208,13 +225,22 @@ mod tests {
         body.extend_from_slice(&bytes(&TRAILER));
         let comm = Comm { time: 99, pid: 7, tid: 8, comm: "cat".to_owned(), exec: true };
         let found = reading(false).read(3, 0x2000, &body);
-        assert!(matches!(&found, Said::Event(Event::Comm(found)) if *found == comm), "{found:?}");
+        assert!(
+            matches!(&found, DecodedRecord::Event(Event::Comm(found)) if *found == comm),
+            "{found:?}"
+        );
         let body = bytes(&[&[7 | 1 << 32, 8 | 1 << 32, 42][..], &TRAILER].concat());
         let task = Task { time: 42, pid: 7, tid: 8, ppid: 1, ptid: 1 };
         let found = reading(false).read(4, 0, &body);
-        assert!(matches!(found, Said::Event(Event::Exit(found)) if found == task), "{found:?}");
+        assert!(
+            matches!(found, DecodedRecord::Event(Event::Exit(found)) if found == task),
+            "{found:?}"
+        );
         let found = reading(false).read(7, 0, &body);
-        assert!(matches!(found, Said::Event(Event::Fork(found)) if found == task), "{found:?}");
+        assert!(
+            matches!(found, DecodedRecord::Event(Event::Fork(found)) if found == task),
+            "{found:?}"
+        );
     }
 
     #[test]
@@ -222,13 +248,13 @@ mod tests {
         let lost = Lost { time: 99, pid: 7, tid: 8, cpu: 3, stacks: 12, label: None };
         let body = bytes(&[&[1, 12][..], &TRAILER].concat());
         let found = reading(false).read(2, 0, &body);
-        assert!(matches!(&found, Said::Lost(found) if *found == lost), "{found:?}");
+        assert!(matches!(&found, DecodedRecord::Lost(found) if *found == lost), "{found:?}");
         let body = bytes(&[&[12][..], &TRAILER].concat());
         let found = reading(false).read(13, 0, &body);
-        assert!(matches!(&found, Said::Lost(found) if *found == lost), "{found:?}");
+        assert!(matches!(&found, DecodedRecord::Lost(found) if *found == lost), "{found:?}");
         let body = bytes(&[&[1, 2, 3][..], &TRAILER].concat());
-        assert!(matches!(reading(false).read(5, 0, &body), Said::Throttled));
-        assert!(matches!(reading(false).read(6, 0, &body), Said::Nothing));
-        assert!(matches!(reading(false).read(4711, 0, &body), Said::Nothing));
+        assert!(matches!(reading(false).read(5, 0, &body), DecodedRecord::Throttled));
+        assert!(matches!(reading(false).read(6, 0, &body), DecodedRecord::Nothing));
+        assert!(matches!(reading(false).read(4711, 0, &body), DecodedRecord::Nothing));
     }
 }

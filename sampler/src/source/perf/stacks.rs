@@ -8,7 +8,7 @@ use lbr_msr::{BranchFilter, record::RawEntry};
 
 use super::host::Host;
 use super::open::{EventRequest, Events, open};
-use super::records::{Reading, Said};
+use super::records::{DecodedRecord, Reading};
 use super::refused::Refused;
 use crate::config::Sampling;
 
@@ -58,7 +58,7 @@ impl Stacks {
             let reading = Reading { config, depth: self.depth, call_stack: false };
             while let Some(record) = ring.next_record() {
                 let said = reading.read(record.ty(), record.misc(), &record.to_contiguous());
-                if let Said::Stack(stack) = said {
+                if let DecodedRecord::Stack(stack) = said {
                     stacks.push(
                         stack.entries().iter().map(|entry| decode(entry, self.tsx)).collect(),
                     );
