@@ -13,7 +13,7 @@ pub(crate) use crate::support::programs::{BARE, Program, build};
 
 /// The input of a recorder, in order.
 #[derive(Clone, Debug)]
-pub(crate) enum Told {
+pub(crate) enum RecorderInput {
     Start(ThreadId),
     Branch(ThreadId, Retired),
     Finish(ThreadId),
@@ -23,14 +23,14 @@ pub(crate) enum Told {
 /// Keeps all input; closes after `limit` branches.
 #[derive(Debug, Default)]
 pub(crate) struct Keeper {
-    pub(crate) told: Mutex<Vec<Told>>,
+    pub(crate) told: Mutex<Vec<RecorderInput>>,
     pub(crate) limit: Option<usize>,
     pub(crate) closed: std::sync::atomic::AtomicBool,
 }
 
-fn threads(told: &[Told]) -> Vec<ThreadId> {
+fn threads(told: &[RecorderInput]) -> Vec<ThreadId> {
     let started = told.iter().filter_map(|told| match told {
-        Told::Start(id) => Some(*id),
+        RecorderInput::Start(id) => Some(*id),
         _ => None,
     });
     started.collect()
@@ -42,7 +42,7 @@ impl Keeper {
         threads(&self.told.lock().expect("no panic"))
     }
 
-    fn tell(&self, what: Told) -> Result<(), Closed> {
+    fn tell(&self, what: RecorderInput) -> Result<(), Closed> {
         let mut told = self.told.lock().expect("no panic");
         told.push(what);
         if self.limit.is_some_and(|limit| told.len() >= limit) {
@@ -57,11 +57,11 @@ pub(crate) struct KeptRing<'a>(&'a Keeper, ThreadId);
 impl<'a> Recorder for &'a Keeper {
     type Ring = KeptRing<'a>;
     fn start(&self, thread: ThreadId) -> Result<KeptRing<'a>, Closed> {
-        self.tell(Told::Start(thread))?;
+        self.tell(RecorderInput::Start(thread))?;
         Ok(KeptRing(self, thread))
     }
     fn emit(&self, event: Event) -> Result<(), Closed> {
-        self.tell(Told::Event(event))
+        self.tell(RecorderInput::Event(event))
     }
     fn is_closed(&self) -> bool {
         self.closed.load(std::sync::atomic::Ordering::Relaxed)
@@ -70,10 +70,10 @@ impl<'a> Recorder for &'a Keeper {
 
 impl Retire for KeptRing<'_> {
     fn retire(&mut self, branch: &Retired) -> Result<(), Closed> {
-        self.0.tell(Told::Branch(self.1, *branch))
+        self.0.tell(RecorderInput::Branch(self.1, *branch))
     }
     fn finish(self) -> Result<(), Closed> {
-        self.0.tell(Told::Finish(self.1))
+        self.0.tell(RecorderInput::Finish(self.1))
     }
 }
 
@@ -82,7 +82,7 @@ impl Retire for KeptRing<'_> {
 pub(crate) struct Run {
     pub(crate) exit: Exit,
     pub(crate) notes: SourceNotes,
-    pub(crate) told: Vec<Told>,
+    pub(crate) told: Vec<RecorderInput>,
 }
 
 impl Run {
@@ -98,14 +98,14 @@ impl Run {
 
     pub(crate) fn branches(&self) -> impl Iterator<Item = (ThreadId, Retired)> + '_ {
         self.told.iter().filter_map(|told| match told {
-            Told::Branch(id, branch) => Some((*id, *branch)),
+            RecorderInput::Branch(id, branch) => Some((*id, *branch)),
             _ => None,
         })
     }
 
     pub(crate) fn events(&self) -> impl Iterator<Item = &Event> + '_ {
         self.told.iter().filter_map(|told| match told {
-            Told::Event(event) => Some(event),
+            RecorderInput::Event(event) => Some(event),
             _ => None,
         })
     }

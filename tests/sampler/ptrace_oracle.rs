@@ -5,7 +5,7 @@ use lbr_msr::record::{BranchType, Event, HwBranchType as H};
 use sampler::source::ptrace::Ptrace;
 use sampler::source::{Exit, Source};
 
-use crate::program::{BARE, Keeper, Program, Told, build, run};
+use crate::program::{BARE, Keeper, Program, RecorderInput, build, run};
 
 /// The taken branches of oracle.S in order. Kernel entries go to 0.
 fn oracle(program: &Program) -> Vec<(u64, u64, H)> {
@@ -60,13 +60,13 @@ fn mapping_events_precede_the_programs_branches() {
         .told
         .iter()
         .map(|told| match told {
-            Told::Start(_) => 's',
-            Told::Branch(..) => 'b',
-            Told::Finish(_) => 'f',
-            Told::Event(Event::Comm(_)) => 'c',
-            Told::Event(Event::Mmap(_)) => 'm',
-            Told::Event(Event::Exit(_)) => 'x',
-            Told::Event(_) => '?',
+            RecorderInput::Start(_) => 's',
+            RecorderInput::Branch(..) => 'b',
+            RecorderInput::Finish(_) => 'f',
+            RecorderInput::Event(Event::Comm(_)) => 'c',
+            RecorderInput::Event(Event::Mmap(_)) => 'm',
+            RecorderInput::Event(Event::Exit(_)) => 'x',
+            RecorderInput::Event(_) => '?',
         })
         .collect();
     assert_eq!(order, format!("cmms{}fx", "b".repeat(17)), "text and vdso are mapped");

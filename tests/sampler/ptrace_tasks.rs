@@ -7,7 +7,7 @@ use lbr_msr::record::Event;
 use sampler::source::ptrace::Ptrace;
 use sampler::source::{Command, Exit};
 
-use crate::program::{Keeper, Told, build, from_main, run, turns};
+use crate::program::{Keeper, RecorderInput, build, from_main, run, turns};
 
 /// Static, to avoid stepping through a dynamic linker after an exec.
 const HOSTED: &[&str] = &["-static", "-O1", "-pthread"];
@@ -37,10 +37,12 @@ fn each_thread_has_its_own_branches() {
     let mut open = std::collections::BTreeSet::new();
     for told in &run.told {
         match told {
-            Told::Start(id) => assert!(open.insert(*id), "one LBR per thread"),
-            Told::Branch(id, _) => assert!(open.contains(id), "branches between start and end"),
-            Told::Finish(id) => assert!(open.remove(id)),
-            Told::Event(_) => {}
+            RecorderInput::Start(id) => assert!(open.insert(*id), "one LBR per thread"),
+            RecorderInput::Branch(id, _) => {
+                assert!(open.contains(id), "branches between start and end")
+            }
+            RecorderInput::Finish(id) => assert!(open.remove(id)),
+            RecorderInput::Event(_) => {}
         }
     }
     assert!(open.is_empty(), "every ring is drained");

@@ -13,7 +13,7 @@ use sampler::source::qemu::{Emulated, Qemu};
 use sampler::source::{Command, Exit, Source, SourceError};
 use sampler::target::ThreadId;
 
-use crate::program::{self, BARE, Keeper, Program, Run, Told, build, from_main, turns};
+use crate::program::{self, BARE, Keeper, Program, RecorderInput, Run, build, from_main, turns};
 use crate::support::skip::skipped;
 
 const HOSTED: &[&str] = &["-no-pie", "-O1", "-pthread"];
@@ -68,13 +68,13 @@ fn the_mappings_precede_the_programs_branches() {
         .told
         .iter()
         .map(|told| match told {
-            Told::Start(_) => 's',
-            Told::Branch(..) => 'b',
-            Told::Finish(_) => 'f',
-            Told::Event(Event::Comm(_)) => 'c',
-            Told::Event(Event::Mmap(_)) => 'm',
-            Told::Event(Event::Exit(_)) => 'x',
-            Told::Event(_) => '?',
+            RecorderInput::Start(_) => 's',
+            RecorderInput::Branch(..) => 'b',
+            RecorderInput::Finish(_) => 'f',
+            RecorderInput::Event(Event::Comm(_)) => 'c',
+            RecorderInput::Event(Event::Mmap(_)) => 'm',
+            RecorderInput::Event(Event::Exit(_)) => 'x',
+            RecorderInput::Event(_) => '?',
         })
         .collect();
     assert_eq!(order, format!("cms{}fx", "b".repeat(12)), "{:?}", mappings(&run));
