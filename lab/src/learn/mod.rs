@@ -21,7 +21,7 @@ pub use lbr_msr::soft::PENALTY;
 pub use lessons::LESSONS;
 pub use own::{Own, run};
 pub use program::{Line, Program};
-pub use question::{Answer, Asked, Question};
+pub use question::{Answer, Question, StackProperty};
 pub use session::{Refused, Session, Setup, State};
 pub use view::{Bits, Slot, View, lacks};
 

@@ -12,14 +12,14 @@ pub struct Question {
     /// Control register fields that are toggled before the program runs.
     pub toggle: &'static [&'static str],
     /// The property of the LBR stack that answers it, once the program has run.
-    pub of: Asked,
+    pub of: StackProperty,
     /// Explains the answer.
     pub why: &'static str,
 }
 
 /// A property of the LBR stack.
 #[derive(Clone, Copy, Debug)]
-pub enum Asked {
+pub enum StackProperty {
     /// Number of records.
     Records,
     /// Number of records whose FROM is this label.
@@ -65,7 +65,7 @@ impl Question {
     }
 }
 
-impl Asked {
+impl StackProperty {
     /// Reads the answer from a session's LBR stack.
     #[must_use]
     pub fn read(self, session: &Session) -> Answer {
@@ -81,18 +81,20 @@ impl Asked {
         };
         let is_kernel = |address: u64| address >> 63 != 0;
         match self {
-            Asked::Records => count(&|_| true),
-            Asked::From(name) => {
+            StackProperty::Records => count(&|_| true),
+            StackProperty::From(name) => {
                 let place = session.trace().program.address_of(name);
                 count(&|entry| Some(entry.from) == place)
             }
-            Asked::Kernel => count(&|entry| is_kernel(entry.from) || is_kernel(entry.to)),
-            Asked::Mispredicted => count(&|entry| entry.mispredicted == Some(true)),
-            Asked::InTransaction => count(&|entry| entry.in_tx == Some(true)),
-            Asked::NewestSlot => number(records.first().map(|(slot, _)| u64::from(slot.index))),
-            Asked::NewestFrom => address(records.first()),
-            Asked::OldestFrom => address(records.last()),
-            Asked::NewestCycles => {
+            StackProperty::Kernel => count(&|entry| is_kernel(entry.from) || is_kernel(entry.to)),
+            StackProperty::Mispredicted => count(&|entry| entry.mispredicted == Some(true)),
+            StackProperty::InTransaction => count(&|entry| entry.in_tx == Some(true)),
+            StackProperty::NewestSlot => {
+                number(records.first().map(|(slot, _)| u64::from(slot.index)))
+            }
+            StackProperty::NewestFrom => address(records.first()),
+            StackProperty::OldestFrom => address(records.last()),
+            StackProperty::NewestCycles => {
                 number(records.first().and_then(|(_, entry)| entry.cycles.map(u64::from)))
             }
         }

@@ -1,8 +1,9 @@
 //! Lessons about CPUs whose LBR stack does not work as documented.
 
 use super::{
-    Asked::{From, NewestFrom, Records},
-    EVERY_KIND, Lesson, ask,
+    EVERY_KIND, Lesson,
+    StackProperty::{From, NewestFrom, Records},
+    ask,
 };
 
 pub(super) const NEHALEM: Lesson = Lesson {

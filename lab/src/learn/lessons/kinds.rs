@@ -1,8 +1,9 @@
 //! Lessons about features of some CPUs only, and about reading the registers.
 
 use super::{
-    Asked::{From, InTransaction, Kernel, NewestSlot, Records},
-    Lesson, ask,
+    Lesson,
+    StackProperty::{From, InTransaction, Kernel, NewestSlot, Records},
+    ask,
 };
 
 pub(super) const TSX: Lesson = Lesson {

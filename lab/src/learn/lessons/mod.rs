@@ -4,7 +4,7 @@ mod errata;
 mod kinds;
 mod ring;
 
-use super::{Asked, Lesson, Question};
+use super::{Lesson, Question, StackProperty};
 
 /// The course, in the order in which it is taught.
 pub const LESSONS: &[&Lesson] = &[
@@ -26,7 +26,7 @@ pub const LESSONS: &[&Lesson] = &[
 
 const fn ask(
     toggle: &'static [&'static str],
-    of: Asked,
+    of: StackProperty,
     ask: &'static str,
     why: &'static str,
 ) -> Question {

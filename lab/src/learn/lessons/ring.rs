@@ -1,8 +1,11 @@
 //! Lessons about every LBR stack: what it records, in which order, with which filters.
 
 use super::{
-    Asked::{From, Mispredicted, NewestCycles, NewestFrom, NewestSlot, OldestFrom, Records},
-    EVERY_KIND, Lesson, ask,
+    EVERY_KIND, Lesson,
+    StackProperty::{
+        From, Mispredicted, NewestCycles, NewestFrom, NewestSlot, OldestFrom, Records,
+    },
+    ask,
 };
 
 pub(super) const TAKEN: Lesson = Lesson {
