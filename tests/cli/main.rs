@@ -26,6 +26,7 @@ mod armed;
 mod book;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod confined;
+mod control_flow;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod cuts;
 mod decode;

@@ -5,6 +5,7 @@ pub(crate) mod chart;
 pub(crate) mod csv;
 pub(crate) mod escape;
 pub(crate) mod json;
+pub(crate) mod layered;
 pub(crate) mod number;
 pub(crate) mod out;
 pub(crate) mod page;

@@ -8,6 +8,7 @@ use profile::annotate::{self, Annotated, Hot, Instruction, Syntax};
 
 use super::arrows::Arrows;
 use super::cells::{Columns, HEADINGS, remark, words};
+use super::graph;
 use crate::present::escape::escaped;
 use crate::present::number::{counted, grouped, percent};
 use crate::present::page;
@@ -43,6 +44,9 @@ pub(crate) fn markup(annotated: &Annotated) -> Markup {
     let (arrows, columns) = (Arrows::of(annotated), Columns::of(annotated));
     html! {
         p { (super::title(annotated)) }
+        @if let Some(figure) = graph::figure(annotated) {
+            details { summary { "control-flow graph" } (figure) }
+        }
         div.scroll tabindex="0" role="region" aria-label=(escaped(&annotated.function.name)) {
             table.annotated {
                 thead {

@@ -3,12 +3,13 @@
 
 mod arrows;
 mod cells;
+pub(crate) mod graph;
 pub(crate) mod html;
 mod json;
 mod text;
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
@@ -69,6 +70,10 @@ pub(crate) struct Annotate {
     /// hottest functions; `-` is standard output.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// The function's control-flow graph as a picture: FILE.svg, or FILE.dot for
+    /// Graphviz; `-` is SVG on standard output.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["html", "json", "hottest"])]
+    graph: Option<PathBuf>,
     #[command(flatten)]
     select: SelectArgs,
     #[command(flatten)]
@@ -108,13 +113,29 @@ pub(crate) fn run(args: &Annotate) -> Outcome {
     })
 }
 
+/// Whether a graph is for Graphviz, by the ending of its file.
+fn is_dot(path: &Path) -> Result<bool, Failure> {
+    match path.extension().and_then(|end| end.to_str()) {
+        Some("dot" | "gv") => Ok(true),
+        Some("svg") => Ok(false),
+        _ if path == Path::new("-") => Ok(false),
+        _ => Err(anyhow!("--graph {}: neither .svg nor .dot", path.display())).or_exit(USAGE),
+    }
+}
+
 fn is_file(what: &str) -> bool {
     std::fs::metadata(what).is_ok_and(|kind| kind.is_file())
 }
 
 fn annotate(args: &Annotate) -> Outcome {
     let inputs = || args.input.iter().chain(args.symbols.files());
-    let output = args.html.as_ref().map(|path| Output::new(path, inputs())).transpose()?;
+    let is_dot = args.graph.as_deref().map(is_dot).transpose()?.unwrap_or_default();
+    let output = args
+        .html
+        .as_ref()
+        .or(args.graph.as_ref())
+        .map(|path| Output::new(path, inputs()))
+        .transpose()?;
     let mut counter = FlowCounter::new();
     args.symbols.apply(counter.maps());
     let sources = input::read_all(&args.input, &args.select.reading(), |recording, at| {
@@ -124,7 +145,7 @@ fn annotate(args: &Annotate) -> Outcome {
     args.rows.keep_flow(&mut flow, false)?;
     args.rows.keep_flow(&mut flow, true)?;
     let syntax = args.syntax.into();
-    if let (Some(output), None) = (&output, &args.place) {
+    if let (Some(output), None, None) = (&output, &args.place, &args.graph) {
         let head = head(&flow, None, &sources);
         let functions = html::hottest(&mut flow, syntax);
         let content = functions.ok_or_else(|| annotate::nothing(&mut flow)).or_exit(USAGE)?;
@@ -146,7 +167,13 @@ fn annotate(args: &Annotate) -> Outcome {
     let head = head(&flow, Some(&annotated), &sources);
     if let Some(output) = &output {
         let name = escaped(&annotated.function.name);
-        output.write(html::page(&name, &head, &html::markup(&annotated)))?;
+        let lines: Vec<String> =
+            [title(&annotated)].into_iter().chain(head.iter().cloned()).collect();
+        output.write(match &args.graph {
+            Some(_) if is_dot => graph::dot(&annotated, &lines),
+            Some(_) => graph::svg(&annotated, &lines),
+            None => html::page(&name, &head, &html::markup(&annotated)),
+        })?;
     } else {
         let mut out = Out::stdout();
         if args.json {

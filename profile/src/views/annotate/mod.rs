@@ -7,6 +7,7 @@
 
 mod error;
 mod find;
+mod graph;
 mod listing;
 
 use lbr_msr::disasm::Text;
@@ -18,6 +19,7 @@ use crate::views::cycles::Cycles;
 
 pub use error::FindError;
 pub use find::{Hot, Stretch, find, hottest, hottest_one, nothing};
+pub use graph::{Edge, EdgeKind, Graph, Node};
 pub use lbr_msr::disasm::Syntax;
 pub use listing::annotate;
 

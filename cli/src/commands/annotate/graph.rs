@@ -1,0 +1,344 @@
+//! The control-flow graph of a function, as SVG and for Graphviz.
+
+use std::fmt::Write;
+
+use maud::{Markup, PreEscaped, html};
+use profile::annotate::{Annotated, BasicBlock, Edge, EdgeKind, Graph, Instruction, Node, Timed};
+
+use super::cells::words;
+use crate::present::escape::escaped;
+use crate::present::layered::{self, HEAD, Layout, Link};
+use crate::present::number::{counted, grouped, percent};
+use crate::present::shorten::without_middle;
+use crate::present::table::Heat;
+
+/// Characters in a line of a box at most.
+const CHARS: usize = 46;
+/// Size of a character and distance of lines, pixels of SVG at a font size of 12.
+const CHAR: f64 = 7.25;
+const LINE: f64 = 16.0;
+/// Width of the most executed edge, pixels.
+const WIDEST: f64 = 7.0;
+/// A separate document names its language; a page does not have to.
+const NAMESPACE: &str = "http://www.w3.org/2000/svg";
+/// Nodes of a graph that is part of a page, at most.
+const ON_PAGE: usize = 250;
+
+/// Plain colours, which every viewer knows, and others for a dark scheme.
+pub(crate) const STYLE: &str = "
+.cfg { font: 12px ui-monospace, 'DejaVu Sans Mono', monospace; background: #ffffff; }
+.cfg text { fill: #1f2328; white-space: pre; } .cfg .faint { fill: #59636e; } .cfg .name { font-weight: 700; }
+.cfg rect { fill: #eef1f4; stroke: #8c959f; } .cfg .hot rect { fill: #ffd8b5; } .cfg .warm rect { fill: #fff3d6; }
+.cfg .outside rect, .cfg .folded rect { fill: #ffffff; stroke-dasharray: 3 3; }
+.cfg .edge { stroke: #8c959f; fill: #8c959f; } .cfg .line { fill: none; } .cfg .label { paint-order: stroke; stroke: #ffffff; stroke-width: 4px; } .cfg .falls .line { stroke-dasharray: 7 4; } .cfg .call .line, .cfg .after .line { stroke-dasharray: 2 4; }
+@media (prefers-color-scheme: dark) {
+.cfg { background: #0d1117; } .cfg text { fill: #e6edf3; } .cfg .faint { fill: #9198a1; }
+.cfg rect { fill: #1c222a; stroke: #6e7681; } .cfg .hot rect { fill: #6b3a12; } .cfg .warm rect { fill: #4a3b10; }
+.cfg .outside rect, .cfg .folded rect { fill: #0d1117; } .cfg .label { stroke: #0d1117; }
+}
+.cfg-figure { margin: .5rem 0; overflow: auto; max-height: 90vh; }
+";
+
+/// The lines of a box.
+struct Lines {
+    class: &'static str,
+    lines: Vec<String>,
+}
+
+fn clipped(text: &str) -> String {
+    without_middle(text, CHARS)
+}
+
+/// Data of the whole function that each box needs.
+struct Hot<'a> {
+    /// The timed block that ends at each instruction.
+    ending: Vec<Option<&'a Timed>>,
+    /// Executions of the hottest instruction.
+    peak: f64,
+}
+
+/// The text of all nodes.
+fn all_lines(annotated: &Annotated, graph: &Graph) -> Vec<Lines> {
+    let hot = Hot { ending: annotated.blocks_by_end(), peak: annotated.peak() as f64 };
+    graph.nodes.iter().map(|node| lines(annotated, &hot, node)).collect()
+}
+
+/// The text of a node.
+fn lines(annotated: &Annotated, hot: &Hot<'_>, node: &Node) -> Lines {
+    match node {
+        Node::Block(block) => block_lines(annotated, hot, block),
+        Node::Folded { blocks } => {
+            let what = if annotated.exact { "not executed" } else { "not seen" };
+            let blocks = counted(*blocks as u64, "block", "blocks");
+            Lines { class: "folded", lines: vec![format!("{blocks} {what}")] }
+        }
+        Node::Outside(target) => {
+            let name = target.name.as_ref().map(|(name, offset)| match offset {
+                0 => escaped(name).into_owned(),
+                offset => format!("{}+{offset:#x}", escaped(name)),
+            });
+            let name = name.unwrap_or_else(|| format!("{:#x}", target.address));
+            Lines { class: "outside", lines: vec![clipped(&name)] }
+        }
+    }
+}
+
+fn block_lines(annotated: &Annotated, hot: &Hot<'_>, block: &BasicBlock) -> Lines {
+    let insns = annotated.instructions.get(block.first..block.end).unwrap_or_default();
+    let offset = |address: u64| address.wrapping_sub(annotated.function.address);
+    let mut lines = Vec::new();
+    if let Some(first) = insns.first() {
+        let source = first.source.as_ref().map(|line| {
+            let text = escaped(&line.to_string()).into_owned();
+            format!("  {}", text.rsplit('/').next().unwrap_or_default())
+        });
+        lines.push(clipped(&format!(
+            "+{:#x}{}",
+            offset(first.address),
+            source.unwrap_or_default()
+        )));
+        lines.push(clipped(&instruction(annotated, first)));
+    }
+    match insns.len() {
+        0..=2 => {}
+        3 => lines.extend(insns.get(1).map(|insn| clipped(&words(insn)))),
+        len => lines.push(format!("… {} more", len - 2)),
+    }
+    if let [_, .., last] = insns {
+        lines.push(clipped(&instruction(annotated, last)));
+    }
+    let mut foot =
+        block.count.map_or_else(|| "count unknown".to_owned(), |n| format!("{}×", grouped(n)));
+    let timed = block.end.checked_sub(1).and_then(|last| *hot.ending.get(last)?);
+    if let Some(cycles) = timed.and_then(|timed| timed.cycles.quantile(0.5)) {
+        foot += &format!("  p50 {}", counted(cycles.into(), "cycle", "cycles"));
+    }
+    lines.push(foot);
+    let class = match Heat::of(block.count.map(|count| count as f64), hot.peak) {
+        Heat::Hot => "hot",
+        Heat::Warm => "warm",
+        Heat::Cool | Heat::Cold => "cool",
+    };
+    Lines { class, lines }
+}
+
+/// An instruction, with a target inside the function as its distance from the function's start.
+fn instruction(annotated: &Annotated, insn: &Instruction) -> String {
+    let target = insn.branch.as_ref().and_then(|branch| branch.target.as_ref());
+    match (target.filter(|target| target.inside.is_some()), &insn.text) {
+        (Some(target), Some(text)) => {
+            let offset = target.address.wrapping_sub(annotated.function.address);
+            format!("{:<6} +{offset:#x}", text.mnemonic)
+        }
+        _ => words(insn),
+    }
+}
+
+/// The label of an edge: its count, and the mean trips of the loop that it closes.
+fn label(annotated: &Annotated, edge: &Edge) -> String {
+    let mut label = edge.count.map(grouped).unwrap_or_default();
+    if let Some(missed) = edge.mispredicted.filter(|missed| *missed > 0.0) {
+        label += &format!(" {} missed", percent(missed));
+    }
+    if let Some(trips) = edge.trips {
+        let about = if annotated.exact { "" } else { "~" };
+        label += &format!(" (loop: {about}{trips:.1} trips)");
+    }
+    label
+}
+
+fn class(edge: &Edge) -> &'static str {
+    match edge.kind {
+        EdgeKind::Taken | EdgeKind::Return => "edge",
+        EdgeKind::FallThrough => "edge falls",
+        EdgeKind::Call => "edge call",
+        EdgeKind::AfterCall => "edge after",
+    }
+}
+
+/// From blue, never mispredicted, to red, at least every second time; `None` if unknown.
+fn colour(edge: &Edge) -> Option<String> {
+    let share = (edge.mispredicted? * 2.0).min(1.0);
+    let mix = |blue: f64, red: f64| (blue + (red - blue) * share) as u8;
+    let (red, green, blue) = (mix(9.0, 209.0), mix(105.0, 36.0), mix(218.0, 47.0));
+    let colour = format!("#{red:02x}{green:02x}{blue:02x}");
+    Some(format!("stroke: {colour}; fill: {colour}"))
+}
+
+/// What the lines and colours mean, and what the picture does not show.
+fn legend(annotated: &Annotated, graph: &Graph) -> String {
+    let mut parts =
+        vec!["solid: taken, dashed: fall-through, dotted: call; wider: more often".to_owned()];
+    let known = graph.edges.iter().any(|edge| edge.mispredicted.is_some());
+    parts.push(match known {
+        true => "blue to red: never to often mispredicted".to_owned(),
+        false => "predictions not recorded".to_owned(),
+    });
+    if graph.cold > 0 {
+        let what = if annotated.exact { "not executed" } else { "not seen to execute" };
+        parts.push(format!("{} {what}", counted(graph.cold as u64, "block", "blocks")));
+    }
+    parts.join("; ")
+}
+
+/// The picture for a page; `None` for a single block, or more nodes than a page has space for.
+pub(crate) fn figure(annotated: &Annotated) -> Option<Markup> {
+    let graph = annotated.graph();
+    (2..=ON_PAGE)
+        .contains(&graph.nodes.len())
+        .then(|| html! { div.cfg-figure { (picture(annotated, &graph, &[], None)) } })
+}
+
+/// An SVG document with the given lines above the graph.
+pub(super) fn svg(annotated: &Annotated, head: &[String]) -> String {
+    picture(annotated, &annotated.graph(), head, Some(NAMESPACE)).into_string()
+}
+
+fn picture(
+    annotated: &Annotated,
+    graph: &Graph,
+    head: &[String],
+    namespace: Option<&str>,
+) -> Markup {
+    let boxes = all_lines(annotated, graph);
+    let sizes: Vec<(f64, f64)> = boxes
+        .iter()
+        .map(|text| {
+            let longest = text.lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
+            (longest as f64 * CHAR + 16.0, text.lines.len() as f64 * LINE + 10.0)
+        })
+        .collect();
+    let most = graph.edges.iter().filter_map(|edge| edge.count).max().unwrap_or(0) as f64;
+    let links: Vec<Link> = graph
+        .edges
+        .iter()
+        .map(|edge| Link {
+            from: edge.from,
+            to: edge.to,
+            back: edge.back,
+            // What is called stands beside the code that goes on.
+            weight: match edge.kind {
+                EdgeKind::Call => 0.1,
+                _ => 1.0 + edge.count.unwrap_or(0) as f64 / most.max(1.0),
+            },
+        })
+        .collect();
+    let drawn = layered::layout(&sizes, &links);
+    let mut notes: Vec<&str> = head.iter().map(String::as_str).collect();
+    let legend = legend(annotated, graph);
+    notes.push(&legend);
+    let widest = notes.iter().map(|line| line.chars().count()).max().unwrap_or(0);
+    let width = drawn.width.max(widest as f64 * CHAR + 24.0);
+    let top = notes.len() as f64 * LINE + 12.0;
+    let stroke = |edge: &Edge| match edge.count {
+        Some(count) if count > 0 && most > 1.0 => {
+            1.0 + (WIDEST - 1.0) * (count as f64).ln() / most.ln()
+        }
+        _ => 1.0,
+    };
+    let labels = labels(annotated, graph, &sizes, &drawn);
+    html! {
+        svg.cfg xmlns=[namespace] role="img" width=(format!("{width:.0}")) height=(format!("{:.0}", drawn.height + top))
+            viewBox=(format!("0 0 {width:.0} {:.0}", drawn.height + top)) {
+            title { "control flow of " (escaped(&annotated.function.name)) }
+            style { (PreEscaped(STYLE)) }
+            @for (at, note) in notes.iter().enumerate() {
+                text.faint x="12" y=(format!("{:.0}", (at + 1) as f64 * LINE)) { (escaped(note)) }
+            }
+            g transform=(format!("translate(0 {top:.0})")) {
+                @for (edge, route) in graph.edges.iter().zip(&drawn.routes) {
+                    g class=(class(edge)) data-from=(edge.from) data-to=(edge.to) data-count=[edge.count] style=[colour(edge)] {
+                        title { (name(&boxes, edge.from)) " → " (name(&boxes, edge.to)) ": " (label(annotated, edge)) }
+                        path.line d=(layered::path(route)) stroke-width=(format!("{:.1}", stroke(edge))) {}
+                        @if let Some(end) = route.last() {
+                            path d=(format!("M{:.1} {:.1}l-5 -{HEAD}h10z", end.x, end.to + HEAD)) stroke="none" {}
+                        }
+                    }
+                }
+                @for ((text, at), size) in boxes.iter().zip(&drawn.boxes).zip(&sizes) {
+                    g class=(text.class) {
+                        rect x=(format!("{:.1}", at.0)) y=(format!("{:.1}", at.1)) width=(format!("{:.1}", size.0)) height=(format!("{:.1}", size.1)) rx="4" {}
+                        @for (line, words) in text.lines.iter().enumerate() {
+                            text class=[(line == 0).then_some("name")] x=(format!("{:.1}", at.0 + 8.0)) y=(format!("{:.1}", at.1 + 1.0 + (line + 1) as f64 * LINE)) { (words) }
+                        }
+                    }
+                }
+                @for (text, (x, y)) in labels {
+                    text.faint.label x=(format!("{x:.1}")) y=(format!("{y:.1}")) { (text) }
+                }
+            }
+        }
+    }
+}
+
+/// Labels of the edges and where they start: beside the edge, where nothing else is. Those that do
+/// not fit anywhere are the edge's tooltip only.
+fn labels(
+    annotated: &Annotated,
+    graph: &Graph,
+    sizes: &[(f64, f64)],
+    drawn: &Layout,
+) -> Vec<(String, (f64, f64))> {
+    let corners =
+        |(x, y): &(f64, f64), (width, height): &(f64, f64)| (*x, *y, x + width, y + height);
+    let mut taken: Vec<(f64, f64, f64, f64)> =
+        drawn.boxes.iter().zip(sizes).map(|(at, size)| corners(at, size)).collect();
+    let mut order: Vec<usize> = (0..graph.edges.len()).collect();
+    order.sort_by_key(|at| std::cmp::Reverse(graph.edges[*at].count));
+    let mut labels = Vec::new();
+    for at in order {
+        let text = label(annotated, &graph.edges[at]);
+        let size = (text.chars().count() as f64 * CHAR, LINE - 3.0);
+        let places = layered::points(&drawn.routes[at]).map(|(x, y)| (x + 7.0, y - size.1 / 2.0));
+        let is_free = |place: &(f64, f64)| {
+            let (left, top, right, bottom) = corners(place, &size);
+            let apart = |other: &(f64, f64, f64, f64)| {
+                right < other.0 || other.2 < left || bottom < other.1 || other.3 < top
+            };
+            right < drawn.width && taken.iter().all(apart)
+        };
+        if let Some(place) = places.into_iter().find(is_free).filter(|_| !text.is_empty()) {
+            taken.push(corners(&place, &size));
+            labels.push((text, (place.0, place.1 + size.1 - 3.0)));
+        }
+    }
+    labels
+}
+
+fn name(boxes: &[Lines], node: usize) -> &str {
+    boxes.get(node).and_then(|text| text.lines.first()).map_or("", String::as_str)
+}
+
+/// The graph in Graphviz's language.
+pub(super) fn dot(annotated: &Annotated, head: &[String]) -> String {
+    let graph = annotated.graph();
+    let quoted = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"");
+    let mut dot = format!("digraph \"{}\" {{\n", quoted(&escaped(&annotated.function.name)));
+    let legend = legend(annotated, &graph);
+    let notes = head.iter().chain([&legend]).map(|line| quoted(&escaped(line)) + "\\l");
+    // A String takes whatever is written to it.
+    let _ = writeln!(dot, "  label=\"{}\"; labelloc=t; labeljust=l;", notes.collect::<String>());
+    dot += "  node [shape=box, fontname=monospace, fontsize=11];\n";
+    dot += "  edge [fontname=monospace, fontsize=10];\n";
+    for (at, text) in all_lines(annotated, &graph).iter().enumerate() {
+        let label: String = text.lines.iter().map(|line| quoted(line) + "\\l").collect();
+        let style = match text.class {
+            "hot" => ", style=filled, fillcolor=\"#ffd8b5\"",
+            "warm" => ", style=filled, fillcolor=\"#fff3d6\"",
+            "outside" | "folded" => ", style=dashed",
+            _ => "",
+        };
+        let _ = writeln!(dot, "  n{at} [label=\"{label}\"{style}];");
+    }
+    for edge in &graph.edges {
+        let style = match edge.kind {
+            EdgeKind::Taken | EdgeKind::Return => "solid",
+            EdgeKind::FallThrough => "dashed",
+            EdgeKind::Call | EdgeKind::AfterCall => "dotted",
+        };
+        let label = quoted(&label(annotated, edge));
+        let _ =
+            writeln!(dot, "  n{} -> n{} [label=\"{label}\", style={style}];", edge.from, edge.to);
+    }
+    dot + "}\n"
+}

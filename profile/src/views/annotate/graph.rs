@@ -1,0 +1,317 @@
+//! The control-flow graph of an annotated function: executed basic blocks, and the recorded edges
+//! between them.
+
+use std::collections::HashMap;
+
+use lbr_msr::record::BranchType;
+
+use super::{Annotated, BasicBlock, Target};
+
+/// A control-flow graph.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Graph {
+    /// Nodes; the function's first block is the first one if it was executed.
+    pub nodes: Vec<Node>,
+    /// Edges, in the order of their source.
+    pub edges: Vec<Edge>,
+    /// Basic blocks without a recorded execution. Those next to executed code are folded into
+    /// [`Node::Folded`], the others have no node.
+    pub cold: usize,
+}
+
+/// A node of the graph.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Node {
+    /// A basic block.
+    Block(BasicBlock),
+    /// Connected basic blocks without a recorded execution.
+    Folded {
+        /// The number of blocks.
+        blocks: usize,
+    },
+    /// Code outside the function, as one block of the function reaches it.
+    Outside(Target),
+}
+
+/// An edge of the graph.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Edge {
+    /// Index of the source node.
+    pub from: usize,
+    /// Index of the target node.
+    pub to: usize,
+    /// How control gets there.
+    pub kind: EdgeKind,
+    /// Times taken or fallen through; `None` if the recording does not tell.
+    pub count: Option<u64>,
+    /// Mispredicted of the taken executions of the branch, 0 to 1; `None` if unknown.
+    pub mispredicted: Option<f64>,
+    /// Whether it closes a cycle, in a depth-first search from the function's entry.
+    pub back: bool,
+    /// For a back edge, mean executions of its target per entry into the loop.
+    pub trips: Option<f64>,
+}
+
+/// How control passes along an edge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EdgeKind {
+    /// A taken jump.
+    Taken,
+    /// No branch, or one that was not taken.
+    FallThrough,
+    /// A call.
+    Call,
+    /// A return into the function itself.
+    Return,
+    /// From a call to the instruction after it; not an entry of the recording.
+    AfterCall,
+}
+
+impl Annotated {
+    /// Its control-flow graph.
+    #[must_use]
+    pub fn graph(&self) -> Graph {
+        let mut builder = Builder::new(self);
+        for at in 0..builder.blocks.len() {
+            if let Some(from) = builder.node(at).filter(|_| builder.is_shown(at)) {
+                builder.leave(at, from);
+            }
+        }
+        let Builder { mut graph, .. } = builder;
+        mark_back_edges(&mut graph);
+        graph
+    }
+}
+
+struct Builder<'a> {
+    annotated: &'a Annotated,
+    blocks: Vec<BasicBlock>,
+    /// Index of the block that starts at an instruction.
+    starts: HashMap<usize, usize>,
+    /// The connected unexecuted blocks that a block belongs to.
+    parts: HashMap<usize, usize>,
+    sizes: Vec<usize>,
+    shown: HashMap<usize, usize>,
+    folded: HashMap<usize, usize>,
+    graph: Graph,
+}
+
+impl<'a> Builder<'a> {
+    fn new(annotated: &'a Annotated) -> Builder<'a> {
+        let blocks = annotated.basic_blocks();
+        let starts = blocks.iter().enumerate().map(|(at, block)| (block.first, at)).collect();
+        let mut builder = Builder {
+            annotated,
+            blocks,
+            starts,
+            parts: HashMap::new(),
+            sizes: Vec::new(),
+            shown: HashMap::new(),
+            folded: HashMap::new(),
+            graph: Graph::default(),
+        };
+        for at in 0..builder.blocks.len() {
+            if builder.is_shown(at) {
+                builder.shown.insert(at, builder.graph.nodes.len());
+                builder.graph.nodes.push(Node::Block(builder.blocks[at]));
+            }
+        }
+        builder.join_cold();
+        builder
+    }
+
+    /// A function that was never seen to run is shown whole.
+    fn is_shown(&self, at: usize) -> bool {
+        let ran = |block: &BasicBlock| block.count.is_some_and(|count| count > 0);
+        self.blocks.get(at).is_some_and(|block| ran(block) || self.annotated.executed() == 0)
+    }
+
+    /// The blocks that the code of a block can lead to.
+    fn successors(&self, at: usize) -> Vec<usize> {
+        let Some(block) = self.blocks.get(at) else { return Vec::new() };
+        let branch = self.last(block).and_then(|insn| insn.branch.as_ref());
+        let target = branch.and_then(|branch| branch.target.as_ref()?.inside);
+        let falls = branch.is_none_or(|branch| branch.conditional || is_call(branch.branch_type));
+        let next = falls.then_some(block.end);
+        target
+            .into_iter()
+            .chain(next)
+            .filter_map(|first| self.starts.get(&first).copied())
+            .collect()
+    }
+
+    fn last(&self, block: &BasicBlock) -> Option<&'a super::Instruction> {
+        self.annotated.instructions.get(block.end.checked_sub(1)?)
+    }
+
+    /// Finds the connected parts of the unexecuted code.
+    fn join_cold(&mut self) {
+        let cold: Vec<usize> = (0..self.blocks.len()).filter(|at| !self.is_shown(*at)).collect();
+        self.graph.cold = cold.len();
+        let mut near: HashMap<usize, Vec<usize>> = HashMap::new();
+        for &at in &cold {
+            for to in self.successors(at).into_iter().filter(|to| !self.is_shown(*to)) {
+                near.entry(at).or_default().push(to);
+                near.entry(to).or_default().push(at);
+            }
+        }
+        for at in cold {
+            let part = self.sizes.len();
+            let (mut open, mut size) = (vec![at], 0);
+            while let Some(at) = open.pop() {
+                if self.parts.contains_key(&at) {
+                    continue;
+                }
+                self.parts.insert(at, part);
+                size += 1;
+                open.extend(near.get(&at).into_iter().flatten());
+            }
+            if size > 0 {
+                self.sizes.push(size);
+            }
+        }
+    }
+
+    /// The node of a block; that of a folded part is made when an edge first leads to it.
+    fn node(&mut self, at: usize) -> Option<usize> {
+        if let Some(node) = self.shown.get(&at) {
+            return Some(*node);
+        }
+        let part = *self.parts.get(&at)?;
+        let blocks = *self.sizes.get(part)?;
+        let nodes = &mut self.graph.nodes;
+        Some(*self.folded.entry(part).or_insert_with(|| {
+            nodes.push(Node::Folded { blocks });
+            nodes.len() - 1
+        }))
+    }
+
+    /// The edges that leave a block.
+    fn leave(&mut self, at: usize, from: usize) {
+        let block = self.blocks[at];
+        let Some(insn) = self.last(&block) else { return };
+        let next = self.starts.get(&block.end).copied();
+        let Some(branch) = &insn.branch else {
+            self.edge(from, next, EdgeKind::FallThrough, insn.count, None);
+            return;
+        };
+        let kind = match branch.branch_type {
+            kind if is_call(kind) => EdgeKind::Call,
+            BranchType::RET | BranchType::COND_RET => EdgeKind::Return,
+            _ => EdgeKind::Taken,
+        };
+        let missed = branch.mispredicted.filter(|_| branch.known > 0);
+        let missed = missed.map(|missed| missed as f64 / branch.known as f64);
+        for went in &branch.went {
+            let inside = went.target.inside.and_then(|first| self.starts.get(&first).copied());
+            match inside {
+                Some(_) => self.edge(from, inside, kind, Some(went.count), missed),
+                // A caller has its own graph.
+                None if kind == EdgeKind::Return => {}
+                None => {
+                    let to = self.graph.nodes.len();
+                    self.graph.nodes.push(Node::Outside(went.target.clone()));
+                    self.push(from, to, kind, Some(went.count), missed);
+                }
+            }
+        }
+        let never = branch
+            .target
+            .as_ref()
+            .filter(|target| branch.went.iter().all(|went| went.target.address != target.address));
+        if let Some(inside) = never.and_then(|target| target.inside) {
+            let inside = self.starts.get(&inside).copied();
+            self.edge(from, inside, kind, self.annotated.exact.then_some(0), None);
+        }
+        if kind == EdgeKind::Call {
+            self.edge(from, next, EdgeKind::AfterCall, None, None);
+        } else if branch.conditional {
+            self.edge(from, next, EdgeKind::FallThrough, Some(branch.not_taken), None);
+        }
+    }
+
+    fn edge(
+        &mut self,
+        from: usize,
+        block: Option<usize>,
+        kind: EdgeKind,
+        count: Option<u64>,
+        mispredicted: Option<f64>,
+    ) {
+        if let Some(to) = block.and_then(|block| self.node(block)) {
+            self.push(from, to, kind, count, mispredicted);
+        }
+    }
+
+    fn push(
+        &mut self,
+        from: usize,
+        to: usize,
+        kind: EdgeKind,
+        count: Option<u64>,
+        mispredicted: Option<f64>,
+    ) {
+        let edge = Edge { from, to, kind, count, mispredicted, back: false, trips: None };
+        self.graph.edges.push(edge);
+    }
+}
+
+/// Whether control is expected to come back to the next instruction.
+fn is_call(kind: BranchType) -> bool {
+    matches!(
+        kind,
+        BranchType::CALL | BranchType::IND_CALL | BranchType::COND_CALL | BranchType::SYSCALL
+    )
+}
+
+/// Marks the edges that close a cycle, without recursion: a function can have many blocks.
+fn mark_back_edges(graph: &mut Graph) {
+    #[derive(Clone, Copy, PartialEq)]
+    enum State {
+        New,
+        Open,
+        Done,
+    }
+    let mut leaving: Vec<Vec<usize>> = vec![Vec::new(); graph.nodes.len()];
+    for (at, edge) in graph.edges.iter().enumerate() {
+        leaving[edge.from].push(at);
+    }
+    let mut states = vec![State::New; graph.nodes.len()];
+    for root in 0..graph.nodes.len() {
+        if states[root] != State::New {
+            continue;
+        }
+        states[root] = State::Open;
+        let mut path = vec![(root, 0)];
+        while let Some((node, next)) = path.last_mut() {
+            let Some(&at) = leaving[*node].get(*next) else {
+                states[*node] = State::Done;
+                path.pop();
+                continue;
+            };
+            *next += 1;
+            let to = graph.edges[at].to;
+            match states[to] {
+                State::New => {
+                    states[to] = State::Open;
+                    path.push((to, 0));
+                }
+                State::Open => graph.edges[at].back = true,
+                State::Done => {}
+            }
+        }
+    }
+    let mut again: HashMap<usize, u64> = HashMap::new();
+    for edge in graph.edges.iter().filter(|edge| edge.back) {
+        let sum = again.entry(edge.to).or_default();
+        *sum = sum.saturating_add(edge.count.unwrap_or(0));
+    }
+    for edge in graph.edges.iter_mut().filter(|edge| edge.back) {
+        let Some(Node::Block(BasicBlock { count: Some(count), .. })) = graph.nodes.get(edge.to)
+        else {
+            continue;
+        };
+        let entries = count.saturating_sub(again.get(&edge.to).copied().unwrap_or(0));
+        edge.trips = (entries > 0).then(|| *count as f64 / entries as f64);
+    }
+}
