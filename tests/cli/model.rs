@@ -10,7 +10,7 @@ use crate::support::lbr::{done, json_lines, lbr, printed, rows, stderr};
 use crate::support::programs::{BARE, Program, build};
 use crate::support::skip::skipped;
 
-/// textbook.S with its code where the text has it.
+/// textbook.S, linked at the textbook's addresses.
 fn textbook() -> Option<Program> {
     build("textbook.S", &[BARE, &["-Wl,-Ttext=0x4ed000"]].concat())
 }
@@ -34,7 +34,7 @@ fn record(file: &Path, source: &str, more: &[&str], program: &Program) {
     assert!(stderr(&out).contains("complete: every taken branch"), "{}", stderr(&out));
 }
 
-/// Branches by thread in the order in which they were executed: ends, misprediction, cycles.
+/// Branches by thread in execution order: source and target, misprediction, cycles.
 fn branches(file: &Path) -> BTreeMap<u64, Vec<[Value; 4]>> {
     let mut threads: BTreeMap<u64, Vec<[Value; 4]>> = BTreeMap::new();
     for sample in rows(&["script", "--json", "-i", file.to_str().unwrap()]) {
@@ -49,9 +49,9 @@ fn branches(file: &Path) -> BTreeMap<u64, Vec<[Value; 4]>> {
     threads
 }
 
-/// The loop runs for 5, -1, -7, 12, 0. An instruction takes one cycle, a misprediction 15 more in the
-/// next record. JNS goes T N N T T: its counter, first weakly not taken,
-/// is wrong but for the third time. JNE is taken four times, and wrong at the first.
+/// The loop runs for 5, -1, -7, 12, 0. An instruction takes one cycle, a misprediction 15 more in
+/// the next record. JNS goes T N N T T: its counter starts at weakly not taken and is wrong except
+/// for the third time. JNE is taken four times, and wrong the first time.
 #[test]
 fn the_textbook_loop() {
     let Some(program) = textbook() else { return };
@@ -68,7 +68,7 @@ fn the_textbook_loop() {
         (call, false, 15 + 1),
         (ret, false, 2),
         (jne, true, 4),
-        // JNE and JNS were wrong: mov test jns, mov shl lea call.
+        // JNE and JNS were mispredicted: mov test jns, mov shl lea call.
         (call, false, 15 + 3 + 15 + 4),
         (ret, false, 2),
         (jne, false, 4),
@@ -91,7 +91,7 @@ fn the_textbook_loop() {
                 .iter()
                 .enumerate()
                 .map(|(at, ((from, to), mispredicted, cycles))| {
-                    // The first record after a drain has none, as on a CPU.
+                    // The first record after a drain has no cycles, as on a CPU.
                     let cycles = (at % period > 0).then_some(cycles);
                     [json!(from), json!(to), json!(mispredicted), json!(cycles)]
                 })
@@ -108,7 +108,7 @@ fn the_textbook_loop() {
     }
 }
 
-/// Haswell's records hold no cycles, Core 2's neither cycles nor predictions.
+/// Haswell's records have no cycles, Core 2's have neither cycles nor predictions.
 #[test]
 fn a_cpu_records_only_what_its_format_holds() {
     let Some(program) = textbook() else { return };
@@ -125,7 +125,7 @@ fn a_cpu_records_only_what_its_format_holds() {
     }
 }
 
-/// The same program, the same numbers, thread by thread.
+/// The same program gives the same numbers, thread by thread.
 #[test]
 fn the_model_is_deterministic() {
     let Some(program) = build("threads.c", &["-O1", "-static", "-pthread"]) else { return };
@@ -168,8 +168,8 @@ fn every_view_is_labelled_modelled() {
     assert_eq!(missed.filter_map(|row| row["mispredicted"].as_u64()).sum::<u64>(), 4);
 }
 
-/// Exports hold the branches, which are real, and nothing that was modelled, except for a copy of
-/// the recording, which keeps the label.
+/// Exports contain the real branches and nothing modelled, except for a copy of the recording,
+/// which keeps the label.
 #[test]
 fn exports_omit_what_was_modelled() {
     let Some(program) = textbook() else { return };

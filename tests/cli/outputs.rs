@@ -92,7 +92,7 @@ fn a_file_that_is_not_a_recording_is_refused() {
     }
 }
 
-/// A copy of a recording says what the recording says.
+/// A copy has the permissions of a recording.
 #[test]
 fn a_copied_recording_is_private_to_its_owner() {
     let (Some(program), dir) = (program(), folder()) else { return };
@@ -118,7 +118,7 @@ fn pages_and_pictures_replace_links() {
         victim_is_whole(&dir);
         let made = fs::symlink_metadata(dir.path().join(name)).unwrap();
         assert!(made.is_file() && made.len() > 100, "{name}");
-        // Readable for everyone whom the umask permits.
+        // Readable by everyone whom the umask permits.
         assert_ne!(made.permissions().mode() & 0o777, 0o600, "{name}");
     }
     // No other files remain.
@@ -223,7 +223,7 @@ fn started(dir: &Path, args: &[&str]) -> Child {
     child.current_dir(dir).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Waits until a process has its own handler of a signal, which would end it before.
+/// Waits until a process handles a signal, which would otherwise kill it.
 #[track_caller]
 fn catches(child: &Child, signal: Signal) {
     let began = Instant::now();
@@ -242,7 +242,7 @@ fn signalled(child: &Child, signal: Signal) {
     kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), signal).unwrap();
 }
 
-/// Waits for the end, at most a minute.
+/// Waits for the end, for at most a minute.
 #[track_caller]
 fn ends(mut child: Child) -> Output {
     let began = Instant::now();

@@ -17,8 +17,8 @@ use super::guest_record::{Program, Read, machine_with, read, stacks, text};
 use crate::support::lbr::{lbr, stderr};
 use crate::support::skip::skipped;
 
-/// On a CPU with little else (`isolcpus`): Linux clears the branch records at each
-/// change of task.
+/// On an otherwise idle CPU (`isolcpus`), because Linux clears the branch records at each task
+/// switch.
 const SCRIPT: &str = r#"
 try() {
   name=$1
@@ -36,13 +36,13 @@ try linux taskset 2 perf record -q -m 8M -b -e branches:u -c $PERIOD -o /out/lin
 
 type Edges = Vec<(u64, u64)>;
 
-/// Branches without one missing, and where on the path they begin.
+/// A contiguous sequence of branches, and its start on the path.
 struct Part {
     at: usize,
     edges: Edges,
 }
 
-/// The straight code between two taken branches, and how often it ran.
+/// Fall-through ranges between two taken branches, with their counts.
 fn blocks(edges: &[(u64, u64)]) -> HashMap<(u64, u64), u64> {
     let mut counts = HashMap::new();
     for pair in edges.windows(2) {
@@ -51,14 +51,14 @@ fn blocks(edges: &[(u64, u64)]) -> HashMap<(u64, u64), u64> {
     counts
 }
 
-/// The program's own, oldest first: a return from the kernel is none.
+/// The program's own branches, oldest first, without returns from the kernel.
 fn near(stack: &Read) -> Edges {
     let own = stack.entries.iter().filter(|entry| entry.from >> 63 == 0);
     own.map(|entry| (entry.from, entry.to)).collect()
 }
 
 impl Program {
-    /// How many branches have retired, taken or not, when each of these has.
+    /// For each of these branches, the number of retired branches, taken or not, up to it.
     fn retired(&self, path: &[(u64, u64)]) -> Vec<u64> {
         let (mut at, mut count) = (self.start(), 0);
         let upto = |&(from, to): &(u64, u64)| {
@@ -80,7 +80,7 @@ impl Program {
     }
 }
 
-/// Joins stacks of every `period` branches by the count alone.
+/// Concatenates stacks taken every `period` branches, by the count alone.
 fn by_count(stacks: &[Read], retired: &[u64], period: u64, what: &str) -> Vec<Part> {
     let mut stacks: Vec<_> = stacks.iter().collect();
     stacks.sort_by_key(|stack| stack.time);
@@ -94,7 +94,7 @@ fn by_count(stacks: &[Read], retired: &[u64], period: u64, what: &str) -> Vec<Pa
         let mut edges = near(stack);
         match parts.last_mut().filter(|_| edges.len() >= until - before) {
             Some(part) => part.edges.extend(edges.drain(edges.len() - (until - before)..)),
-            // More may have been taken than it holds.
+            // More branches may have been taken than the stack holds.
             None => {
                 edges.drain(..edges.len().saturating_sub(until));
                 parts.push(Part { at: until - edges.len(), edges });
@@ -105,8 +105,8 @@ fn by_count(stacks: &[Read], retired: &[u64], period: u64, what: &str) -> Vec<Pa
     parts
 }
 
-/// Joins stacks as they say; a run that does not begin with the program is
-/// found by its first branches.
+/// Concatenates stacks by their contiguity marks. A sequence that does not start with the program
+/// is located by its first branches.
 fn by_head(stacks: &[Read], path: &[(u64, u64)]) -> Vec<Part> {
     const FEW: usize = 16;
     let mut runs: Vec<(bool, Edges)> = Vec::new();
@@ -126,8 +126,8 @@ fn by_head(stacks: &[Read], path: &[(u64, u64)]) -> Vec<Part> {
     runs.into_iter().filter_map(place).collect()
 }
 
-/// Each part has each block as often as the path has there. How many branches that
-/// were.
+/// Checks that each part has the same block counts as the path there; returns the number of
+/// branches.
 fn check_blocks(parts: &[Part], path: &[(u64, u64)], what: &str) -> usize {
     let mut covered = 0;
     for Part { at, edges } in parts {
@@ -165,20 +165,20 @@ fn check(cpu: &str, period: u64) {
     }
     let of_msr = stacks(&out.join("msr.data"));
     let covered = check_blocks(&by_head(&of_msr, &of_slow), &of_slow, &format!("{cpu} msr"));
-    // How long the drains keep up depends on the host.
+    // Whether the drains keep up depends on the host.
     let deepest = of_msr.iter().map(|stack| stack.entries.len()).max().unwrap_or(0);
     if covered <= deepest {
         skipped(format!("{cpu} msr: the host is too slow for stacks that join"));
     }
 }
 
-/// All taken branches of the program, by the software LBR under QEMU.
+/// All taken branches of the program, recorded by the software LBR under QEMU.
 pub(crate) fn software(file: &Path, out: &Path) -> Option<Edges> {
     let data = out.join("soft.data");
     let (data, file) = (data.to_str().unwrap(), file.to_str().unwrap());
     let args = ["record", "--backend", "soft", "--source", "qemu", "-o", data, "--", file];
     let said = stderr(&lbr(&args));
-    // Neither QEMU nor the plugin is everywhere.
+    // QEMU or the plugin may be missing.
     if said.contains("--source qemu: ") {
         skipped(said);
         return None;

@@ -1,4 +1,4 @@
-//! Which branches are recorded, and how.
+//! Checks which branches are recorded, and how.
 #![allow(unsafe_code, reason = "a child raises a debug exception")]
 
 use std::io;
@@ -14,7 +14,7 @@ use crate::known;
 use crate::ring::{Captured, LOW_48};
 
 impl Check {
-    /// Every slot holds the loop's branch and nothing else.
+    /// Every slot must hold the loop's branch.
     pub(crate) fn loop_fills_the_ring(&mut self) -> io::Result<()> {
         if self.cpu.filter == Filter::None {
             return Ok(());
@@ -61,7 +61,7 @@ impl Check {
     /// Without a filter all branches are recorded, including those of the kernel, interrupts and
     /// returns: each record starts shortly after the target of the previous one.
     pub(crate) fn unfiltered_records_join(&mut self) -> io::Result<()> {
-        /// No code runs on for longer without a taken branch.
+        /// Maximum length of code without a taken branch.
         const LONGEST_RUN: u64 = 4096;
         let mut torn = Vec::new();
         let mut pairs = 0;
@@ -83,19 +83,19 @@ impl Check {
         Ok(())
     }
 
-    /// SDM 17.4.8 and Table 17-11: the filter looks at the ring a branch lands
-    /// in, so that the return from the driver is the first record.
+    /// SDM 17.4.8 and Table 17-11: the filter tests the ring of the target, so the first record is
+    /// the return from the driver.
     pub(crate) fn return_to_user_is_recorded_by_its_destination(&mut self) -> io::Result<()> {
         if self.cpu.filter == Filter::None {
             return Ok(());
         }
         let mut last = String::new();
-        // An interrupt adds its own return: not in every one of some attempts.
+        // An interrupt adds its own return, so one success in several attempts is enough.
         for _ in 0..20 {
             let (run, records) = self.recorded(Captured::User, 3)?;
             let [newest, older, oldest, ..] = records.as_slice() else { continue };
             let came_from_kernel = match self.cpu.filter {
-                // Architectural LBR hides where it came from.
+                // Architectural LBR hides the source.
                 Filter::Control => oldest.from == u64::MAX,
                 _ => oldest.from >> 47 & 1 == 1,
             };
@@ -113,15 +113,15 @@ impl Check {
         Ok(())
     }
 
-    /// System calls, a page fault and the returns from both, in order: FROM of
-    /// a fault is the instruction that faulted, its return goes back to it.
+    /// System calls, a page fault and their returns, in order: FROM of a fault is the faulting
+    /// instruction, to which it returns.
     pub(crate) fn far_branches_are_recorded(&mut self) -> io::Result<()> {
         if self.cpu.filter == Filter::None {
             return Ok(());
         }
         let kernel = |address: u64| address >> 47 & 1 == 1;
         let mut last = String::new();
-        // An interrupt adds two records: not in every one of some attempts.
+        // An interrupt adds two records, so one success in several attempts is enough.
         for _ in 0..20 {
             self.clear()?;
             let on = self.write_filter(Captured::Far)?;
@@ -152,8 +152,8 @@ impl Check {
         Ok(())
     }
 
-    /// The timer interrupts a loop that does nothing else: each interrupt and
-    /// its return name the place in the loop.
+    /// The timer interrupts an empty loop: each interrupt and its return have addresses in the
+    /// loop.
     pub(crate) fn interrupts_are_recorded(&mut self) -> io::Result<()> {
         if self.cpu.filter == Filter::None {
             return Ok(());
