@@ -8,7 +8,7 @@ use crate::commands::{
     probe::ProbeArgs, record::Record, report::Report, script::Script, verify::VerifyArgs,
 };
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-use crate::commands::{learn::Learn, time::TimeArgs};
+use crate::commands::{crash::Crash, learn::Learn, time::TimeArgs};
 
 /// Last Branch Records: registers, recordings, timings.
 #[derive(Debug, Parser)]
@@ -71,6 +71,8 @@ pub(crate) enum Command {
     Decode(DecodeArgs),
     Explain(ExplainArgs),
     Record(Box<Record>),
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    Crash(Box<Crash>),
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     Time(Box<TimeArgs>),
     Verify(VerifyArgs),

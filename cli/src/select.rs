@@ -147,6 +147,11 @@ pub(crate) struct Rows {
 }
 
 impl RowArgs {
+    /// The files and functions that were asked for.
+    pub(crate) fn names(&self) -> (&[String], &[String]) {
+        (&self.dso, &self.symbols)
+    }
+
     /// Rows of some files.
     pub(crate) fn of_files(names: &[String]) -> RowArgs {
         RowArgs { dso: names.to_vec(), ..RowArgs::default() }

@@ -7,7 +7,10 @@
 use alloc::{string::String, vec::Vec};
 
 use crate::record::{BranchType, HwBranchType};
-use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
+use iced_x86::{
+    Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, OpAccess, OpKind,
+    Register, UsedMemory,
+};
 
 /// The RFLAGS bits that conditions test. SDM Vol. 1, 3.4.3.
 mod rflags {
@@ -310,6 +313,33 @@ pub fn features(bytes: &[u8], ip: u64) -> Vec<String> {
             || [F::SSE, F::SSE2, F::FXSR, F::SYSCALL, F::CLFSH, F::MULTIBYTENOP].contains(feature)
     };
     insn.cpuid_features().iter().filter(|f| !every(f)).map(|f| alloc::format!("{f:?}")).collect()
+}
+
+/// The memory that the instruction at `ip` accesses: addresses, and whether it writes there.
+/// `registers` are RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI and R8 to R15 before it executes. Empty
+/// for segments with a base, and for gathers.
+#[must_use]
+pub fn memory_accesses(bytes: &[u8], ip: u64, registers: &[u64; 16]) -> Vec<(u64, bool)> {
+    let insn = Decoder::with_ip(64, bytes, ip, DecoderOptions::NONE).decode();
+    let value = |register: Register, _: usize, _: usize| match register {
+        Register::FS | Register::GS => None,
+        _ if register.is_segment_register() => Some(0),
+        _ if register.is_gpr() => {
+            let bits = 8 * register.size() as u32;
+            let value = registers.get(register.full_register().number())?;
+            Some(value & (u64::MAX >> (64 - bits.min(64))))
+        }
+        _ => None,
+    };
+    let mut factory = InstructionInfoFactory::new();
+    let used = factory.info(&insn).used_memory();
+    let access = |memory: &UsedMemory| {
+        use OpAccess as A;
+        let writes = matches!(memory.access(), A::Write | A::CondWrite | A::ReadWrite | A::ReadCondWrite);
+        let is_real = memory.access() != A::NoMemAccess;
+        Some((memory.virtual_address(0, value)?, writes)).filter(|_| is_real)
+    };
+    used.iter().filter_map(access).collect()
 }
 
 /// Whether it is a direct near branch (its operand is a relative displacement).

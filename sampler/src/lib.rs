@@ -28,6 +28,8 @@ pub mod clock;
 pub mod config;
 pub mod drain;
 mod engine;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub mod flight;
 pub mod gate;
 pub mod guard;
 pub mod interrupt;

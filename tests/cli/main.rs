@@ -28,6 +28,8 @@ mod book;
 mod confined;
 mod control_flow;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod crash;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod cuts;
 mod decode;
 mod diff;
@@ -67,6 +69,8 @@ mod symbolic;
 mod symbols;
 mod terminal;
 mod textbook;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod trace;
 mod verify;
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

@@ -3,6 +3,8 @@
 pub(crate) mod annotate;
 pub(crate) mod backend;
 pub(crate) mod cpus;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub(crate) mod crash;
 pub(crate) mod decode;
 pub(crate) mod diff;
 pub(crate) mod disarm;
@@ -40,6 +42,8 @@ pub(crate) fn run(command: Option<Command>) -> Outcome {
         Command::Decode(args) => decode::run(args),
         Command::Explain(args) => explain::run(args),
         Command::Record(args) => record::run(*args),
+        #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+        Command::Crash(args) => crash::run(*args),
         Command::Report(args) => match &args.html {
             Some(path) => page::run(&args, path),
             None => report::run(&args),

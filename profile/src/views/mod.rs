@@ -13,5 +13,6 @@ pub mod loops;
 mod modes;
 pub mod overview;
 pub mod paths;
+pub mod trace;
 pub mod types;
 pub(crate) mod walk;

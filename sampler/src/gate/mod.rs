@@ -20,7 +20,7 @@ use crate::target::ThreadId;
 pub use registers::{BranchRegisters, Closed, OpenError, OpenRegisters};
 use rings::Cell;
 pub(crate) use rings::Rings;
-pub(crate) use shared::{Message, Shared};
+pub(crate) use shared::{Message, Shared, lock};
 
 /// A source's handle to the recorder. Clones refer to the same recorder.
 #[derive(Clone)]

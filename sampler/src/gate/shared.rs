@@ -34,7 +34,7 @@ pub(crate) struct Shared {
 }
 
 /// Ignores poisoning: the panic is reported elsewhere, and other threads must still be able to end.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -3,6 +3,7 @@
 mod print;
 mod rows;
 mod table;
+mod trace;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -44,6 +45,13 @@ pub(crate) struct Diff {
     /// Recordings that are compared with it, counted together.
     #[arg(long, value_name = "FILE", conflicts_with = "files", requires = "baseline")]
     new: Vec<PathBuf>,
+    /// Find where the control flow of two complete recordings, or of two commands, parts, branch by
+    /// branch; exit with status 1 if it does. --symbol limits it. Accesses to memory are not seen
+    #[arg(long, conflicts_with_all = ["baseline", "html", "csv", "fail_above", "by"])]
+    trace: bool,
+    /// The two commands to record and compare: --trace -- PROG a -- PROG b
+    #[arg(last = true, value_name = "CMD", requires = "trace", conflicts_with = "files")]
+    commands: Vec<String>,
     /// What makes places one [default: offset where the build ids are the same, else line].
     #[arg(long, value_enum, value_name = "BY")]
     by: Option<Matching>,
@@ -141,6 +149,9 @@ fn is_loop(row: &Row) -> bool {
 
 /// Runs the command.
 pub(crate) fn run(args: &Diff) -> Outcome {
+    if args.trace {
+        return trace::run(args);
+    }
     let [before, after] = args.sides();
     let both: Vec<&PathBuf> = before.iter().chain(&after).collect();
     let inputs = || both.iter().copied().chain(args.symbols.files());

@@ -11,7 +11,7 @@ mod software;
 mod spelling;
 mod summary;
 
-pub(crate) use software::in_user_mode;
+pub(crate) use software::{in_user_mode, names as software_sources};
 
 use std::path::{Path, PathBuf};
 

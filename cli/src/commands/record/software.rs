@@ -138,7 +138,7 @@ struct Tracer {
 }
 
 /// What `--source` takes.
-pub(super) fn names() -> PossibleValuesParser {
+pub(crate) fn names() -> PossibleValuesParser {
     let auto = PossibleValue::new(AUTO).help("The first of the others that can be had");
     let named = SOFTWARE.iter().map(|source| PossibleValue::new(source.name).help(source.about));
     [auto].into_iter().chain(named).collect::<Vec<_>>().into()

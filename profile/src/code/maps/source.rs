@@ -8,6 +8,8 @@ use super::files::State;
 use super::vmlinux::Vmlinux;
 use super::{Function, Location, Maps};
 use crate::code::lines::{Frame, SourceLine};
+use crate::code::straight;
+use crate::read::address::LONGEST_BLOCK;
 
 impl Maps {
     /// The kernel's ELF file, if the index is the kernel's. Only for symbols: a kernel changes its
@@ -89,6 +91,14 @@ impl Maps {
     /// The branch instruction at a location, from the file's code. `ip` is its run-time address.
     pub fn branch(&mut self, location: Location, ip: u64) -> Option<BranchInsn> {
         insn::branch_kind(&self.code(location)?, ip)
+    }
+
+    /// The number of instructions of straight-line code from `entry` to `exit`, inclusive, addresses
+    /// of one space; `None` if the code bytes are unavailable or do not lead there.
+    pub fn straight_line(&mut self, space: usize, entry: u64, exit: u64) -> Option<u64> {
+        let location = self.locate(space, entry);
+        let near = exit.checked_sub(entry).is_some_and(|length| length <= LONGEST_BLOCK);
+        near.then(|| straight::instructions(self, location, entry, exit)).flatten()
     }
 
     /// Code bytes at a location, up to 15; `None` if its file has none.

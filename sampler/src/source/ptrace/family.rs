@@ -183,6 +183,7 @@ impl<R: Recorder> Tracer<'_, R> {
             self.retire_call(tid)?;
         }
         self.tasks.get_mut(&tid).into_iter().for_each(|task| task.pending = None);
+        self.died(tid)?;
         self.moved(tid, MoveKind::End, regs.rip, 0)
     }
 

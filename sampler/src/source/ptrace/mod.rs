@@ -39,6 +39,7 @@ use lbr_msr::record::{Event, MoveKind, SourceKnowledge};
 use lbr_msr::soft::{Retired, SoftLbr};
 
 use super::sites::Sites;
+use crate::flight::SignalStop;
 use super::{Command, Decoding, Exit, Software, Source, SourceError, SourceNotes};
 use crate::gate::{Closed, Gate, Ring};
 use crate::target::ThreadId;
@@ -75,6 +76,11 @@ pub trait Recorder {
 
     /// Registers the process that was started for recording.
     fn started(&self, _pid: u32) {}
+
+    /// Whether [`Retire::signalled`] and [`Retire::died`] are to be called.
+    fn wants_signals(&self) -> bool {
+        false
+    }
 
     /// See [`Gate::model`].
     fn model(&self) -> Option<SoftLbr> {
@@ -140,6 +146,12 @@ pub trait Retire {
     fn flush(&mut self) -> Result<(), Closed> {
         Ok(())
     }
+
+    /// A signal is about to be delivered. All earlier branches were retired.
+    fn signalled(&mut self, _stop: &SignalStop) {}
+
+    /// A signal has ended the thread's process, and was delivered to this thread.
+    fn died(&mut self, _stop: SignalStop) {}
 
     /// The thread has ended.
     ///

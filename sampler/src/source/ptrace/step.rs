@@ -14,6 +14,7 @@ use super::task::{Call, Passage, Pending, comm, next_ip};
 use super::tracer::{Stop, Tracer, os};
 use super::{Recorder, Retire};
 use crate::clock::monotonic_ns;
+use crate::flight::SignalStop;
 use crate::maps;
 use crate::target::ThreadId;
 
@@ -264,6 +265,51 @@ impl<R: Recorder> Tracer<'_, R> {
             true => self.complete(tid, &regs),
             false => Ok(()),
         }
+    }
+
+    /// Shows the recorder a signal that is about to be delivered.
+    pub(super) fn signalled(&mut self, tid: i32, signal: i32) -> Result<(), Stop> {
+        if !self.recorder.wants_signals() {
+            return Ok(());
+        }
+        let mut stop = self.signal_stop(tid, signal)?;
+        (stop.code, stop.address, stop.sender) = sys::signal(tid);
+        let Some(task) = self.tasks.get_mut(&tid) else { return Ok(()) };
+        task.ring.iter_mut().for_each(|ring| ring.signalled(&stop));
+        task.signal = Some(Box::new(stop));
+        Ok(())
+    }
+
+    /// A thread's process ends. If a signal to this thread ended it, shows that to the recorder.
+    pub(super) fn died(&mut self, tid: i32) -> Result<(), Stop> {
+        let status = ptrace::getevent(Pid::from_raw(tid)).unwrap_or(0) as i32;
+        if !self.recorder.wants_signals() || !libc::WIFSIGNALED(status) {
+            return Ok(());
+        }
+        let now = self.signal_stop(tid, libc::WTERMSIG(status))?;
+        let Some(task) = self.tasks.get_mut(&tid) else { return Ok(()) };
+        // Every thread of the process ends with this status. SIGKILL is never delivered.
+        let is_this = |stop: &SignalStop| (stop.signal, stop.ip) == (now.signal, now.ip);
+        let stop = match task.signal.take() {
+            Some(stop) if is_this(&stop) => *stop,
+            _ if now.signal == libc::SIGKILL => now,
+            _ => return Ok(()),
+        };
+        task.ring.iter_mut().for_each(|ring| ring.died(stop.clone()));
+        Ok(())
+    }
+
+    fn signal_stop(&self, tid: i32, signal: i32) -> Result<SignalStop, Stop> {
+        let r = self.regs(tid)?;
+        let registers = [
+            r.rax, r.rbx, r.rcx, r.rdx, r.rsi, r.rdi, r.rbp, r.rsp, r.r8, r.r9, r.r10, r.r11, r.r12,
+            r.r13, r.r14, r.r15, r.rip, r.eflags,
+        ];
+        let mut code_bytes = vec![0; 15];
+        let length = super::code::read(tid, r.rip, &mut code_bytes);
+        code_bytes.truncate(length);
+        let registers = Some(registers);
+        Ok(SignalStop { signal, ip: r.rip, registers, code_bytes, ..SignalStop::default() })
     }
 
     /// Records that the kernel moves a thread.

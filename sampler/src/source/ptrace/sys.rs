@@ -54,6 +54,20 @@ pub fn sender(tid: i32) -> i32 {
     ptrace::getsiginfo(Pid::from_raw(tid)).map_or(0, |info| unsafe { info.si_pid() })
 }
 
+/// The `si_code` of the signal that a stopped thread is about to get, the address of a fault, and
+/// the process that sent it.
+pub(super) fn signal(tid: i32) -> (Option<i32>, Option<u64>, Option<u32>) {
+    let Ok(info) = ptrace::getsiginfo(Pid::from_raw(tid)) else { return (None, None, None) };
+    let faults = [nix::libc::SIGSEGV, nix::libc::SIGBUS, nix::libc::SIGILL, nix::libc::SIGFPE];
+    // SAFETY: the kernel fills both fields for these codes: positive ones are a fault's, SI_USER
+    // and SI_TKILL a process's. SI_KERNEL comes with neither.
+    let (address, sender) = unsafe { (info.si_addr() as u64, info.si_pid()) };
+    let is_fault = (1..nix::libc::SI_KERNEL).contains(&info.si_code) && faults.contains(&info.si_signo);
+    let is_sent = [nix::libc::SI_USER, nix::libc::SI_TKILL, nix::libc::SI_QUEUE].contains(&info.si_code);
+    let sender = is_sent.then_some(sender.unsigned_abs());
+    (Some(info.si_code), is_fault.then_some(address), sender)
+}
+
 /// Sets the breakpoint of a stopped thread: it will stop before the instruction at `address`.
 /// `before` is the current breakpoint.
 ///

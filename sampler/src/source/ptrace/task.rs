@@ -12,6 +12,7 @@ use nix::libc::{self, user_regs_struct};
 
 use super::code::{Decoded, Path, TracedCode};
 use crate::clock::monotonic_ns;
+use crate::flight::SignalStop;
 use crate::maps::Mapping;
 use crate::source::Exit;
 use crate::target::ThreadId;
@@ -77,6 +78,8 @@ pub(super) struct Task<Ring> {
     pub(super) is_placed: bool,
     /// Its next instruction when the last signal arrived.
     pub(super) at_signal: u64,
+    /// The last delivered signal, if the recorder wants signals.
+    pub(super) signal: Option<Box<SignalStop>>,
     /// Its current run; nothing is pending meanwhile.
     pub(super) run: Option<Run>,
     /// Its breakpoint's address.
@@ -103,6 +106,7 @@ impl<Ring> Task<Ring> {
             pending: None,
             is_placed: false,
             at_signal: 0,
+            signal: None,
             run: None,
             breakpoint: None,
             in_syscall: false,

@@ -373,7 +373,10 @@ impl<'a, R: Recorder> Tracer<'a, R> {
         }
         match self.stepped(tid, code, &regs)? {
             true => self.advance(tid, &regs, 0),
-            false => self.advance(tid, &regs, libc::SIGTRAP),
+            false => {
+                self.signalled(tid, libc::SIGTRAP)?;
+                self.advance(tid, &regs, libc::SIGTRAP)
+            }
         }
     }
 
@@ -428,6 +431,7 @@ impl<'a, R: Recorder> Tracer<'a, R> {
         }
         if signal != 0 {
             self.interrupted(tid)?;
+            self.signalled(tid, signal)?;
         }
         let Some(task) = self.tasks.get_mut(&tid) else { return Ok(()) };
         if task.pending.is_none() {

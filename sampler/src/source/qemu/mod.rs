@@ -26,6 +26,7 @@
 mod channel;
 mod code;
 mod find;
+mod gdb;
 mod reader;
 #[allow(dead_code, reason = "writing is for the plugin")]
 mod record;

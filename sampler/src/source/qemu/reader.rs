@@ -12,10 +12,12 @@ use lbr_msr::soft::Retired;
 
 use super::channel::consumer::Consumer;
 use super::channel::{Counts, RINGS, Region, Ring};
+use super::gdb::{Gdb, News, unseen_branch};
 use super::record::{self, Corrupt, Record, Words};
 use super::site_cache::SiteCache;
 use super::{Emulated, code};
 use crate::clock::monotonic_ns;
+use crate::flight::SignalStop;
 use crate::gate::Closed;
 use crate::source::ptrace::{Recorder, Retire};
 use crate::source::{SourceError, SourceNotes};
@@ -121,6 +123,11 @@ pub(super) struct Reader<'a, R: Recorder> {
     run: Vec<Retired>,
     sites: SiteCache<'a>,
     notes: SourceNotes,
+    /// Shows signals, if the recorder wants them.
+    pub(super) gdb: Option<Gdb>,
+    /// The last signal: the ring of its thread, and the branch to its address that the plugin does
+    /// not see.
+    signal: Option<(usize, SignalStop, Option<Retired>)>,
 }
 
 impl<'a, R: Recorder> Reader<'a, R> {
@@ -148,6 +155,8 @@ impl<'a, R: Recorder> Reader<'a, R> {
             run: Vec::with_capacity(RUN as usize),
             sites: SiteCache::new(&source.sites),
             notes: SourceNotes::default(),
+            gdb: None,
+            signal: None,
         }
     }
 
@@ -165,13 +174,16 @@ impl<'a, R: Recorder> Reader<'a, R> {
             if self.recorder.is_closed() {
                 return Err(Stop::Closed);
             }
-            match self.round()? {
+            let count = self.round()?;
+            self.signals()?;
+            match count {
                 0 => {
                     let status = child
                         .try_wait()
                         .map_err(|cause| Stop::Failed(os("waiting for qemu-x86_64", cause)))?;
                     if let Some(status) = status {
                         while self.round()? > 0 {}
+                        self.signals()?;
                         return Ok(status);
                     }
                     std::thread::sleep(nap);
@@ -188,6 +200,43 @@ impl<'a, R: Recorder> Reader<'a, R> {
                 _ => nap = shortest,
             }
         }
+    }
+
+    /// Shows the recorder the signals that threads have stopped at.
+    fn signals(&mut self) -> Result<(), Stop> {
+        let failed = |cause| Stop::Failed(os("talking to qemu's GDB stub", cause));
+        let Some(mut gdb) = self.gdb.take() else { return Ok(()) };
+        while let Some(news) = gdb.news(self.pid).map_err(failed)? {
+            match news {
+                News::Signal(tid, stop) => {
+                    let is_it = |thread: &Option<Thread<_>>| {
+                        thread.as_ref().is_some_and(|thread| thread.task.tid == tid)
+                    };
+                    let found = self.threads.iter().position(is_it);
+                    let ring = found.and_then(|index| Some((index, self.region.rings.get(index)?)));
+                    if let Some((index, ring)) = ring {
+                        while self.take(index, ring)? > 0 {}
+                        let at = ring.counts.at.load(Ordering::Relaxed);
+                        let unseen = unseen_branch(self.pid, at, stop.ip);
+                        if let Some(Some(thread)) = self.threads.get_mut(index) {
+                            thread.ring.signalled(&stop);
+                        }
+                        self.signal = Some((index, stop.clone(), unseen));
+                    }
+                    gdb.deliver(&stop).map_err(failed)?;
+                }
+                News::Died => {
+                    if let Some((index, stop, unseen)) = self.signal.take()
+                        && let Some(Some(thread)) = self.threads.get_mut(index)
+                    {
+                        unseen.map_or(Ok(()), |branch| thread.ring.retire(&branch))?;
+                        thread.ring.died(stop);
+                    }
+                }
+            }
+        }
+        self.gdb = Some(gdb);
+        Ok(())
     }
 
     /// Reads about a batch from each ring. Returns the number of records.

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command as Process, ExitStatus};
 use std::sync::atomic::Ordering;
 
+use super::gdb::Gdb;
 use super::reader::{Reader, Stop, Thinning, failed, os};
 use super::shared::Shared;
 use super::{Emulated, code, find};
@@ -33,13 +34,19 @@ pub(super) fn run<R: Recorder>(
         shared.region().header.model();
     }
     shared.region().header.open(thinning.wanted, thinning.sampling);
-    let mut running = Running(start(source, &shared)?);
+    let gdb = recorder.wants_signals().then(|| Gdb::new(source.command.rights().as_ref()));
+    let mut gdb = gdb.transpose().map_err(|cause| os("making a socket for qemu", cause))?;
+    let mut running = Running(start(source, &shared, gdb.as_ref())?);
     let pid = running.0.id();
     if let Some(pin) = &source.pin {
         pin.apply(pid.cast_signed())?;
     }
     recorder.started(pid);
+    if let Some(gdb) = &mut gdb {
+        gdb.connect(&mut running.0).map_err(|cause| os("connecting to qemu's GDB stub", cause))?;
+    }
     let mut reader = Reader::new(source, recorder, pid, shared.region(), thinning);
+    reader.gdb = gdb;
     let ended = reader.read(&mut running.0);
     // The plugin stops waiting, and forked children hold none of our locks.
     shared.region().header.close();
@@ -75,7 +82,11 @@ pub(super) fn run<R: Recorder>(
     Ok((exit(status), notes))
 }
 
-fn start(source: &Emulated, shared: &Shared) -> Result<Child, SourceError> {
+fn start(
+    source: &Emulated,
+    shared: &Shared,
+    gdb: Option<&Gdb>,
+) -> Result<Child, SourceError> {
     let parent = std::process::id();
     let mut arguments = vec![format!("fd={}", shared.fd()), format!("parent={parent}")];
     if let Some(code::Start { from, text }) = source.start {
@@ -85,6 +96,9 @@ fn start(source: &Emulated, shared: &Shared) -> Result<Child, SourceError> {
     let mut process = Process::new(&source.qemu.emulator);
     process.args(["-cpu", "max", "-plugin"]);
     process.arg(find::option(&source.qemu.plugin, &arguments));
+    if let Some(gdb) = gdb {
+        process.arg("-g").arg(gdb.path());
+    }
     process.args(["-0", &source.command.program]);
     // A path that starts with `-` would be parsed as an option.
     process.arg(Path::new(".").join(&source.path)).args(&source.command.args);

@@ -1,0 +1,460 @@
+//! `lbr crash`: the branches that led to a program's death.
+
+mod cause;
+
+use std::borrow::Cow;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::path::{Path as FilePath, PathBuf};
+
+use anyhow::{Context, anyhow};
+use clap::Args;
+use lbr_msr::disasm::{Disassembler, Syntax};
+use lbr_msr::record::{
+    BranchEntry, BranchStack, Event, Head, Integrity, Label, Mmap, MoveKind, Sample, Sink,
+    ThreadMove,
+};
+use profile::brstack::type_name;
+use profile::maps::{Location, Maps};
+use profile::perf_data::{Meta, Rate};
+use profile::symbols::Module;
+use sampler::flight::{
+    Flight, FlightRecorder, Path, REGISTERS, SignalStop, Step, StepKind, Trigger,
+};
+use sampler::interrupt::Interrupts;
+use sampler::source::qemu::Qemu;
+use sampler::source::{Command, SourceError};
+use sampler::target;
+use serde_json::{Map, Value, json};
+
+use super::backend::{Backend, not_started};
+use super::record::software_sources;
+use super::rights::Rights;
+use crate::exit::{FAILED, Failure, Outcome, USAGE};
+use crate::output::{Output, recording};
+use crate::present::json;
+use crate::present::number::{counted, grouped};
+use crate::present::out::{Out, say};
+use crate::present::place::{Part, Place};
+use crate::present::table::{Cell, Printer, Table};
+use crate::symbols::SymbolArgs;
+use cause::Cause;
+
+/// Run a program and print the branches that led to its death
+///
+/// A flight recorder: it keeps the last branches of each thread on the software LBR. When a signal
+/// kills the program, it prints the path that led there, newest last, the instruction, its registers
+/// and the address that it accessed. The path survives what defeats a backtrace: a smashed stack, a
+/// jump through a null or dangling pointer, an overwritten return address.
+///
+/// The exit status is the program's; 128 + N if signal N killed it.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  lbr crash ./server --port 80
+  lbr crash --at call:abort --last 200 ./tests
+  lbr crash --children -o crash.data make test")]
+pub(crate) struct Crash {
+    /// Branches to keep for each thread
+    #[arg(long, value_name = "N", default_value_t = 64,
+          value_parser = clap::value_parser!(u16).range(1..=1024))]
+    last: u16,
+    /// Also print the path when threads exit, when a signal first arrives, or when a function is
+    /// first called: exit, signal:NAME, call:FUNCTION
+    #[arg(long, value_name = "WHEN", default_value = "death", hide_default_value = true,
+          value_parser = when)]
+    at: When,
+    /// Also write the branches to this perf.data file
+    #[arg(short = 'o', long = "output", value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Print one JSON object a branch, then one for each death; the program's standard output goes
+    /// to standard error
+    #[arg(long)]
+    json: bool,
+    /// The recorder: auto and soft are the software LBR
+    #[arg(long, value_enum, default_value_t = Backend::Auto, hide_possible_values = true)]
+    backend: Backend,
+    /// What runs the program
+    #[arg(long, value_name = "SOURCE", default_value = "auto", value_parser = software_sources())]
+    source: String,
+    /// Follow child processes (single-stepping)
+    #[arg(long)]
+    children: bool,
+    #[command(flatten)]
+    rights: Rights,
+    /// The program and its arguments
+    #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
+    command: Vec<String>,
+}
+
+/// The argument of `--at`.
+#[derive(Clone, Debug)]
+struct When {
+    trigger: Trigger,
+    function: String,
+}
+
+fn when(text: &str) -> Result<When, String> {
+    let (trigger, function) = match text.split_once(':') {
+        None if text == "death" => (Trigger::Death, ""),
+        None if text == "exit" => (Trigger::Exit, ""),
+        Some(("signal", name)) => {
+            let signal = cause::number(name).ok_or_else(|| format!("there is no signal {name}"))?;
+            (Trigger::Signal(signal), "")
+        }
+        Some(("call", function)) if !function.is_empty() => (Trigger::Call, function),
+        _ => return Err("exit, signal:NAME or call:FUNCTION".to_owned()),
+    };
+    Ok(When { trigger, function: function.to_owned() })
+}
+
+/// Runs the command.
+pub(crate) fn run(args: Crash) -> Outcome {
+    let not_here = match args.backend {
+        Backend::Auto | Backend::Soft => None,
+        Backend::Perf => Some(
+            "perf events deliver branches at a counter's interrupt, not at the signal: the last \
+             ones would be missing",
+        ),
+        Backend::Msr | Backend::MsrSafe => Some("the CPU's registers are not read at signals yet"),
+    };
+    if let Some(why) = not_here {
+        let error = anyhow!("{why}; --backend soft records every branch");
+        return Err(Failure { code: USAGE, error });
+    }
+    args.rights.check()?;
+    let (program, arguments) = args.command.split_first().context("no program is given")?;
+    let path = target::find(program).map_err(not_started)?;
+    let output = args.output.as_ref().map(|to| Output::new(to, [&path])).transpose()?;
+    output.as_ref().map_or(Ok(()), recording::prepare)?;
+    let interrupts = Interrupts::listen().context("signals cannot be listened for")?;
+    let command = Command {
+        program: program.clone(),
+        args: arguments.to_vec(),
+        follow_children: args.children,
+        user: args.rights.user.clone(),
+        ..Command::default()
+    };
+    let stdout = args.json.then(|| io::stdout().as_fd().try_clone_to_owned()).transpose()?;
+    if stdout.is_some() {
+        nix::unistd::dup2_stdout(io::stderr().as_fd()).context("standard output")?;
+    }
+    let flight = fly(&args, command, interrupts)?;
+    if let Some(stdout) = stdout {
+        nix::unistd::dup2_stdout(stdout).context("standard output")?;
+    }
+    if let Some(output) = output {
+        write(&flight, output, interrupts)?;
+    }
+    print(&args, &flight)?;
+    Ok(u8::try_from(flight.exit.status()).unwrap_or(FAILED))
+}
+
+/// Runs the program on the first source that is available.
+fn fly(args: &Crash, command: Command, interrupts: Interrupts) -> Result<Flight, Failure> {
+    let recorder = || {
+        let function = args.at.function.clone();
+        let find = Box::new(move |map: &Mmap| function_in(map, &function));
+        FlightRecorder::new(args.last.into(), args.at.trigger, find, interrupts)
+    };
+    let unavailable = match args.source.as_str() {
+        "ptrace" => None,
+        source => {
+            let qemu = Qemu::find().map_err(|why| SourceError::Unavailable { why: why.to_string() });
+            match qemu.and_then(|qemu| recorder().emulate(qemu, command.clone())) {
+                Err(SourceError::Unavailable { .. }) if source == "auto" => None,
+                flown => Some(flown),
+            }
+        }
+    };
+    unavailable.unwrap_or_else(|| recorder().step(command)).map_err(not_started)
+}
+
+/// The run-time address of a function of a mapped file.
+fn function_in(map: &Mmap, name: &str) -> Option<u64> {
+    let module = Module::open(FilePath::new(&map.path)).ok()?;
+    let offset = module.offset_of_address(module.find(name).ok()?)?;
+    let within = offset.checked_sub(map.pgoff).filter(|within| *within < map.len)?;
+    Some(map.addr + within)
+}
+
+/// Writes the kept branches as a recording.
+fn write(flight: &Flight, output: Output, interrupts: Interrupts) -> Result<(), Failure> {
+    let meta = Meta {
+        cpudesc: Some("software LBR (flight recorder), not measured".to_owned()),
+        source: profile::note::Source::Software,
+        rate: Rate::Period(1),
+        ..Meta::of_this_machine()
+    };
+    let path = output.path().to_owned();
+    let (mut writer, has_moved) = recording::begin(output, meta, interrupts)?;
+    if has_moved {
+        say!("the older recording is {}.old now", path.display());
+    }
+    let mut events = flight.events.iter();
+    let mut written = 0;
+    for path in &flight.paths {
+        for event in events.by_ref().take(path.events - written) {
+            writer.event(event).context("cannot write the recording")?;
+        }
+        written = path.events;
+        writer.event(&Event::Sample(sample(path))).context("cannot write the recording")?;
+    }
+    recording::finish(writer, &path, Ok(()))?;
+    Ok(())
+}
+
+fn sample(path: &Path) -> Sample {
+    let (mut entries, mut moves) = (Vec::new(), Vec::new());
+    for step in path.steps.iter().rev() {
+        let (from, to, newer) = (step.from, step.to, entries.len() as u32);
+        match step.kind {
+            StepKind::Branch(class) => entries.push(BranchEntry {
+                from,
+                to,
+                branch_type: class.branch_type(),
+                ..BranchEntry::default()
+            }),
+            StepKind::Kernel(kind) => moves.push(ThreadMove { newer, kind, from, to }),
+        }
+    }
+    moves.reverse();
+    if let Some(stop) = &path.signal {
+        moves.push(ThreadMove { newer: 0, kind: MoveKind::End, from: stop.ip, to: 0 });
+    }
+    let all = path.taken == entries.len() as u64;
+    let head = if all { Head::Joined } else { Head::Lost };
+    let integrity = Integrity { head, cut: false, label: Label::Stream, ..Integrity::UNKNOWN };
+    Sample {
+        time: 0,
+        pid: path.thread.pid,
+        tid: path.thread.tid,
+        cpu: 0,
+        ip: entries.first().map_or(0, |newest| newest.to),
+        period: 1,
+        arguments: None,
+        stack: BranchStack { entries, integrity, moves },
+    }
+}
+
+/// A step with the code that follows it.
+#[derive(Clone)]
+struct Row<'a> {
+    rank: usize,
+    step: &'a Step,
+    /// The next branch, or where the path ends.
+    next: Option<u64>,
+    /// Whether the instruction at `next` executed.
+    inclusive: bool,
+}
+
+/// A path, and where its addresses are.
+pub(super) struct Scene<'a> {
+    pub(super) path: &'a Path,
+    pub(super) maps: Maps,
+    pub(super) space: usize,
+    /// Executable mappings of the process.
+    mapped: Vec<&'a Mmap>,
+}
+
+impl<'a> Scene<'a> {
+    fn new(path: &'a Path, events: &'a [Event]) -> Scene<'a> {
+        let mut maps = Maps::with_sources(SymbolArgs::default().sources(Maps::default().sources()));
+        let mut mapped = Vec::new();
+        let events = events.get(..path.events).unwrap_or_default();
+        for event in events.iter().filter(|event| !matches!(event, Event::Exit(_))) {
+            maps.event(event);
+            match event {
+                Event::Mmap(map) if map.pid == path.thread.pid => mapped.push(&**map),
+                Event::Comm(comm) if comm.exec && comm.pid == path.thread.pid => mapped.clear(),
+                _ => {}
+            }
+        }
+        let space = maps.space(Some(path.thread.pid));
+        Scene { path, maps, space, mapped }
+    }
+
+    pub(super) fn place(&mut self, address: u64) -> Place {
+        let location = self.maps.locate(self.space, address);
+        Place::of(&mut self.maps, location, address)
+    }
+
+    /// Whether code is mapped there.
+    pub(super) fn is_code(&self, address: u64) -> bool {
+        self.mapped.iter().any(|map| address.wrapping_sub(map.addr) < map.len)
+    }
+
+    /// Whether the address is in the program's own file.
+    pub(super) fn is_own(&self, address: u64) -> bool {
+        let file = |address| match self.maps.locate(self.space, address) {
+            Location::File { file, .. } => Some(file),
+            Location::Address(_) => None,
+        };
+        let own = self.mapped.first().map(|map| map.path.as_str());
+        file(address).is_some_and(|file| self.maps.path(file) == own)
+    }
+
+    fn rows(&self) -> Vec<Row<'a>> {
+        let steps = &self.path.steps;
+        let end = self.path.signal.as_ref().map(|stop| (stop.ip, false));
+        let next = |at: usize| match steps.get(at + 1) {
+            Some(next) => Some((next.from, matches!(next.kind, StepKind::Branch(_)))),
+            None => end,
+        };
+        let row = |(at, step): (usize, &'a Step)| {
+            let (next, inclusive) = next(at).unzip();
+            Row { rank: at + 1, step, next, inclusive: inclusive.unwrap_or(false) }
+        };
+        steps.iter().enumerate().map(row).collect()
+    }
+
+    /// The number of instructions executed after a step.
+    fn straight(&mut self, row: &Row<'_>) -> Option<u64> {
+        let next = row.next?;
+        if next == row.step.to && !row.inclusive {
+            return Some(0);
+        }
+        let all = self.maps.straight_line(self.space, row.step.to, next)?;
+        Some(all - u64::from(!row.inclusive))
+    }
+}
+
+fn kind(step: &Step) -> Cow<'static, str> {
+    match step.kind {
+        StepKind::Branch(class) => class.branch_type().map_or("abort".into(), type_name),
+        StepKind::Kernel(MoveKind::Return) => "SIGRETURN".into(),
+        StepKind::Kernel(_) => "SIGNAL".into(),
+    }
+}
+
+fn table<'a>() -> Table<'a, Scene<'a>, Row<'a>> {
+    Table::<Scene<'_>, Row<'_>>::new()
+        .constant("view", "crash")
+        .constant("kind", "branch")
+        .only("pid", |scene, _| Cell::Number(scene.path.thread.pid.into()))
+        .only("tid", |scene, _| Cell::Number(scene.path.thread.tid.into()))
+        .number("rank", "", |_, row| Cell::Number(row.rank as u64))
+        .word("type", "type", |_, row| Cell::Word(kind(row.step)))
+        .number("instructions", "then runs", |scene, row| Cell::count(scene.straight(row)))
+        .place("from", "from", Part::ALL, |scene, row| Some(scene.place(row.step.from)))
+        .place("to", "to", Part::ALL, |scene, row| {
+            let from = scene.place(row.step.from);
+            Some(scene.place(row.step.to).reached_from(&from))
+        })
+        .behind(" -> ")
+}
+
+fn print(args: &Crash, flight: &Flight) -> Result<(), Failure> {
+    let mut out = Out::unpaged();
+    let printer = Printer::of(args.json, false);
+    if flight.paths.iter().all(|path| !path.deadly) && printer == Printer::Text {
+        out.line(no_crash(args, flight))?;
+    }
+    // The program's own death first.
+    let main = flight.events.iter().find_map(|event| match event {
+        Event::Comm(comm) => Some(comm.pid),
+        _ => None,
+    });
+    let mut paths: Vec<&Path> = flight.paths.iter().collect();
+    paths.sort_by_key(|path| (!path.deadly, Some(path.thread.pid) != main));
+    for path in paths {
+        let mut scene = Scene::new(path, &flight.events);
+        let cause = path.signal.as_ref().map(|stop| Cause::new(&mut scene, stop));
+        let rows = scene.rows();
+        if printer == Printer::Json {
+            table().write(printer, &mut out, &mut scene, rows.into_iter())?;
+            json::value(&mut out, &end(&mut scene, cause.as_ref()))?;
+            continue;
+        }
+        match &cause {
+            Some(cause) => out.line(cause.headline(&mut scene))?,
+            None => out.line(format_args!(
+                "{} by thread {}",
+                match args.at.trigger {
+                    Trigger::Call => format!("call of {}", args.at.function),
+                    _ => "exit".to_owned(),
+                },
+                path.thread.tid
+            ))?,
+        }
+        let kept = path.steps.iter().filter(|s| matches!(s.kind, StepKind::Branch(_))).count();
+        out.line(format_args!(
+            "the last {} of {} of this thread, newest last",
+            counted(kept as u64, "branch", "branches"),
+            grouped(path.taken)
+        ))?;
+        out.gap()?;
+        table().write(printer, &mut out, &mut scene, rows.into_iter())?;
+        if let Some(stop) = &path.signal {
+            out.gap()?;
+            registers(&mut out, &mut scene, stop)?;
+        }
+        out.gap()?;
+    }
+    out.flush()?;
+    if flight.notes.children_left > 0 {
+        let left = counted(flight.notes.children_left, "child process", "child processes");
+        say!("{left} or executed programs were not recorded: --children --source ptrace does");
+    }
+    Ok(())
+}
+
+/// The first line if nothing died under the recorder's eyes.
+fn no_crash(args: &Crash, flight: &Flight) -> String {
+    let program = args.command.first().map_or("the program", String::as_str);
+    match flight.exit {
+        target::Exit::Code(code) => format!("no crash: {program} exited with status {code}"),
+        target::Exit::Signal(signal) => {
+            let signal = cause::name(signal);
+            format!("crash: {signal} killed {program} outside of the recorded code: no path")
+        }
+    }
+}
+
+/// The instruction at the end of a path, and the registers before it.
+fn registers(out: &mut Out<'_>, scene: &mut Scene<'_>, stop: &SignalStop) -> io::Result<()> {
+    let text = Disassembler::new(Syntax::Intel).text(&stop.code_bytes, stop.ip);
+    let text = text.map_or_else(
+        || "no code can be read there".to_owned(),
+        |text| format!("{} {}", text.mnemonic, text.operands).trim_end().to_owned(),
+    );
+    let place = scene.is_code(stop.ip).then(|| format!(", {}", scene.place(stop.ip)));
+    out.line(format_args!("at {:#x}{}: {text}", stop.ip, place.unwrap_or_default()))?;
+    let values: Vec<String> = REGISTERS
+        .iter()
+        .zip(stop.registers.iter().flatten())
+        .map(|(name, value)| format!("{name:>6} {value:<#19x}"))
+        .collect();
+    for line in values.chunks(3) {
+        out.line(line.concat().trim_end())?;
+    }
+    Ok(())
+}
+
+/// The last object of a path.
+fn end(scene: &mut Scene<'_>, cause: Option<&Cause>) -> Value {
+    let path = scene.path;
+    let mut end = json!({
+        "view": "crash",
+        "kind": "end",
+        "pid": path.thread.pid,
+        "tid": path.thread.tid,
+        "deadly": path.deadly,
+        "branches": path.taken,
+        "signal": Value::Null,
+    });
+    let (Some(stop), Some(cause)) = (&path.signal, cause) else { return end };
+    end["signal"] = cause::name(stop.signal).into();
+    end["code"] = json!(stop.code);
+    end["sender"] = json!(stop.sender);
+    end["access"] = json!(cause.access.map(|(access, _)| access.name()));
+    end["access_address"] = json!(cause.access.map(|(_, address)| json::hex(address)));
+    scene.place(stop.ip).put_json(&mut end, "ip", Part::ALL);
+    let text = Disassembler::new(Syntax::Intel).text(&stop.code_bytes, stop.ip);
+    end["instruction"] =
+        json!(text.map(|t| format!("{} {}", t.mnemonic, t.operands).trim_end().to_owned()));
+    let values = REGISTERS.iter().zip(stop.registers.iter().flatten());
+    let values: Map<String, Value> =
+        values.map(|(name, value)| ((*name).to_owned(), json::hex(*value))).collect();
+    end["registers"] = json!(stop.registers.map(|_| values));
+    end
+}

@@ -1,0 +1,302 @@
+//! A flight recorder: keeps the newest branches of each thread, and hands out those that led to a
+//! deadly signal, or to another [`Trigger`].
+//!
+//! It takes the place of the engine as a source's [`Recorder`]. Its memory does not grow with the
+//! length of the run.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use lbr_msr::record::{Event, HwBranchType, Mmap, MoveKind};
+use lbr_msr::soft::Retired;
+
+use crate::gate::{Closed, lock};
+use crate::interrupt::{Interrupts, Passing};
+use crate::source::ptrace::{Ptrace, Recorder, Retire};
+use crate::source::qemu::Qemu;
+use crate::source::{Command, Exit, SourceError, SourceNotes};
+use crate::target::ThreadId;
+
+/// The registers of [`SignalStop::registers`], in this order.
+pub const REGISTERS: [&str; 18] = [
+    "rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "rsp", "r8", "r9", "r10", "r11", "r12", "r13",
+    "r14", "r15", "rip", "rflags",
+];
+
+/// A signal that is about to be delivered to a thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SignalStop {
+    /// Its number.
+    pub signal: i32,
+    /// `si_code`; `None` if the source does not see it.
+    pub code: Option<i32>,
+    /// `si_addr` of a fault: the address that could not be accessed.
+    pub address: Option<u64>,
+    /// `si_pid`, if a process sent it.
+    pub sender: Option<u32>,
+    /// The next instruction; for a fault, the faulting one.
+    pub ip: u64,
+    /// The values of [`REGISTERS`].
+    pub registers: Option<[u64; 18]>,
+    /// The code bytes at `ip`, as far as they can be read.
+    pub code_bytes: Vec<u8>,
+}
+
+/// A transfer of control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// The branch; for a move by the kernel, the first instruction that did not execute.
+    pub from: u64,
+    /// The instruction that executed next.
+    pub to: u64,
+    /// What it was.
+    pub kind: StepKind,
+}
+
+/// The kind of a [`Step`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepKind {
+    /// A taken branch.
+    Branch(HwBranchType),
+    /// A move by the kernel, into or out of a signal handler.
+    Kernel(MoveKind),
+}
+
+/// When a path is kept besides deadly signals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Trigger {
+    /// Never.
+    #[default]
+    Death,
+    /// When a thread ends.
+    Exit,
+    /// When this signal is first delivered.
+    Signal(i32),
+    /// When the function is first called that [`FlightRecorder::new`] looks up.
+    Call,
+}
+
+/// The branches of one thread up to an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Path {
+    /// The thread.
+    pub thread: ThreadId,
+    /// The signal; `None` for [`Trigger::Exit`] and [`Trigger::Call`].
+    pub signal: Option<SignalStop>,
+    /// Whether the signal ended the thread.
+    pub deadly: bool,
+    /// The newest branches, oldest first, and the kernel's moves between them.
+    pub steps: Vec<Step>,
+    /// Number of branches that the thread took since its start or exec.
+    pub taken: u64,
+    /// Number of [events](Flight::events) that precede it.
+    pub events: usize,
+}
+
+/// The result of a run.
+#[derive(Debug)]
+pub struct Flight {
+    /// How the program ended.
+    pub exit: Exit,
+    /// What the source did not see.
+    pub notes: SourceNotes,
+    /// The kept paths, in the order of their events.
+    pub paths: Vec<Path>,
+    /// Mappings, names and tasks.
+    pub events: Vec<Event>,
+}
+
+/// The address of the function of [`Trigger::Call`], if this file has it.
+pub type FindFunction = Box<dyn Fn(&Mmap) -> Option<u64> + Send + Sync>;
+
+/// Keeps the newest branches of each thread.
+pub struct FlightRecorder {
+    depth: usize,
+    trigger: Trigger,
+    find: FindFunction,
+    /// Run-time address of the function; 0 while it is not mapped, or was called.
+    function: AtomicU64,
+    triggered: AtomicBool,
+    kept: Mutex<(Vec<Event>, Vec<Path>)>,
+    passing: Mutex<(Passing, Option<u32>)>,
+    closed: AtomicBool,
+}
+
+impl fmt::Debug for FlightRecorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FlightRecorder").field("depth", &self.depth).finish_non_exhaustive()
+    }
+}
+
+/// Maximum number of kept paths: threads that end, or die, one after the other.
+const MOST_PATHS: usize = 256;
+
+impl FlightRecorder {
+    /// Keeps `depth` branches of each thread. `find` is for [`Trigger::Call`].
+    #[must_use]
+    pub fn new(
+        depth: usize,
+        trigger: Trigger,
+        find: FindFunction,
+        interrupts: Interrupts,
+    ) -> FlightRecorder {
+        FlightRecorder {
+            depth,
+            trigger,
+            find,
+            function: AtomicU64::new(0),
+            triggered: AtomicBool::new(false),
+            kept: Mutex::default(),
+            passing: Mutex::new((Passing::new(interrupts), None)),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    /// Runs a program under a single-stepper.
+    ///
+    /// # Errors
+    /// [`SourceError`].
+    pub fn step(self, command: Command) -> Result<Flight, SourceError> {
+        let (exit, notes) = Ptrace::new(command)?.run_into(&&self)?;
+        Ok(self.landed(exit, notes))
+    }
+
+    /// Runs a program in QEMU.
+    ///
+    /// # Errors
+    /// [`SourceError`].
+    pub fn emulate(self, qemu: Qemu, command: Command) -> Result<Flight, SourceError> {
+        let (exit, notes) = qemu.program(command)?.run_into(&&self)?;
+        Ok(self.landed(exit, notes))
+    }
+
+    fn landed(self, exit: Exit, notes: SourceNotes) -> Flight {
+        let (events, paths) = std::mem::take(&mut *lock(&self.kept));
+        Flight { exit, notes, paths, events }
+    }
+
+    fn keep(&self, path: Path) {
+        let (events, paths) = &mut *lock(&self.kept);
+        if paths.len() < MOST_PATHS {
+            paths.push(Path { events: events.len(), ..path });
+        }
+    }
+
+    /// Whether the trigger acts for the first time.
+    fn is_first(&self) -> bool {
+        !self.triggered.swap(true, Ordering::Relaxed)
+    }
+}
+
+impl<'a> Recorder for &'a FlightRecorder {
+    type Ring = FlightRing<'a>;
+
+    fn start(&self, thread: ThreadId) -> Result<FlightRing<'a>, Closed> {
+        Ok(FlightRing { recorder: self, thread, steps: VecDeque::new(), branches: 0, taken: 0, has_died: false })
+    }
+
+    fn emit(&self, event: Event) -> Result<(), Closed> {
+        if let (Event::Mmap(map), Trigger::Call) = (&event, self.trigger)
+            && !self.triggered.load(Ordering::Relaxed)
+            && let Some(address) = (self.find)(map)
+        {
+            self.function.store(address, Ordering::Relaxed);
+        }
+        lock(&self.kept).0.push(event);
+        Ok(())
+    }
+
+    fn is_closed(&self) -> bool {
+        let (passing, pid) = &mut *lock(&self.passing);
+        if passing.is_time_to_end(pid.map(u32::cast_signed)) {
+            self.closed.store(true, Ordering::Relaxed);
+        }
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    fn started(&self, pid: u32) {
+        lock(&self.passing).1 = Some(pid);
+    }
+
+    fn wants_signals(&self) -> bool {
+        true
+    }
+}
+
+/// The newest branches of one thread.
+#[derive(Debug)]
+pub struct FlightRing<'a> {
+    recorder: &'a FlightRecorder,
+    thread: ThreadId,
+    steps: VecDeque<Step>,
+    /// Number of branches among `steps`.
+    branches: usize,
+    taken: u64,
+    has_died: bool,
+}
+
+impl FlightRing<'_> {
+    fn push(&mut self, step: Step) {
+        self.steps.push_back(step);
+        let is_branch = |step: &Step| usize::from(matches!(step.kind, StepKind::Branch(_)));
+        self.branches += is_branch(&step);
+        // Moves are dropped with the branch before them; without branches they must not grow.
+        while self.branches > self.recorder.depth || self.steps.len() > 2 * self.recorder.depth + 2 {
+            self.branches -= self.steps.pop_front().as_ref().map_or(0, is_branch);
+        }
+    }
+
+    fn path(&self, signal: Option<SignalStop>, deadly: bool) -> Path {
+        let steps = self.steps.iter().copied().collect();
+        Path { thread: self.thread, signal, deadly, steps, taken: self.taken, events: 0 }
+    }
+}
+
+impl Retire for FlightRing<'_> {
+    fn retire(&mut self, branch: &Retired) -> Result<(), Closed> {
+        // System calls and other far transfers, as the default filter of recordings.
+        if branch.cpl_after == 0 || (branch.class == HwBranchType::Other && !branch.abort) {
+            return Ok(());
+        }
+        self.taken += 1;
+        let kind = StepKind::Branch(branch.class);
+        self.push(Step { from: branch.from, to: branch.to, kind });
+        let is_call = matches!(branch.class, HwBranchType::RelCall | HwBranchType::IndCall)
+            || branch.class == HwBranchType::IndJmp;
+        if is_call
+            && branch.to != 0
+            && branch.to == self.recorder.function.load(Ordering::Relaxed)
+            && self.recorder.is_first()
+        {
+            self.recorder.keep(self.path(None, false));
+        }
+        Ok(())
+    }
+
+    fn moved(&mut self, kind: MoveKind, from: u64, to: u64) -> Result<(), Closed> {
+        if matches!(kind, MoveKind::Signal | MoveKind::SignalAtBranch | MoveKind::Return) {
+            self.push(Step { from, to, kind: StepKind::Kernel(kind) });
+        }
+        Ok(())
+    }
+
+    fn signalled(&mut self, stop: &SignalStop) {
+        if self.recorder.trigger == Trigger::Signal(stop.signal) && self.recorder.is_first() {
+            self.recorder.keep(self.path(Some(stop.clone()), false));
+        }
+    }
+
+    fn died(&mut self, stop: SignalStop) {
+        self.recorder.keep(self.path(Some(stop), true));
+        self.has_died = true;
+    }
+
+    fn finish(self) -> Result<(), Closed> {
+        if self.recorder.trigger == Trigger::Exit && !self.has_died {
+            self.recorder.keep(self.path(None, false));
+        }
+        Ok(())
+    }
+}
