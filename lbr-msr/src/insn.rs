@@ -8,8 +8,8 @@ use alloc::{string::String, vec::Vec};
 
 use crate::record::{BranchType, HwBranchType};
 use iced_x86::{
-    Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, OpAccess, OpKind,
-    Register, UsedMemory,
+    Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, OpAccess,
+    OpKind, Register, UsedMemory,
 };
 
 /// The RFLAGS bits that conditions test. SDM Vol. 1, 3.4.3.
@@ -335,7 +335,8 @@ pub fn memory_accesses(bytes: &[u8], ip: u64, registers: &[u64; 16]) -> Vec<(u64
     let used = factory.info(&insn).used_memory();
     let access = |memory: &UsedMemory| {
         use OpAccess as A;
-        let writes = matches!(memory.access(), A::Write | A::CondWrite | A::ReadWrite | A::ReadCondWrite);
+        let writes =
+            matches!(memory.access(), A::Write | A::CondWrite | A::ReadWrite | A::ReadCondWrite);
         let is_real = memory.access() != A::NoMemAccess;
         Some((memory.virtual_address(0, value)?, writes)).filter(|_| is_real)
     };

@@ -194,7 +194,14 @@ impl<'a> Recorder for &'a FlightRecorder {
     type Ring = FlightRing<'a>;
 
     fn start(&self, thread: ThreadId) -> Result<FlightRing<'a>, Closed> {
-        Ok(FlightRing { recorder: self, thread, steps: VecDeque::new(), branches: 0, taken: 0, has_died: false })
+        Ok(FlightRing {
+            recorder: self,
+            thread,
+            steps: VecDeque::new(),
+            branches: 0,
+            taken: 0,
+            has_died: false,
+        })
     }
 
     fn emit(&self, event: Event) -> Result<(), Closed> {
@@ -243,7 +250,8 @@ impl FlightRing<'_> {
         let is_branch = |step: &Step| usize::from(matches!(step.kind, StepKind::Branch(_)));
         self.branches += is_branch(&step);
         // Moves are dropped with the branch before them; without branches they must not grow.
-        while self.branches > self.recorder.depth || self.steps.len() > 2 * self.recorder.depth + 2 {
+        while self.branches > self.recorder.depth || self.steps.len() > 2 * self.recorder.depth + 2
+        {
             self.branches -= self.steps.pop_front().as_ref().map_or(0, is_branch);
         }
     }

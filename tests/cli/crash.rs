@@ -14,8 +14,8 @@ struct Programs {
 }
 
 impl Programs {
-    /// Builds them; `None` without the tools.
-    fn build() -> Option<Programs> {
+    /// Builds them; `None` without the tools. Static ones have no dynamic linker to step through.
+    fn build(is_static: bool) -> Option<Programs> {
         let programs = Programs { folder: tempfile::tempdir().unwrap() };
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/programs");
         let optimized = ["-O1", "-g", "-w", "-pthread", "-fno-stack-protector"];
@@ -28,6 +28,8 @@ impl Programs {
         ] {
             let file = source.join(file);
             let to = programs.path(file.file_stem().unwrap().to_str().unwrap());
+            let link = if is_static && compiler != "rustc" { &["-static"][..] } else { &[] };
+            let options = [options, link].concat();
             let made = run_tool(tool(compiler).args(options).arg("-o").arg(to).arg(file))?;
             assert!(made.status.success(), "{}", text(&made.stderr));
         }
@@ -140,7 +142,7 @@ const WAYS: [(&str, &str, &str); 16] = [
 
 #[test]
 fn the_last_branch_is_what_a_stepper_says() {
-    let Some(programs) = Programs::build() else { return };
+    let Some(programs) = Programs::build(true) else { return };
     let with_qemu = has_qemu();
     for (program, way, signal) in WAYS {
         let (from, to, number) = programs.stepped(program, way);
@@ -173,7 +175,7 @@ fn the_last_branch_is_what_a_stepper_says() {
 
 #[test]
 fn the_first_line_is_the_answer() {
-    let Some(programs) = Programs::build() else { return };
+    let Some(programs) = Programs::build(false) else { return };
     let sources = if has_qemu() { &["ptrace", "qemu"][..] } else { &["ptrace"] };
     for source in sources {
         let first = |way: &str| {
@@ -196,7 +198,7 @@ fn the_first_line_is_the_answer() {
 
 #[test]
 fn paths_are_kept_at_other_moments() {
-    let Some(programs) = Programs::build() else { return };
+    let Some(programs) = Programs::build(false) else { return };
     let sources = if has_qemu() { &["ptrace", "qemu"][..] } else { &["ptrace"] };
     for source in sources {
         let at = |when: &str, way: &str| {
@@ -224,7 +226,7 @@ fn paths_are_kept_at_other_moments() {
 
 #[test]
 fn the_path_can_be_kept_as_a_recording() {
-    let Some(programs) = Programs::build() else { return };
+    let Some(programs) = Programs::build(false) else { return };
     let file = programs.path("crash.data");
     let file = file.to_str().unwrap();
     let options = ["--json", "--source", "ptrace", "--last", "16", "-o", file];

@@ -124,9 +124,15 @@ fn a_planted_divergence_is_found_and_nothing_else() {
         assert_eq!(parting["after"], at, "pair {pair}");
         assert_eq!(parting["times"], 1, "pair {pair}");
         assert_eq!(parting["at_offset"], from - 1, "the detour starts first: pair {pair}");
-        assert_eq!((&parting["first_takes"], &parting["second_takes"]), (&false.into(), &true.into()));
+        assert_eq!(
+            (&parting["first_takes"], &parting["second_takes"]),
+            (&false.into(), &true.into())
+        );
         assert_eq!(parting["meet_offset"], to, "pair {pair}");
-        assert_eq!((&parting["first_branches"], &parting["second_branches"]), (&1.into(), &(extra + 1).into()));
+        assert_eq!(
+            (&parting["first_branches"], &parting["second_branches"]),
+            (&1.into(), &(extra + 1).into())
+        );
         assert_eq!(end["agreed"], 2000 * other.len() - 1, "pair {pair}");
     }
 }

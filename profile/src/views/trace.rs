@@ -119,20 +119,11 @@ pub struct TracedBranch {
     pub from: (Location, u64),
     /// The location and address of its target.
     pub to: (Location, u64),
-    /// perf's type, if recorded.
-    pub branch_type: Option<BranchType>,
     bytes: [Byte; 2],
-}
-
-impl TracedBranch {
-    /// The change of the call depth.
-    fn deepens(&self) -> i64 {
-        match self.branch_type {
-            Some(BranchType::CALL | BranchType::IND_CALL) => 1,
-            Some(BranchType::RET) => -1,
-            _ => 0,
-        }
-    }
+    /// The change of the call depth, as far as the returns are among the branches too.
+    deepens: i64,
+    /// Whether the target is in the functions that count.
+    stays: bool,
 }
 
 /// The branches of one thread of a recording, in order.
@@ -175,13 +166,20 @@ impl Follower {
                     }
                     let (maps, files, waiting) = (&self.maps, &self.files, &mut self.waiting);
                     let located = |address| (maps.locate(space, address), address);
+                    let within = |at| self.within.as_ref().is_none_or(|within| within.has(at));
                     stack.entries.for_each_back(|raw| {
                         let (from, to) = (located(raw.from), located(raw.to));
-                        if self.within.as_ref().is_none_or(|within| within.has(from.0)) {
-                            let bytes = [byte(files, from.0), byte(files, to.0)];
-                            let branch_type = raw.flags.branch_type();
-                            waiting.push_back(TracedBranch { from, to, branch_type, bytes });
+                        if !within(from.0) {
+                            return;
                         }
+                        let bytes = [byte(files, from.0), byte(files, to.0)];
+                        let stays = within(to.0);
+                        let deepens = match raw.flags.branch_type() {
+                            Some(BranchType::CALL | BranchType::IND_CALL) => i64::from(stays),
+                            Some(BranchType::RET) => -1,
+                            _ => 0,
+                        };
+                        waiting.push_back(TracedBranch { from, to, bytes, deepens, stays });
                     });
                 }
                 _ => {}
@@ -290,8 +288,8 @@ impl Traced {
 /// Where two ways meet.
 type Meet = Option<([u64; 2], [(Location, u64); 2])>;
 
-/// Reads ahead on both sides until one reaches a point that the other has reached at the same call
-/// depth, and takes back what comes after it.
+/// Reads ahead on both sides until one reaches a point that the other has reached in the same frame,
+/// and takes back what comes after it.
 fn meet(
     a: &mut Follower,
     b: &mut Follower,
@@ -305,12 +303,16 @@ fn meet(
         reached: HashMap<(Byte, i64), usize>,
     }
     impl Way {
-        fn push(&mut self, branch: TracedBranch) -> (Byte, i64) {
-            self.depth += branch.deepens();
+        fn push(&mut self, branch: TracedBranch) -> Option<(Byte, i64)> {
+            self.depth += branch.deepens;
             let point = (branch.bytes[1], self.depth);
-            self.reached.entry(point).or_insert(self.branches.len());
+            // In the same frame or an outer one: a function that both call has other callers.
+            let counts = branch.stays && self.depth <= 0;
+            if counts {
+                self.reached.entry(point).or_insert(self.branches.len());
+            }
             self.branches.push(branch);
-            point
+            counts.then_some(point)
         }
     }
     let mut ways = [Way::default(), Way::default()];
@@ -321,7 +323,7 @@ fn meet(
         }
         for side in [0, 1] {
             let Some(branch) = next[side] else { continue };
-            let point = ways[side].push(branch);
+            let Some(point) = ways[side].push(branch) else { continue };
             let Some(&there) = ways[1 - side].reached.get(&point) else { continue };
             let here = ways[side].branches.len() - 1;
             let ends = if side == 0 { [here, there] } else { [there, here] };

@@ -100,7 +100,8 @@ impl<'a> Cause<'a> {
             StepKind::Kernel(_) => None,
         });
         let (step, class) = if scene.is_code(self.stop.ip) {
-            let leaves = steps.find(|(step, _)| scene.is_own(step.from) && !scene.is_own(step.to))?;
+            let leaves =
+                steps.find(|(step, _)| scene.is_own(step.from) && !scene.is_own(step.to))?;
             // Through the procedure linkage table: the call of its jump says more.
             let is_stub = |call: u64| leaves.0.from.wrapping_sub(call) < 16;
             let call = steps.next().filter(|(call, _)| is_stub(call.to));
@@ -134,8 +135,7 @@ fn access(scene: &Scene<'_>, stop: &SignalStop) -> Option<(Access, u64)> {
     // The order of instruction encodings.
     let [rax, rbx, rcx, rdx, rsi, rdi, rbp, rsp, r8, r9, r10, r11, r12, r13, r14, r15, ..] =
         registers;
-    let encoded =
-        [rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8, r9, r10, r11, r12, r13, r14, r15];
+    let encoded = [rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8, r9, r10, r11, r12, r13, r14, r15];
     let all = insn::memory_accesses(&stop.code_bytes, stop.ip, &encoded);
     let kind = |writes| if writes { Access::Write } else { Access::Read };
     // An operand may reach into the page that is missing.
@@ -143,7 +143,10 @@ fn access(scene: &Scene<'_>, stop: &SignalStop) -> Option<(Access, u64)> {
     if stop.code == Some(libc::SI_KERNEL) {
         // A fault without an address: of an access, it is not canonical.
         let is_canonical = |at: u64| (at as i64) << 16 >> 16 == at as i64;
-        return all.iter().find(|(at, _)| !is_canonical(*at)).map(|(at, writes)| (kind(*writes), *at));
+        return all
+            .iter()
+            .find(|(at, _)| !is_canonical(*at))
+            .map(|(at, writes)| (kind(*writes), *at));
     }
     let found = match all.as_slice() {
         [one] => Some(one),

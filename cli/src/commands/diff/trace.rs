@@ -34,7 +34,8 @@ pub(super) fn run(args: &Diff) -> Outcome {
         let [a, b] = args.sides();
         args.baseline_is_here().or_exit(USAGE)?;
         let [[a], [b]] = [a.as_slice(), b.as_slice()] else {
-            return Err(anyhow!("--trace compares two recordings, each in one file")).or_exit(USAGE);
+            return Err(anyhow!("--trace compares two recordings, each in one file"))
+                .or_exit(USAGE);
         };
         [a.clone(), b.clone()]
     } else {
@@ -44,7 +45,10 @@ pub(super) fn run(args: &Diff) -> Outcome {
             let error = anyhow!("two commands are compared: --trace -- PROG a -- PROG b");
             return Err(Failure { code: USAGE, error });
         };
-        [recorded(one, &folder.path().join("first"))?, recorded(other, &folder.path().join("second"))?]
+        [
+            recorded(one, &folder.path().join("first"))?,
+            recorded(other, &folder.path().join("second"))?,
+        ]
     };
     let names = match args.commands.is_empty() {
         true => [&a, &b].map(|path| input::name(path)),
@@ -168,7 +172,11 @@ fn print(args: &Diff, all: &[Traced], mut surveys: Names<'_>, names: &[String; 2
     let threads = [0, 1].map(|side| surveys[side].threads.len());
     let rows = all.iter().enumerate().flat_map(|(thread, traced)| {
         let number = thread + 1;
-        traced.partings.iter().map(move |(parting, times)| Row { thread: number, parting, times: *times })
+        traced.partings.iter().map(move |(parting, times)| Row {
+            thread: number,
+            parting,
+            times: *times,
+        })
     });
     let rows: Vec<Row<'_>> = rows.collect();
     let agreed = all.iter().fold(0, |sum, traced| sum + traced.agreed);

@@ -39,8 +39,8 @@ use lbr_msr::record::{Event, MoveKind, SourceKnowledge};
 use lbr_msr::soft::{Retired, SoftLbr};
 
 use super::sites::Sites;
-use crate::flight::SignalStop;
 use super::{Command, Decoding, Exit, Software, Source, SourceError, SourceNotes};
+use crate::flight::SignalStop;
 use crate::gate::{Closed, Gate, Ring};
 use crate::target::ThreadId;
 use crate::target::{self, Affinity};

@@ -302,8 +302,8 @@ impl<R: Recorder> Tracer<'_, R> {
     fn signal_stop(&self, tid: i32, signal: i32) -> Result<SignalStop, Stop> {
         let r = self.regs(tid)?;
         let registers = [
-            r.rax, r.rbx, r.rcx, r.rdx, r.rsi, r.rdi, r.rbp, r.rsp, r.r8, r.r9, r.r10, r.r11, r.r12,
-            r.r13, r.r14, r.r15, r.rip, r.eflags,
+            r.rax, r.rbx, r.rcx, r.rdx, r.rsi, r.rdi, r.rbp, r.rsp, r.r8, r.r9, r.r10, r.r11,
+            r.r12, r.r13, r.r14, r.r15, r.rip, r.eflags,
         ];
         let mut code_bytes = vec![0; 15];
         let length = super::code::read(tid, r.rip, &mut code_bytes);

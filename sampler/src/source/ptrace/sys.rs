@@ -62,8 +62,10 @@ pub(super) fn signal(tid: i32) -> (Option<i32>, Option<u64>, Option<u32>) {
     // SAFETY: the kernel fills both fields for these codes: positive ones are a fault's, SI_USER
     // and SI_TKILL a process's. SI_KERNEL comes with neither.
     let (address, sender) = unsafe { (info.si_addr() as u64, info.si_pid()) };
-    let is_fault = (1..nix::libc::SI_KERNEL).contains(&info.si_code) && faults.contains(&info.si_signo);
-    let is_sent = [nix::libc::SI_USER, nix::libc::SI_TKILL, nix::libc::SI_QUEUE].contains(&info.si_code);
+    let is_fault =
+        (1..nix::libc::SI_KERNEL).contains(&info.si_code) && faults.contains(&info.si_signo);
+    let is_sent =
+        [nix::libc::SI_USER, nix::libc::SI_TKILL, nix::libc::SI_QUEUE].contains(&info.si_code);
     let sender = is_sent.then_some(sender.unsigned_abs());
     (Some(info.si_code), is_fault.then_some(address), sender)
 }

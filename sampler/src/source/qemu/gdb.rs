@@ -129,7 +129,8 @@ impl Gdb {
             (0..18).map(|at| value(16 * at, if at == 17 { 8 } else { 16 })).collect();
         let registers = registers.and_then(|values| <[u64; 18]>::try_from(values).ok());
         let ip = registers.map_or(0, |registers| registers[16]);
-        let linux = NUMBERS.iter().find(|(gdb, _)| *gdb == signal).map_or(signal, |(_, linux)| *linux);
+        let linux =
+            NUMBERS.iter().find(|(gdb, _)| *gdb == signal).map_or(signal, |(_, linux)| *linux);
         let code_bytes = code_at(pid, ip);
         Ok(SignalStop { signal: linux, ip, registers, code_bytes, ..SignalStop::default() })
     }
@@ -201,7 +202,8 @@ pub(super) fn unseen_branch(pid: u32, start: u64, ip: u64) -> Option<Retired> {
             Insn::Straight { len } => len,
             Insn::Branch(branch) if branch.class == HwBranchType::Other => branch.len,
             Insn::Branch(branch) => {
-                let taken = branch.can_reach(ip) && !(branch.is_conditional() && ip == branch.next());
+                let taken =
+                    branch.can_reach(ip) && !(branch.is_conditional() && ip == branch.next());
                 return taken.then(|| Retired::user(branch.ip, ip, branch.class));
             }
             Insn::Invalid => return None,

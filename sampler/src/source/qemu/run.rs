@@ -82,11 +82,7 @@ pub(super) fn run<R: Recorder>(
     Ok((exit(status), notes))
 }
 
-fn start(
-    source: &Emulated,
-    shared: &Shared,
-    gdb: Option<&Gdb>,
-) -> Result<Child, SourceError> {
+fn start(source: &Emulated, shared: &Shared, gdb: Option<&Gdb>) -> Result<Child, SourceError> {
     let parent = std::process::id();
     let mut arguments = vec![format!("fd={}", shared.fd()), format!("parent={parent}")];
     if let Some(code::Start { from, text }) = source.start {
