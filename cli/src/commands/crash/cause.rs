@@ -95,17 +95,17 @@ impl<'a> Cause<'a> {
         if scene.is_own(self.stop.ip) {
             return None;
         }
-        let mut steps = scene.path.steps.iter().rev().filter_map(|step| match step.kind {
+        let path = scene.path;
+        let mut steps = path.steps.iter().rev().filter_map(|step| match step.kind {
             StepKind::Branch(class) => Some((step, class)),
             StepKind::Kernel(_) => None,
         });
         let (step, class) = if scene.is_code(self.stop.ip) {
             let leaves =
                 steps.find(|(step, _)| scene.is_own(step.from) && !scene.is_own(step.to))?;
-            // Through the procedure linkage table: the call of its jump says more.
-            let is_stub = |call: u64| leaves.0.from.wrapping_sub(call) < 16;
-            let call = steps.next().filter(|(call, _)| is_stub(call.to));
-            call.filter(|_| leaves.1 == HwBranchType::IndJmp).unwrap_or(leaves)
+            // Through the procedure linkage table: the call says more than its jumps.
+            let mut since = std::iter::once(leaves).chain(steps);
+            since.find(|(step, _)| !scene.is_stub(step.from)).unwrap_or(leaves)
         } else {
             steps.next()?
         };

@@ -284,6 +284,12 @@ impl<'a> Scene<'a> {
         self.mapped.iter().any(|map| address.wrapping_sub(map.addr) < map.len)
     }
 
+    /// Whether the address is in a procedure linkage table, whose first entry has no name.
+    pub(super) fn is_stub(&mut self, address: u64) -> bool {
+        let symbol = self.place(address).symbol;
+        symbol.is_none_or(|symbol| symbol.name.ends_with("@plt"))
+    }
+
     /// Whether the address is in the program's own file.
     pub(super) fn is_own(&self, address: u64) -> bool {
         let file = |address| match self.maps.locate(self.space, address) {
