@@ -212,9 +212,17 @@ pub struct Parting {
     pub after: u64,
     /// The next branch of each recording; `None` if the thread ends.
     pub ways: [Option<TracedBranch>; 2],
-    /// The number of branches of each way until they meet again, and the locations where they do;
-    /// `None` if they do not within [`LONGEST_WAY`].
-    pub meet: Option<([u64; 2], [(Location, u64); 2])>,
+    /// Where they meet again; `None` if they do not within [`LONGEST_WAY`].
+    pub meet: Option<Meeting>,
+}
+
+/// Where two ways meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Meeting {
+    /// The number of branches of each way before it.
+    pub branches: [u64; 2],
+    /// Its location and address in each recording.
+    pub at: [(Location, u64); 2],
 }
 
 impl Parting {
@@ -285,16 +293,13 @@ impl Traced {
     }
 }
 
-/// Where two ways meet.
-type Meet = Option<([u64; 2], [(Location, u64); 2])>;
-
 /// Reads ahead on both sides until one reaches a point that the other has reached in the same frame,
 /// and takes back what comes after it.
 fn meet(
     a: &mut Follower,
     b: &mut Follower,
     firsts: [Option<TracedBranch>; 2],
-) -> Result<Meet, (usize, ReadError)> {
+) -> Result<Option<Meeting>, (usize, ReadError)> {
     /// One way: its branches, their depths, and where each target was first reached.
     #[derive(Default)]
     struct Way {
@@ -338,11 +343,10 @@ fn meet(
             b.put_back(way_b.branches.into_iter().skip(ends[1] + 1).chain(unread));
             a.put_back(way_a.branches.into_iter().skip(ends[0] + 1));
             // By the same branch, they met before it.
-            let at = match last_a.bytes[0] == last_b.bytes[0] && last_a.bytes[0].0 != u32::MAX {
-                true => ([ends[0] as u64, ends[1] as u64], [last_a.from, last_b.from]),
-                false => ([ends[0] as u64 + 1, ends[1] as u64 + 1], [last_a.to, last_b.to]),
-            };
-            return Ok(Some(at));
+            let is_same = last_a.bytes[0] == last_b.bytes[0] && last_a.bytes[0].0 != u32::MAX;
+            let branches = ends.map(|end| end as u64 + u64::from(!is_same));
+            let at = [last_a, last_b].map(|last| if is_same { last.from } else { last.to });
+            return Ok(Some(Meeting { branches, at }));
         }
         next = [a.next().map_err(|e| (0, e))?, b.next().map_err(|e| (1, e))?];
     }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, anyhow};
 use profile::maps::{Location, Maps, Within};
-use profile::trace::{Files, Follower, Parting, Survey, Traced};
+use profile::trace::{Files, Follower, Meeting, Parting, Survey, Traced};
 use serde_json::json;
 
 use super::Diff;
@@ -152,8 +152,10 @@ fn table<'a, 'r>() -> Table<'a, Names<'a>, Row<'r>> {
         .number("after", "first after", |_, row| Cell::Count(row.parting.after))
         .only("first_takes", |_, row| Cell::Flag(row.parting.takes(0)))
         .only("second_takes", |_, row| Cell::Flag(row.parting.takes(1)))
-        .only("first_branches", |_, row| Cell::count(row.parting.meet.map(|(count, _)| count[0])))
-        .only("second_branches", |_, row| Cell::count(row.parting.meet.map(|(count, _)| count[1])))
+        .only("first_branches", |_, row| Cell::count(row.parting.meet.map(|meet| meet.branches[0])))
+        .only("second_branches", |_, row| {
+            Cell::count(row.parting.meet.map(|meet| meet.branches[1]))
+        })
         .place("at", "parted at", Part::ALL, |names, row| {
             let (side, branch) = row.parting.site()?;
             Some(place(names, side, branch.from))
@@ -163,7 +165,7 @@ fn table<'a, 'r>() -> Table<'a, Names<'a>, Row<'r>> {
         .place("second", "the second goes to", Part::ALL, |names, row| way(names, row.parting, 1))
         .behind("  ")
         .place("meet", "they meet at", Part::ALL, |names, row| {
-            row.parting.meet.map(|(_, [at, _])| place(names, 0, at))
+            row.parting.meet.map(|meet| place(names, 0, meet.at[0]))
         })
         .behind("  ")
 }
@@ -242,7 +244,7 @@ fn first(
         .collect();
     out.line(ways.join("; "))?;
     match parting.meet {
-        Some(([a, b], [at, _])) => out.line(format_args!(
+        Some(Meeting { branches: [a, b], at: [at, _] }) => out.line(format_args!(
             "they meet again at {}, {} and {} branches later",
             place(surveys, 0, at),
             grouped(a),

@@ -40,7 +40,7 @@ const NUMBERS: [(i32, i32); 11] = [
 /// What the stub reports.
 pub(super) enum News {
     /// A thread has stopped at a signal.
-    Signal(u32, SignalStop),
+    Signal(u32, Box<SignalStop>),
     /// The last signal has ended the program.
     Died,
 }
@@ -104,7 +104,7 @@ impl Gdb {
                 // With a process: `pPID.TID`.
                 let thread = thread.and_then(|thread| thread.rsplit('.').next()).and_then(number);
                 let stop = self.registers(pid, signal)?;
-                Ok(Some(News::Signal(thread.unwrap_or(0).unsigned_abs(), stop)))
+                Ok(Some(News::Signal(thread.unwrap_or(0).unsigned_abs(), Box::new(stop))))
             }
             _ => Ok(None),
         }

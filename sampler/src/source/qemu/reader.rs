@@ -221,7 +221,7 @@ impl<'a, R: Recorder> Reader<'a, R> {
                         if let Some(Some(thread)) = self.threads.get_mut(index) {
                             thread.ring.signalled(&stop);
                         }
-                        self.signal = Some((index, stop.clone(), unseen));
+                        self.signal = Some((index, (*stop).clone(), unseen));
                     }
                     gdb.deliver(&stop).map_err(failed)?;
                 }
