@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use lbr_msr::record::BranchType;
 
-use crate::code::maps::{Location, Maps, Within};
+use crate::code::maps::{Location, LocationFilter, Maps};
 use crate::read::item::Item;
 use crate::read::perf_data::ReadError;
 use crate::read::perf_data::layout::branch;
@@ -133,7 +133,7 @@ pub struct Follower {
     maps: Maps,
     thread: Thread,
     files: Vec<u32>,
-    within: Option<Within>,
+    within: Option<LocationFilter>,
     waiting: VecDeque<TracedBranch>,
     taken: u64,
 }
@@ -146,7 +146,7 @@ impl Follower {
         recording: Recording,
         thread: Thread,
         (files, side): (&Files, usize),
-        within: Option<Within>,
+        within: Option<LocationFilter>,
     ) -> Follower {
         let files = files.0.get(side).cloned().unwrap_or_default();
         let (maps, waiting) = (Maps::default(), VecDeque::new());

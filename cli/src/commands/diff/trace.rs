@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, anyhow};
-use profile::maps::{Location, Maps, Within};
+use profile::maps::{Location, LocationFilter, Maps};
 use profile::trace::{Files, Follower, Meeting, Parting, Survey, Traced};
 use serde_json::json;
 
@@ -113,12 +113,12 @@ fn survey(
 }
 
 /// The functions of `--symbol` and files of `--dso`.
-fn within(args: &Diff, survey: &mut Survey, name: &str) -> Result<Option<Within>, Failure> {
+fn within(args: &Diff, survey: &mut Survey, name: &str) -> Result<Option<LocationFilter>, Failure> {
     let (files, functions) = args.shown.names();
     if files.is_empty() && functions.is_empty() {
         return Ok(None);
     }
-    let within = Within::new(&mut survey.maps, files, functions);
+    let within = LocationFilter::new(&mut survey.maps, files, functions);
     match within.missing() {
         [] => Ok(Some(within)),
         missing => {
