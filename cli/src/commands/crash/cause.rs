@@ -71,7 +71,7 @@ impl<'a> Cause<'a> {
                 }
                 libc::SIGSEGV | libc::SIGBUS => "general protection fault".to_owned(),
                 libc::SIGTRAP => "breakpoint or trap".to_owned(),
-                _ => "signal".to_owned(),
+                _ => "raised or received".to_owned(),
             },
         };
         let what = match self.stack_overflow() {
