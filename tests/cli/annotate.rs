@@ -421,7 +421,7 @@ fn of_several_functions_with_one_name_the_executed_one_is_shown() {
     }
 }
 
-/// Without files there is no code; the kernel's is not shown.
+/// Code needs its file, and the kernel's is never shown.
 #[test]
 fn recordings_without_code() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Another file at the recorded path: its names are never used, and the report says so.
+//! Another file at the recorded path: its names are never used, with a note in the report.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -154,7 +154,7 @@ fn code_bytes_that_contradict_the_recording_are_rejected() {
     }
 }
 
-/// Interrupts occur at any instruction: single branches are no evidence against a file, however
+/// Interrupts occur at any instruction: single branches are not evidence against a file, however
 /// frequent.
 #[test]
 fn single_branches_are_not_evidence_against_a_file() {

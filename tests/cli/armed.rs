@@ -82,7 +82,7 @@ fn a_second_session_is_refused() {
     }
 }
 
-/// Signals that end programs do not end the watchdog, whoever sends them.
+/// Signals that end programs do not end the watchdog, regardless of their sender.
 #[test]
 fn a_signalled_watchdog_restores_the_registers() {
     holds(

@@ -269,7 +269,7 @@ fn links_have_targets() {
     }
 }
 
-/// What the page on troubleshooting quotes is in the messages of `doctor`.
+/// The page on troubleshooting quotes the messages of `doctor`.
 #[test]
 fn troubleshooting_quotes_doctor() {
     let sources = ["cli/src/commands/doctor", "sampler/src/source/perf"];

@@ -232,7 +232,7 @@ fn omitted_samples_are_counted() {
     let script = lbr(&["script", "-i", path, "--pid", "100", "-C", "0"]);
     assert_eq!(text(&script.stdout).lines().count(), 32);
     assert_eq!(text(&script.stderr), format!("lbr: {path}: {line}"));
-    // Without a selection there is no message about one.
+    // Without a selection, none is reported.
     let json = quality(&["report", "-i", path, "--json"]);
     assert_eq!((&json["selected"], &json["left_out"]), (&Value::Null, &json!(0)));
     assert!(!done(&["report", "-i", path]).contains("selected"));

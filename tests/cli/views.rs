@@ -390,7 +390,7 @@ fn never_seen_is_not_zero() {
     assert!(rows[1]["mispredict_rate"].is_null());
     assert_eq!(rows[1]["never_seen_mispredicted"], true);
     assert!(rows[2]["never_seen_mispredicted"].is_null());
-    // Below the minimum n there is no rate.
+    // Below the minimum n the rate is absent.
     let few = ["report", "--view", "mispredict", "--json", "--min-n", "41", "-i", &file];
     let rows = lines_of(&few);
     assert!(rows[0]["mispredict_rate"].is_null() && rows[0]["high"].is_null());
