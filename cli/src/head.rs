@@ -1,7 +1,5 @@
 //! The head of every view: the recordings, their counts and their quality.
 
-use std::io;
-
 use lbr_msr::record::Label;
 use profile::Flow;
 use profile::interval::Interval;
@@ -11,7 +9,6 @@ use serde_json::{Value, json};
 
 use crate::input::{self, Source, selected};
 use crate::present::number::{counted, grouped, nonzero, percent};
-use crate::present::out::Out;
 use crate::symbols;
 
 /// What all views count.
@@ -43,18 +40,6 @@ pub(crate) struct Notes {
     pub(crate) trust: Option<String>,
     /// Counts of what is unusual.
     pub(crate) unusual: Vec<String>,
-}
-
-/// Prints the head above a table.
-pub(crate) fn print(
-    out: &mut Out<'_>,
-    sources: &[Source],
-    quality: &Quality,
-    totals: &Totals,
-    notes: Notes,
-    verbose: bool,
-) -> io::Result<()> {
-    lines(sources, quality, totals, notes, verbose).iter().try_for_each(|line| out.line(line))
 }
 
 /// The head: the recordings, the counts, and only what is unusual in them; with `verbose` also

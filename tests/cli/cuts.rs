@@ -5,20 +5,9 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::support::lbr::{PROGRAM, done, rows, traced};
+use crate::support::lbr::{PROGRAM, done, rows, sources, traced};
 use crate::support::programs::{BARE, Program, build};
-use crate::support::skip::{run_tool, skipped, tool};
-
-/// The sources that can run here.
-fn sources() -> Vec<&'static str> {
-    match sampler::source::qemu::Qemu::find() {
-        Ok(_) => vec!["ptrace", "qemu"],
-        Err(why) => {
-            skipped(format_args!("the qemu source: {why}"));
-            vec!["ptrace"]
-        }
-    }
-}
+use crate::support::skip::{run_tool, tool};
 
 /// Records a program; `None` where it cannot be traced.
 fn record(program: &Program, source: &str, options: &[&str], file: &str) -> Option<()> {

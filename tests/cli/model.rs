@@ -6,23 +6,12 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::support::lbr::{done, json_lines, lbr, printed, rows, stderr};
+use crate::support::lbr::{done, json_lines, lbr, printed, rows, sources, stderr};
 use crate::support::programs::{BARE, Program, build};
-use crate::support::skip::skipped;
 
 /// textbook.S, linked at the textbook's addresses.
 fn textbook() -> Option<Program> {
     build("textbook.S", &[BARE, &["-Wl,-Ttext=0x4ed000"]].concat())
-}
-
-fn sources() -> Vec<&'static str> {
-    match sampler::source::qemu::Qemu::find() {
-        Ok(_) => vec!["ptrace", "qemu"],
-        Err(why) => {
-            skipped(format_args!("the qemu source: {why}"));
-            vec!["ptrace"]
-        }
-    }
 }
 
 /// Records a program with the model.

@@ -5,7 +5,7 @@ use std::process::{Output, Stdio};
 
 use serde_json::Value;
 
-use crate::support::lbr::{lbr, text};
+use crate::support::lbr::{lbr, sources, text};
 use crate::support::programs::{BARE, Program, build};
 use crate::support::skip::{skipped, tool};
 
@@ -51,21 +51,6 @@ fn stack(sample: &Value) -> Vec<(u64, u64)> {
 
 fn at(program: &Program, edges: &[(&str, &str)]) -> Vec<(u64, u64)> {
     edges.iter().map(|(from, to)| (program.at(from), program.at(to))).collect()
-}
-
-/// Whether the plugin source can run; prints a message if not.
-fn has_qemu() -> bool {
-    match sampler::source::qemu::Qemu::find() {
-        Ok(_) => true,
-        Err(why) => {
-            skipped(format_args!("the qemu source: {why}"));
-            false
-        }
-    }
-}
-
-fn sources() -> Vec<&'static str> {
-    if has_qemu() { vec!["ptrace", "qemu"] } else { vec!["ptrace"] }
 }
 
 /// oracle.S from its second part on: a call chain, indirect jump and call, `rep`, a zero-length

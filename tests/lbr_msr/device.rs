@@ -1,11 +1,10 @@
-//! The driver's device, emulated by a file tree; the fake; recordings and their replay.
+//! The driver's device, emulated by a file tree, and the fake.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 
-use lbr_msr::access::replay::AccessDone;
 use lbr_msr::access::{
-    Access, Device, FakeMsrs, MsrError, MsrRead, MsrWrite, Op, Recording, Replay, Root,
+    Access, Device, FakeMsrs, MsrError, MsrRead, MsrWrite, Op, Root,
 };
 use lbr_msr::{Msr, address};
 use tempfile::TempDir;
@@ -126,44 +125,6 @@ fn the_fake_refuses_unpopulated_registers() {
     assert!(matches!(fake.write(Msr(0x680), 0), Err(MsrError::Unpopulated { .. })));
     fake.write(Msr(0x1D9), 4).unwrap();
     assert_eq!((fake.value(Msr(0x1D9)), fake.written()), (Some(4), &[(Msr(0x1D9), 4)][..]));
-}
-
-#[test]
-fn a_replay_requires_the_recorded_order() {
-    let fake = FakeMsrs::new(0).with(Msr(0x1D9), 1).with(Msr(0x1C9), 7).with_fault(Msr(0x1C8));
-    let mut recording = Recording::new(fake);
-    recording.read(Msr(0x1D9)).unwrap();
-    recording.write(Msr(0x1D9), 0).unwrap();
-    recording.read(Msr(0x1C8)).unwrap_err();
-    let mut batch =
-        [Op::Read { msr: Msr(0x1C9), value: 0 }, Op::Write { msr: Msr(0x1D9), value: 1 }];
-    recording.run(&mut batch).unwrap();
-    assert_eq!(batch[0], Op::Read { msr: Msr(0x1C9), value: 7 });
-    let (_, steps) = recording.into_parts();
-    let order: Vec<(Access, u32)> = steps.iter().map(|step| (step.access, step.msr.0)).collect();
-    let (read, write) = (Access::Read, Access::Write);
-    assert_eq!(
-        order,
-        [(read, 0x1D9), (write, 0x1D9), (read, 0x1C8), (read, 0x1C9), (write, 0x1D9)]
-    );
-
-    let mut replay = Replay::new(0, steps.clone());
-    assert_eq!(replay.read(Msr(0x1D9)), Ok(1));
-    assert_eq!(replay.write(Msr(0x1D9), 0), Ok(()));
-    assert!(matches!(replay.read(Msr(0x1C8)), Err(MsrError::Fault { .. })));
-    assert_eq!(replay.rest().len(), 2);
-    // Out of order or with another value: refused, and the replay does not advance.
-    let refused = replay.read(Msr(0x680)).unwrap_err();
-    assert!(refused.to_string().contains("next recorded access is read of 0x1c9"), "{refused}");
-    assert_eq!(replay.read(Msr(0x1C9)), Ok(7));
-    let refused = replay.write(Msr(0x1D9), 3).unwrap_err();
-    assert!(refused.to_string().contains("write of 0x1d9 with 0x1"), "{refused}");
-    assert_eq!(replay.write(Msr(0x1D9), 1), Ok(()));
-    let refused = replay.read(Msr(0x1D9)).unwrap_err();
-    assert!(refused.to_string().contains("ends here"), "{refused}");
-
-    let incomplete = AccessDone { access: Access::Read, msr: Msr(1), value: None, error: None };
-    assert!(Replay::new(0, vec![incomplete]).read(Msr(1)).is_err());
 }
 
 #[test]

@@ -174,3 +174,14 @@ pub(crate) fn setuid(folder: &Path) -> Option<PathBuf> {
     std::fs::set_permissions(&setuid, all(0o4755)).unwrap();
     Some(setuid)
 }
+
+/// The sources of the software LBR that can run here.
+pub(crate) fn sources() -> Vec<&'static str> {
+    match sampler::source::qemu::Qemu::find() {
+        Ok(_) => vec!["ptrace", "qemu"],
+        Err(why) => {
+            skipped(format_args!("the qemu source: {why}"));
+            vec!["ptrace"]
+        }
+    }
+}

@@ -79,6 +79,11 @@ impl<'a> Out<'a> {
         self.styled(Style::new(), text)
     }
 
+    /// Writes several.
+    pub(crate) fn lines(&mut self, texts: &[String]) -> io::Result<()> {
+        texts.iter().try_for_each(|text| self.line(text))
+    }
+
     /// The same in a style.
     pub(crate) fn styled(&mut self, style: Style, text: impl Display) -> io::Result<()> {
         let text = text.to_string();

@@ -1,6 +1,6 @@
 //! A register file that refuses every register that was not set up.
 
-use alloc::{collections::BTreeMap, string::String, vec::Vec};
+use alloc::{collections::BTreeMap, vec::Vec};
 
 use super::{Access, MsrError, MsrRead, MsrWrite};
 use crate::address::Msr;
@@ -65,7 +65,7 @@ impl FakeMsrs {
     }
 
     fn slot(&mut self, msr: Msr, access: Access) -> Result<&mut Slot, MsrError> {
-        let missing = MsrError::Unpopulated { msr, access, detail: String::new() };
+        let missing = MsrError::Unpopulated { msr, access };
         self.registers.get_mut(&msr).ok_or(missing)
     }
 }

@@ -8,18 +8,12 @@ pub mod device;
 pub mod fake;
 #[cfg(all(feature = "std", target_os = "linux"))]
 pub mod msr_safe;
-pub mod replay;
-#[cfg(all(feature = "ring0", target_arch = "x86_64"))]
-pub mod ring0;
 
 #[cfg(all(feature = "std", target_os = "linux"))]
 pub use device::{Device, Root};
 pub use fake::FakeMsrs;
 #[cfg(all(feature = "std", target_os = "linux"))]
 pub use msr_safe::MsrSafe;
-pub use replay::{Recording, Replay};
-#[cfg(all(feature = "ring0", target_arch = "x86_64"))]
-pub use ring0::Ring0;
 
 use alloc::{boxed::Box, string::String};
 
@@ -132,15 +126,13 @@ pub enum MsrError {
         /// Register.
         msr: Msr,
     },
-    /// A fake or a replay was asked for a register that it does not hold.
-    #[error("{access} of {msr}: nothing is recorded for this register{detail}")]
+    /// A fake was asked for a register that it does not hold.
+    #[error("{access} of {msr}: nothing is recorded for this register")]
     Unpopulated {
         /// Register.
         msr: Msr,
         /// Read or write.
         access: Access,
-        /// The access that the recording expected instead, if any.
-        detail: String,
     },
     /// The node could not be opened for another reason.
     #[error("opening {path}: {cause}")]

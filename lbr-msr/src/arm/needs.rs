@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::{ArmPlan, FREEZE_LBRS_ON_PMI, LBR_FRZ};
 use crate::{
     address::{IA32_DEBUGCTL, Msr},
-    register::{LbrCtl, LbrSelect, Register as _},
+    register::{LbrCtl, LbrSelect},
 };
 
 /// A register that a plan reads, and the bits it writes, for comparison with a backend's allowlist

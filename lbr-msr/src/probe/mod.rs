@@ -42,7 +42,7 @@ impl MsrRead for GivenPerfCapabilities {
         if msr == IA32_PERF_CAPABILITIES {
             Ok(self.0)
         } else {
-            Err(MsrError::Unpopulated { msr, access: Access::Read, detail: String::new() })
+            Err(MsrError::Unpopulated { msr, access: Access::Read })
         }
     }
 }

@@ -1,14 +1,14 @@
 //! AMD's registers.
 
 use super::{Field, LbrSelect, field::code, fields, flags, sign_extend, words};
-use crate::{address, record::BranchSpec};
+use crate::record::BranchSpec;
 
 const V2: &str = "Linux amd/lbr.c";
 const BRS: &str = "Linux amd/brs.c";
 
 fields! {
     /// LBR_SELECT of LbrExtV2: only bits 0 to 8 of [`LbrSelect`].
-    AmdLbrSelect = "LBR_SELECT" at address::AMD_LBR_SELECT, "Linux amd/lbr.c" {}
+    AmdLbrSelect, "Linux amd/lbr.c" {}
     and [
         LbrSelect::FIELDS[0].cited(V2), LbrSelect::FIELDS[1].cited(V2),
         LbrSelect::FIELDS[2].cited(V2), LbrSelect::FIELDS[3].cited(V2),
@@ -22,7 +22,7 @@ flags! {
     /// DBG_EXTN_CFG: bit 6 enables LbrExtV2, the others are for BRS.
     ///
     /// With BRS, bits 4:3 must be written 11b: always read, modify, write.
-    DbgExtnCfg = "DBG_EXTN_CFG" at address::AMD_DBG_EXTN_CFG, "Linux amd/brs.c" {
+    DbgExtnCfg, "Linux amd/brs.c" {
         BRSMEN [2] "branches are sampled" / "branches are not sampled";
         VB [5] "valid branches are recorded" / "no valid branches are recorded";
         LBRV2EN [6] "branches are recorded" / "branches are not recorded" in "Linux amd/lbr.c";

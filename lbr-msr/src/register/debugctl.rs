@@ -4,14 +4,13 @@ use super::{
     field::{Field, replacing},
     flags,
 };
-use crate::address;
 
 flags! {
     /// IA32_DEBUGCTL of P6-family cores from Core on, and AMD's DebugCtl. SDM 17.4.1. NetBurst
     /// orders the bits differently: [`DebugCtlA`].
     ///
     /// The kernel owns BTF, BLD, the BTS bits and bits 11, 12 and 14: always read, modify, write.
-    DebugCtl = "IA32_DEBUGCTL" at address::IA32_DEBUGCTL, "SDM 17.4.1" {
+    DebugCtl, "SDM 17.4.1" {
         LBR [0] "branches are recorded" / "branches are not recorded";
         BTF [1] "TF single-steps on branches" / "TF single-steps on instructions";
         BLD [2] "bus locks raise #DB" / "bus locks do not raise #DB"
@@ -54,7 +53,7 @@ impl DebugCtl {
 
 flags! {
     /// MSR_DEBUGCTLA of NetBurst: the address of IA32_DEBUGCTL with other bits.
-    DebugCtlA = "MSR_DEBUGCTLA" at address::IA32_DEBUGCTL, "SDM 17.11.1" {
+    DebugCtlA, "SDM 17.11.1" {
         LBR [0] "branches are recorded" / "branches are not recorded";
         BTF [1] "TF single-steps on branches" / "TF single-steps on instructions";
         TR [2] "branch trace messages are sent" / "no branch trace messages";

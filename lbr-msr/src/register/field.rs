@@ -239,13 +239,3 @@ pub(crate) const fn replacing<const N: usize>(fields: &[Field], by: &[Field]) ->
     }
     all
 }
-
-pub(crate) const fn mask_of(fields: &[Field]) -> u64 {
-    let mut mask = 0;
-    let mut i = 0;
-    while i < fields.len() {
-        mask |= fields[i].mask();
-        i += 1;
-    }
-    mask
-}

@@ -1,16 +1,12 @@
-//! Every register as a type with a common interface, and its [fields](Field).
+//! Every register as a type, and its [fields](Field).
 //!
-//! A control register is a set of flags (`bitflags`) or a newtype with a method for each field, and
-//! implements [`Register`]: `MSR`, `NAME`, `read`, `read_raw`, `write`, `write_raw`, `update`.
-//! Undocumented bits survive a read-modify-write. The registers of a record ([`record`], [`amd`],
-//! [`brbe`]) are newtypes without an address: [`RegisterMap`](crate::caps::RegisterMap) holds the
-//! addresses, which depend on the CPU.
+//! A control register is a set of flags (`bitflags`) or a newtype with a method for each field.
+//! Undocumented bits survive a conversion. The registers of a record ([`record`], [`amd`],
+//! [`brbe`]) are newtypes. [`RegisterMap`](crate::caps::RegisterMap) holds the addresses, which
+//! depend on the CPU.
 //!
 //! Decoding, arming and the filters take their bits from here, and [`explain`](crate::explain)
-//! prints every field. The interface also serves other programs and kernels that access a single
-//! register.
-
-use crate::{Msr, MsrError, MsrRead, MsrWrite};
+//! prints every field.
 
 pub mod amd;
 pub mod brbe;
@@ -27,68 +23,6 @@ pub use field::{Code, Field};
 pub use perfmon::{PerfCapabilities, PerfGlobalStatus, PerfGlobalStatusReset, RtitCtl};
 pub use select::{LbrCtl, LbrDepth, LbrSelect, NetBurstTos, Tos};
 
-/// A register with one address.
-pub trait Register: Copy + Sized {
-    /// Its address.
-    const MSR: Msr;
-    /// Its name in the manual.
-    const NAME: &'static str;
-    /// The bits that are described here and belong to branch records. [`write`](Self::write)
-    /// preserves all others.
-    const DOCUMENTED: u64;
-
-    /// Wraps the register's value; keeps every bit.
-    fn from_raw(value: u64) -> Self;
-
-    /// The 64-bit value.
-    fn raw(self) -> u64;
-
-    /// Reads the register.
-    ///
-    /// # Errors
-    /// [`MsrError`] of the access.
-    fn read(msr: &mut impl MsrRead) -> Result<Self, MsrError> {
-        Self::read_raw(msr).map(Self::from_raw)
-    }
-
-    /// Reads the raw 64 bits.
-    ///
-    /// # Errors
-    /// [`MsrError`] of the access.
-    fn read_raw(msr: &mut impl MsrRead) -> Result<u64, MsrError> {
-        msr.read(Self::MSR)
-    }
-
-    /// Writes the documented bits of this value and preserves all others, by a read and a write.
-    /// The kernel may change the register in between; user space cannot prevent that.
-    ///
-    /// # Errors
-    /// [`MsrError`] of either access.
-    fn write(self, msr: &mut impl MsrWrite) -> Result<(), MsrError> {
-        let others = Self::read_raw(msr)? & !Self::DOCUMENTED;
-        Self::write_raw(msr, others | (self.raw() & Self::DOCUMENTED))
-    }
-
-    /// Writes these 64 bits, including reserved ones.
-    ///
-    /// # Errors
-    /// [`MsrError`] of the access.
-    fn write_raw(msr: &mut impl MsrWrite, value: u64) -> Result<(), MsrError> {
-        msr.write(Self::MSR, value)
-    }
-
-    /// Reads the register, applies `change`, and writes all bits back. Returns the value written.
-    ///
-    /// # Errors
-    /// [`MsrError`] of either access.
-    fn update(msr: &mut impl MsrWrite, change: impl FnOnce(&mut Self)) -> Result<Self, MsrError> {
-        let mut value = Self::read(msr)?;
-        change(&mut value);
-        Self::write_raw(msr, value.raw())?;
-        Ok(value)
-    }
-}
-
 /// A register of flags. Each line
 ///
 /// ```text
@@ -101,7 +35,7 @@ pub trait Register: Copy + Sized {
 macro_rules! flags {
     (
         $(#[$doc:meta])*
-        $type:ident = $name:literal at $msr:path, $source:literal {
+        $type:ident, $source:literal {
             $($flag:ident $($shown:literal)? [$bit:literal] $set:literal / $clear:literal
                 $(needs $exists:literal)? $(in $from:literal)?;)*
         }
@@ -121,6 +55,8 @@ macro_rules! flags {
             }
         }
         impl $type {
+            /// The bits that are described here and belong to branch records.
+            pub const DOCUMENTED: u64 = $(1 << $bit)|* $($(| $field.mask())*)?;
             /// The fields, from bit 0 up; bits in between are reserved.
             pub const FIELDS: &'static [$crate::register::Field] =
                 &$crate::register::field::ascending([
@@ -135,17 +71,6 @@ macro_rules! flags {
                     $($($other,)*)?
                 ]);
         }
-        impl $crate::register::Register for $type {
-            const MSR: $crate::Msr = $msr;
-            const NAME: &'static str = $name;
-            const DOCUMENTED: u64 = $(1 << $bit)|* $($(| $field.mask())*)?;
-            fn from_raw(value: u64) -> Self {
-                Self::from_bits_retain(value)
-            }
-            fn raw(self) -> u64 {
-                self.bits()
-            }
-        }
     };
 }
 
@@ -155,12 +80,11 @@ macro_rules! flags {
 /// method NAME [bit] "what 1 means" / "what 0 means";
 /// ```
 ///
-/// defines a method and an entry; `and` adds multi-bit fields. With `= "name" at ADDRESS` it is a
-/// [`Register`].
+/// defines a method and an entry; `and` adds multi-bit fields.
 macro_rules! fields {
     (
         $(#[$doc:meta])*
-        $type:ident $(= $name:literal at $msr:path)?, $source:literal {
+        $type:ident, $source:literal {
             $($method:ident $flag:ident [$bit:literal] $set:literal / $clear:literal;)*
         }
         $(and [$($field:expr),* $(,)?])?
@@ -187,19 +111,6 @@ macro_rules! fields {
                 }
             )*
         }
-        $(
-            impl $crate::register::Register for $type {
-                const MSR: $crate::Msr = $msr;
-                const NAME: &'static str = $name;
-                const DOCUMENTED: u64 = $crate::register::field::mask_of(Self::FIELDS);
-                fn from_raw(value: u64) -> Self {
-                    $type(value)
-                }
-                fn raw(self) -> u64 {
-                    self.0
-                }
-            }
-        )?
     };
 }
 

@@ -1,12 +1,12 @@
 //! Performance-monitoring and tracing registers with bits that concern branch records.
 
 use super::{Field, field::replacing, flags, words};
-use crate::{LbrFormat, address, format};
+use crate::{LbrFormat, format};
 
 flags! {
     /// IA32_PERF_CAPABILITIES, read-only; exists if CPUID.01H:ECX\[15\] is set. On hybrid parts it
     /// differs between core types.
-    PerfCapabilities = "IA32_PERF_CAPABILITIES" at address::IA32_PERF_CAPABILITIES, "SDM 18.18" {
+    PerfCapabilities, "SDM 18.18" {
         PEBS_TRAP [6] "the PEBS assist is trap-like" / "the PEBS assist is fault-like";
         PEBS_SAVE_ARCH_REGS [7] "PEBS records save architectural registers"
             / "PEBS records do not save architectural registers";
@@ -50,7 +50,7 @@ impl PerfCapabilities {
 flags! {
     /// IA32_PERF_GLOBAL_STATUS: the bits that concern branch records. From perfmon version 4 on, a
     /// PMI sets LBR_FRZ while DEBUGCTL.LBR stays 1.
-    PerfGlobalStatus = "IA32_PERF_GLOBAL_STATUS" at address::IA32_PERF_GLOBAL_STATUS, "SDM 18.2.4.1" {
+    PerfGlobalStatus, "SDM 18.2.4.1" {
         LBR_FRZ [58] "recording is frozen, even if DEBUGCTL.LBR is 1"
             / "recording is not frozen" in "SDM 17.4.7";
         CTR_FRZ [59] "the counters are frozen" / "the counters are not frozen" in "SDM 17.4.7";
@@ -70,8 +70,7 @@ flags! {
 
 flags! {
     /// IA32_PERF_GLOBAL_STATUS_RESET: writing 1 clears the status bit at the same position.
-    PerfGlobalStatusReset = "IA32_PERF_GLOBAL_STATUS_RESET" at address::IA32_PERF_GLOBAL_STATUS_RESET,
-    "SDM 18.2.4.2" {
+    PerfGlobalStatusReset, "SDM 18.2.4.2" {
         LBR_FRZ [58] "clears LBR_FRZ: recording resumes" / "keeps LBR_FRZ"
             in "SDM 17.4.7, 18.2.4.2";
         CTR_FRZ [59] "clears CTR_FRZ: the counters resume" / "keeps CTR_FRZ"
@@ -87,7 +86,7 @@ flags! {
 flags! {
     /// IA32_RTIT_CTL of Intel PT: the one bit that concerns branch records. While it is set, the
     /// branch-record registers of 06_3D, 47, 4E, 4F, 56 and 5E read 0 and ignore writes.
-    RtitCtl = "IA32_RTIT_CTL" at address::IA32_RTIT_CTL, "SDM 36.3.1.2" {
+    RtitCtl, "SDM 36.3.1.2" {
         TRACE_EN "TraceEn" [0] "Intel PT traces; branch records may read 0 and ignore writes"
             / "Intel PT does not trace";
     }

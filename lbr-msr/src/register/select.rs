@@ -4,7 +4,6 @@ use super::{
     field::{Field, replacing},
     fields, flags, words,
 };
-use crate::address;
 
 flags! {
     /// MSR_LBR_SELECT: bits 0 to 8 **suppress** the types they name, bit 9 enables call-stack mode.
@@ -12,7 +11,7 @@ flags! {
     ///
     /// On Nehalem, Westmere and Silvermont, NEAR_IND_JMP also suppresses indirect calls and
     /// returns, and NEAR_REL_JMP relative calls.
-    LbrSelect = "MSR_LBR_SELECT" at address::MSR_LBR_SELECT, "SDM 17.7.2, Tables 17-11 to 17-13" {
+    LbrSelect, "SDM 17.7.2, Tables 17-11 to 17-13" {
         CPL_EQ_0 [0] "branches that end in ring 0 are not recorded"
             / "branches that end in ring 0 are recorded";
         CPL_NEQ_0 [1] "branches that end in a ring > 0 are not recorded"
@@ -112,7 +111,7 @@ flags! {
     /// IA32_LBR_CTL of Architectural LBR: bits **capture** the types they name. CPUID leaf 1CH EBX
     /// tells which may be set; setting another raises #GP. #DB clears LBREn; SMI saves and clears
     /// it.
-    LbrCtl = "IA32_LBR_CTL" at address::IA32_LBR_CTL, "SDM24 Table 20-3" {
+    LbrCtl, "SDM24 Table 20-3" {
         LBR_EN "LBREn" [0] "branches are recorded" / "branches are not recorded"
             in "Linux msr-index.h";
         OS [1] "branches that end at CPL 0 are recorded"
@@ -164,7 +163,7 @@ impl LbrCtl {
 fields! {
     /// IA32_LBR_DEPTH: number of records of Architectural LBR. Any write clears every record; an
     /// unsupported depth raises #GP.
-    LbrDepth = "IA32_LBR_DEPTH" at address::IA32_LBR_DEPTH, "Linux intel/lbr.c" {}
+    LbrDepth, "Linux intel/lbr.c" {}
     and [Field::value(
         "DEPTH",
         (63, 0),
@@ -176,13 +175,13 @@ fields! {
 
 fields! {
     /// MSR_LASTBRANCH_TOS: the index of the most recent record.
-    Tos = "MSR_LASTBRANCH_TOS" at address::MSR_LASTBRANCH_TOS, "SDM 17.4.8" {}
+    Tos, "SDM 17.4.8" {}
     and [tos(4, "SDM 17.4.8")]
 }
 
 fields! {
     /// NetBurst's MSR_LASTBRANCH_TOS: read-only, at another address.
-    NetBurstTos = "MSR_LASTBRANCH_TOS" at address::MSR_LASTBRANCH_TOS_NETBURST, "SDM 17.11.2" {}
+    NetBurstTos, "SDM 17.11.2" {}
     and [tos(3, "SDM 17.11.2")]
 }
 

@@ -9,7 +9,7 @@ use crate::address::{
 };
 use crate::caps::{Facility, FilterRegister, Layout, Order, Quirks};
 use crate::register::{
-    DbgExtnCfg, DebugCtl, DebugCtlA, LbrCtl, PerfCapabilities, PerfGlobalStatus, Register as _,
+    DbgExtnCfg, DebugCtl, DebugCtlA, LbrCtl, PerfCapabilities, PerfGlobalStatus,
     RtitCtl,
 };
 

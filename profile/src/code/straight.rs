@@ -48,18 +48,25 @@ pub(crate) fn decode(maps: &mut Maps, space: usize, entry: u64, exit: u64) -> St
     while ip < exit {
         let at = Location::File { file, offset: offset.wrapping_add(ip.wrapping_sub(entry)) };
         let Some(bytes) = maps.code(at) else { return Straight::NoCode };
-        let len = match insn::decode(&bytes, ip) {
-            Insn::Straight { len } => len,
-            Insn::Branch(branch) if branch.is_conditional() => {
-                passed.push(NotTaken { from: ip, next: branch.next() });
-                branch.len
-            }
-            Insn::Branch(branch) if runs_on(&branch) => branch.len,
-            Insn::Branch(_) | Insn::Invalid => return Straight::Contradicts,
-        };
-        ip = ip.wrapping_add(u64::from(len));
+        let Some(next) = step(&bytes, ip, &mut passed) else { return Straight::Contradicts };
+        ip = next;
     }
     if ip == exit { Straight::Runs(passed) } else { Straight::Contradicts }
+}
+
+/// The address of the next instruction of straight-line code; `None` at an unconditional branch
+/// and at invalid bytes. Adds a conditional branch to `passed`.
+fn step(bytes: &[u8], ip: u64, passed: &mut Vec<NotTaken>) -> Option<u64> {
+    let len = match insn::decode(bytes, ip) {
+        Insn::Straight { len } => len,
+        Insn::Branch(branch) if branch.is_conditional() => {
+            passed.push(NotTaken { from: ip, next: branch.next() });
+            branch.len
+        }
+        Insn::Branch(branch) if runs_on(&branch) => branch.len,
+        Insn::Branch(_) | Insn::Invalid => return None,
+    };
+    Some(ip.wrapping_add(u64::from(len)))
 }
 
 /// Returns the instruction at an address if it is a conditional branch.
@@ -81,17 +88,9 @@ pub(crate) fn may_pass(maps: &mut Maps, space: usize, mut ip: u64) -> Vec<NotTak
     let mut passed = Vec::new();
     for _ in 0..MOST {
         let location = maps.locate(space, ip);
-        let Some(bytes) = maps.code(location) else { break };
-        let len = match insn::decode(&bytes, ip) {
-            Insn::Straight { len } => len,
-            Insn::Branch(branch) if branch.is_conditional() => {
-                passed.push(NotTaken { from: ip, next: branch.next() });
-                branch.len
-            }
-            Insn::Branch(branch) if runs_on(&branch) => branch.len,
-            Insn::Branch(_) | Insn::Invalid => break,
-        };
-        ip = ip.wrapping_add(u64::from(len));
+        let next = maps.code(location).and_then(|bytes| step(&bytes, ip, &mut passed));
+        let Some(next) = next else { break };
+        ip = next;
     }
     passed
 }

@@ -34,12 +34,6 @@ impl<'a, R: MsrWrite + ?Sized> CountedRegisters<'a, R> {
         self.registers.read(msr)
     }
 
-    /// Counts a value that [`MsrRead::records`] has already read as one access.
-    fn read_before(&mut self, value: u64) -> Result<u64, MsrError> {
-        self.accesses.reads += 1;
-        Ok(value)
-    }
-
     pub(super) fn write(&mut self, msr: Msr, value: u64) -> Result<(), MsrError> {
         self.accesses.writes += 1;
         self.registers.write(msr, value)
@@ -100,7 +94,7 @@ impl<R: MsrWrite + ?Sized> Slots for Live<'_, '_, R> {
         let record = records.and_then(|records| records.get(index as usize));
         self.record = record.map(|record| (index, record));
         match self.record {
-            Some((_, record)) => self.registers.read_before(record.from),
+            Some((_, record)) => Ok(record.from),
             None => self.registers.read(msr),
         }
     }
@@ -109,7 +103,7 @@ impl<R: MsrWrite + ?Sized> Slots for Live<'_, '_, R> {
     fn to(&mut self, index: u32) -> Result<u64, MsrError> {
         match (self.ring.map.to_at(index), self.known(index)) {
             (None, _) => Ok(0),
-            (Some(_), Some(record)) => self.registers.read_before(record.to),
+            (Some(_), Some(record)) => Ok(record.to),
             (Some(msr), None) => self.registers.read(msr),
         }
     }
@@ -118,7 +112,7 @@ impl<R: MsrWrite + ?Sized> Slots for Live<'_, '_, R> {
     fn info(&mut self, index: u32) -> Result<Option<u64>, MsrError> {
         match (self.ring.map.info_at(index), self.known(index)) {
             (None, _) => Ok(None),
-            (Some(_), Some(record)) => self.registers.read_before(record.info).map(Some),
+            (Some(_), Some(record)) => Ok(Some(record.info)),
             (Some(msr), None) => self.registers.read(msr).map(Some),
         }
     }
@@ -132,9 +126,7 @@ impl<R: MsrWrite + ?Sized> Slots for Live<'_, '_, R> {
             let info = has_info.then_some(record.info);
             (record.from != 0).then_some(RawEntry { from: record.from, to: record.to, info })
         });
-        let taken = out.extend(newer);
-        self.registers.accesses.reads += taken * (2 + u32::from(has_info));
-        taken
+        out.extend(newer)
     }
 }
 

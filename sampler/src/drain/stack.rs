@@ -17,7 +17,7 @@ const AT_FIRST: Integrity = Integrity {
     underflow: false,
 };
 
-/// Number of register accesses of a drain.
+/// Number of register accesses of a drain. Records of a software LBR are read without any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Accesses {
     /// Registers read.

@@ -126,13 +126,10 @@ pub(super) fn examine(machine: &MachineArgs, cpus: &[RecordedCpu]) -> Report {
 
 /// A short form of the reason: `-v` prints the CPUID bits.
 fn cause(why: &Why) -> String {
+    let hides = |who: &str, uarch: &str| format!("{who} hides the LBR of this CPU ({uarch})");
     match why {
-        Why::HiddenArch { uarch, hypervisor, .. } => {
-            format!("{hypervisor} hides the LBR of this CPU ({uarch})")
-        }
-        Why::HiddenLegacy { uarch, hypervisor } => {
-            format!("{hypervisor} hides the LBR of this CPU ({uarch})")
-        }
+        Why::HiddenArch { uarch, hypervisor, .. } => hides(hypervisor, uarch),
+        Why::HiddenLegacy { uarch, hypervisor } => hides(hypervisor, uarch),
         Why::HiddenFormatZero { hypervisor } => format!("{hypervisor} gives this guest no LBR"),
         other => other.to_string(),
     }

@@ -87,13 +87,13 @@ impl Terminal {
         let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
         let (pressed, keys) = channel();
         // It ends with the process, or with the input.
-        std::thread::spawn(move || {
+        std::thread::Builder::new().spawn(move || {
             for key in input.keys().map_while(Result::ok) {
                 if pressed.send(key).is_err() {
                     break;
                 }
             }
-        });
+        })?;
         Ok(Terminal { screen, last_words, keys, signal, color })
     }
 

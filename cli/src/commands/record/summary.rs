@@ -111,7 +111,8 @@ fn lines(summary: &Summary, told: &Told<'_>) -> Vec<String> {
         quality(summary, told)
     )];
     if told.verbose {
-        lines.push(format!("{:.1} s, {}", summary.time.as_secs_f64(), cost(summary)));
+        let cost = cost(summary, told.knowledge);
+        lines.push(format!("{:.1} s, {cost}", summary.time.as_secs_f64()));
         lines.extend(unknown(summary, told.knowledge));
         lines.extend(summary.seed.map(|seed| format!("seed of the jitter: {seed}")));
     }
@@ -153,18 +154,20 @@ fn missed(notes: &SourceNotes) -> impl Iterator<Item = String> {
     ])
 }
 
-fn cost(summary: &Summary) -> String {
+fn cost(summary: &Summary, knowledge: SourceKnowledge) -> String {
     if summary.drains == 0 {
         return "no drain".to_owned();
     }
     if summary.samplers.iter().any(|sampler| sampler.kernel.is_some()) {
         return format!("{} of the kernel", counted(summary.drains, "interrupt", "interrupts"));
     }
-    format!(
-        "{}, {:.1} register accesses each",
-        counted(summary.drains, "drain", "drains"),
-        summary.accesses as f64 / summary.drains as f64
-    )
+    let drains = counted(summary.drains, "drain", "drains");
+    // A software LBR is read in one piece, without accesses.
+    if knowledge != SourceKnowledge::HARDWARE {
+        return drains;
+    }
+    let each = summary.accesses as f64 / summary.drains as f64;
+    format!("{drains}, {each:.1} register accesses each")
 }
 
 /// What can be said of the recording as a whole.

@@ -61,7 +61,7 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
         .keep(&mut hot.maps, &mut calls, (at_entry, "calls"), |of| (of.callee.0, of.count))?;
     let printer = args.printer();
     if printer == Printer::Text {
-        head::print(out, &sources, &hot.quality, &totals, Notes::default(), args.verbose)?;
+        out.lines(&head::lines(&sources, &hot.quality, &totals, Notes::default(), args.verbose))?;
         out.line(sureness(with_registers, at_entry))?;
         if let Some(rows) = &shown {
             out.line(rows.line())?;

@@ -127,7 +127,7 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
             say!("{}", score_line(scored));
         }
     } else if printer == Printer::Text {
-        head::print(out, &sources, &graph.quality, &totals, Notes::default(), args.verbose)?;
+        out.lines(&head::lines(&sources, &graph.quality, &totals, Notes::default(), args.verbose))?;
         print_passage(out, &graph, &sources, options.stitch)?;
         if let Some(scored) = scored {
             out.line(score_line(scored))?;

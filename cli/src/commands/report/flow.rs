@@ -38,7 +38,7 @@ pub(super) fn run(
     let printer = args.printer();
     if printer == Printer::Text {
         let notes = notes(&flow);
-        crate::head::print(out, &sources, &flow.quality, &totals, notes, args.verbose)?;
+        out.lines(&crate::head::lines(&sources, &flow.quality, &totals, notes, args.verbose))?;
         if let Some(rows) = &rows {
             out.line(rows.line())?;
         }

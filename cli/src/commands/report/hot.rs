@@ -112,7 +112,7 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     if printer == Printer::Text {
         let shares = branches.iter().map(|branch| hot.share(branch));
         let notes = Notes { trust: share_trust(&hot.quality, shares), ..Notes::default() };
-        head::print(out, &sources, &hot.quality, &totals, notes, args.verbose)?;
+        out.lines(&head::lines(&sources, &hot.quality, &totals, notes, args.verbose))?;
         if let Some(rows) = &rows {
             out.line(rows.line())?;
         }

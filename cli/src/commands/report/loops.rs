@@ -52,7 +52,7 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     let printer = args.printer();
     if printer == Printer::Text {
         let notes = notes(complete, filtered);
-        head::print(out, &sources, &quality, &totals, notes, args.verbose)?;
+        out.lines(&head::lines(&sources, &quality, &totals, notes, args.verbose))?;
         if let Some(rows) = rows {
             out.line(rows.line())?;
         }

@@ -115,7 +115,7 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     });
     let shown = rows.min(listed.len());
     if text {
-        head::print(out, &sources, &paths.quality, &totals, notes(&paths), args.verbose)?;
+        out.lines(&head::lines(&sources, &paths.quality, &totals, notes(&paths), args.verbose))?;
         if args.verbose {
             print_bounds(out, &paths)?;
         }

@@ -67,7 +67,7 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     let types = by_type(&branches, &mut hot.maps);
     let printer = args.printer();
     if printer == Printer::Text {
-        head::print(out, &sources, &hot.quality, &totals, Notes::default(), args.verbose)?;
+        out.lines(&head::lines(&sources, &hot.quality, &totals, Notes::default(), args.verbose))?;
         if let Some(rows) = &rows {
             out.line(rows.line())?;
         }

@@ -27,8 +27,8 @@ pub(super) fn go_first() -> io::Result<()> {
 /// Whether `go_first` would succeed, without applying it to the caller.
 #[must_use]
 pub fn may_go_first() -> bool {
-    // Never panics: the closure only makes one system call.
-    std::thread::spawn(|| go_first().is_ok()).join().unwrap_or(false)
+    let thread = std::thread::Builder::new().spawn(|| go_first().is_ok());
+    thread.is_ok_and(|thread| thread.join().unwrap_or(false))
 }
 
 /// Keeps all CPUs out of deep C-states, which clear the records of some (SDM 17.10.3), until

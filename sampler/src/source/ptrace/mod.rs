@@ -33,6 +33,7 @@ mod tracer;
 
 use std::path::PathBuf;
 use std::sync::Mutex;
+use std::thread::Builder;
 use std::time::Duration;
 
 use lbr_msr::record::{Event, MoveKind, SourceKnowledge};
@@ -277,11 +278,14 @@ impl Ptrace {
         // A separate thread, because ptrace and waitpid work per thread: it can neither reap nor
         // lose the caller's children, and its death kills the target (EXITKILL).
         std::thread::scope(|scope| {
-            let tracer = scope.spawn(|| {
+            let trace = || {
                 let result = Tracer::launch(self, recorder, &shared).and_then(Tracer::run);
                 caller.unpark();
                 result
-            });
+            };
+            let tracer = Builder::new().spawn_scoped(scope, trace).map_err(|cause| {
+                SourceError::Os { what: "starting a thread that traces".to_owned(), cause }
+            })?;
             while !tracer.is_finished() {
                 std::thread::park_timeout(LOOK);
                 if recorder.is_closed() {
