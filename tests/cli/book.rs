@@ -135,10 +135,11 @@ fn documented_commands_run() {
 
 /// Whether the program accepts these arguments, as far as a sentence has them. Nothing is run.
 fn is_usage(words: &[&str]) -> bool {
-    let is_list = words.windows(2).any(|pair| pair[0].starts_with("--soft-") && pair[1] == "list");
     match lbr_commands::command().try_get_matches_from(["lbr"].iter().chain(words)) {
         Ok(_) => true,
-        Err(error) => is_list || error.kind() == ErrorKind::MissingRequiredArgument,
+        Err(error) => {
+            matches!(error.kind(), ErrorKind::MissingRequiredArgument | ErrorKind::DisplayHelp)
+        }
     }
 }
 

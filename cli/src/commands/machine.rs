@@ -19,7 +19,7 @@ use lbr_msr::{
 };
 use sampler::target::Affinity;
 
-use super::{cpus::CpuList, number::hex};
+use super::{cpus::CpuList, number::hex, soft::CpuParser};
 use crate::exit::{Failure, NO_LBR, OrExit, USAGE};
 use crate::input;
 use crate::present::out::say;
@@ -56,7 +56,7 @@ pub(crate) struct MachineArgs {
 
     /// Take a CPU that the software LBR knows: FF_MMH, or a name such as
     /// skylake or zen4; `list` lists them
-    #[arg(long, value_name = "FF_MMH", value_parser = SoftCpu::preset, conflicts_with = "cpuid")]
+    #[arg(long, value_name = "FF_MMH", value_parser = CpuParser, conflicts_with = "cpuid")]
     pub(crate) soft_cpu: Option<SoftCpu>,
 }
 
@@ -182,7 +182,9 @@ fn here() -> anyhow::Result<Vec<RecordedCpu>> {
         }
         cpus
     };
-    let cpus = std::thread::spawn(ask).join().unwrap_or_default();
+    let thread = std::thread::Builder::new().spawn(ask);
+    let thread = thread.context("cannot start a thread that asks each CPU")?;
+    let cpus = thread.join().unwrap_or_default();
     anyhow::ensure!(!cpus.is_empty(), "no CPU could be asked for its CPUID");
     let numbers: Vec<u32> = cpus.iter().map(|cpu| cpu.cpu).collect();
     let online = Root::default().online();

@@ -21,6 +21,7 @@ use lbr_msr::soft::SoftCpu;
 use self::keys::Play;
 use self::terminal::{Terminal, Woken};
 use super::rights::Rights;
+use super::soft::CpuParser;
 use crate::exit::{DONE, OrExit, Outcome, USAGE};
 use crate::output::Output;
 use crate::present::out::{Out, say};
@@ -67,7 +68,7 @@ pub(crate) struct Learn {
     html: Option<PathBuf>,
 
     /// The CPU to begin with, FF_MMH or a name such as skylake or zen4; list lists them
-    #[arg(long, value_name = "CPU", value_parser = SoftCpu::preset)]
+    #[arg(long, value_name = "CPU", value_parser = CpuParser)]
     soft_cpu: Option<SoftCpu>,
 
     /// What is recorded of your program, perf's names separated by commas

@@ -17,12 +17,13 @@ use std::path::{Path, PathBuf};
 
 use self::spelling::{PerfSpelling, Rate};
 use super::backend::{Backend, Choice};
-use super::{cpus::CpuList, machine::HostArgs, rights::Rights};
+use super::{cpus::CpuList, machine::HostArgs, rights::Rights, soft::CpuParser};
 use crate::exit::{Failure, NO_LBR, OrExit, Outcome, USAGE};
 use crate::output::{Output, recording};
 use crate::present::out::say;
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
+use lbr_msr::soft::SoftCpu;
 
 /// Record the branches of a program into a perf.data file
 ///
@@ -127,8 +128,8 @@ pub(crate) struct Record {
     host: HostArgs,
 
     /// CPU whose registers the software LBR has: FF_MMH of the CPU table, or a name [default: 06_5E]
-    #[arg(long, value_name = "CPU")]
-    soft_cpu: Option<String>,
+    #[arg(long, value_name = "CPU", value_parser = CpuParser)]
+    soft_cpu: Option<SoftCpu>,
 
     /// Record predictions and cycles of a simple model, labelled as modelled (software LBR)
     ///

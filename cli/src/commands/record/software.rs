@@ -27,7 +27,10 @@ use crate::present::out::say;
 pub(super) fn record(args: &Record, output: Output, why: Option<&str>) -> Outcome {
     let filter: BranchFilter = args.filter.parse().or_exit(USAGE)?;
     let filter = in_user_mode(filter)?;
-    let cpu = SoftCpu::preset(args.soft_cpu.as_deref().unwrap_or(SOFT_CPU)).or_exit(USAGE)?;
+    let cpu = match &args.soft_cpu {
+        Some(cpu) => cpu.clone(),
+        None => SoftCpu::preset(SOFT_CPU).or_exit(USAGE)?,
+    };
     let ring = ring_filter(filter, &cpu.caps)?;
     // One-entry and read-only facilities refuse, before a file is written over.
     let caps = cpu.caps.clone();

@@ -25,6 +25,7 @@ use figures::Figures;
 
 use crate::commands::backend::Backend;
 use crate::commands::machine::HostArgs;
+use crate::commands::soft::CpuParser;
 use crate::exit::{DONE, FAILED, Failure, NO_LBR, OrExit, Outcome, USAGE};
 use crate::present::out::{Out, say};
 
@@ -153,7 +154,7 @@ pub(crate) struct TimeArgs {
     filter: String,
 
     /// CPU whose filters a single-stepped run is recorded with: FF_MMH, or a name
-    #[arg(long, value_name = "CPU", default_value = "06_5E", value_parser = SoftCpu::preset, help_heading = "Source", hide_short_help = true)]
+    #[arg(long, value_name = "CPU", default_value = "06_5E", value_parser = CpuParser, help_heading = "Source", hide_short_help = true)]
     soft_cpu: SoftCpu,
 
     #[command(flatten, next_help_heading = "Source")]

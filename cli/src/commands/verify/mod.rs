@@ -27,6 +27,7 @@ use super::{
     cpus::CpuList,
     export::day,
     machine::MachineArgs,
+    soft::{self, Lies},
 };
 use crate::exit::{DONE, FAILED, Failure, NO_LBR, OrExit, Outcome, USAGE};
 use crate::output::Output;
@@ -70,8 +71,8 @@ pub(crate) struct VerifyArgs {
 
     /// Let the software LBR depart from what is documented: names such as
     /// tos-off-by-one, separated by commas
-    #[arg(long, value_name = "NAME", requires = "soft_cpu")]
-    soft_lie: Option<Faults>,
+    #[arg(long, value_name = "NAME")]
+    soft_lie: Option<Lies>,
 
     /// Print JSON Lines, or write them to FILE
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
@@ -94,12 +95,22 @@ pub(crate) struct VerifyArgs {
     diff: Option<Vec<PathBuf>>,
 }
 
+impl VerifyArgs {
+    /// The faults to inject.
+    fn lies(&self) -> Option<Faults> {
+        self.soft_lie.and_then(|Lies(faults)| faults)
+    }
+}
+
 /// Runs `lbr verify`.
 pub(crate) fn run(args: &VerifyArgs) -> Outcome {
     if let Some([one, other]) = args.diff.as_deref() {
         return diff::run(one, other, args.json.as_deref());
     }
     let machine = &args.machine;
+    if let Some(Lies(None)) = args.soft_lie {
+        return soft::lies(machine.soft_cpu.as_ref());
+    }
     if machine.host.cpuid.is_some() && machine.host.msr_root.is_none()
         || machine.perf_capabilities.is_some()
     {
@@ -134,7 +145,9 @@ pub(crate) fn run(args: &VerifyArgs) -> Outcome {
 
 /// Refuses lies that no check could find.
 fn check_lies(args: &VerifyArgs) -> Result<(), Failure> {
-    let (Some(soft), Some(lies)) = (&args.machine.soft_cpu, args.soft_lie) else { return Ok(()) };
+    let Some(lies) = args.lies() else { return Ok(()) };
+    let cpu = args.machine.soft_cpu.as_ref();
+    let soft = cpu.context("--soft-lie needs --soft-cpu, the CPU to change").or_exit(USAGE)?;
     let none = subject::without_effect(soft, lies.iter())?;
     if none.is_empty() {
         return Ok(());
@@ -173,7 +186,7 @@ fn verify_all(args: &VerifyArgs) -> Result<Machine, Failure> {
     };
     let mut machine = Machine {
         verified: Vec::new(),
-        soft_lies: args.soft_lie.map(|lies| lies.iter().map(|lie| lie.name()).collect()),
+        soft_lies: args.lies().map(|lies| lies.iter().map(|lie| lie.name()).collect()),
         kernel: report::kernel(&args.machine.root()),
         date: day(SystemTime::now()),
     };

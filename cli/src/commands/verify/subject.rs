@@ -33,7 +33,7 @@ pub(super) fn verify(
     notice: &mut bool,
 ) -> Result<Report, Failure> {
     if let Some(soft) = &args.machine.soft_cpu {
-        let subject = SoftSubject::new(soft, args.soft_lie.unwrap_or_default());
+        let subject = SoftSubject::new(soft, args.lies().unwrap_or_default());
         let mut ready = Ready::new(subject, config).map_err(failed)?;
         return ready.verify().map_err(failed);
     }
