@@ -51,7 +51,7 @@ fn no_output_goes_through_a_link_of_another_user() {
         &["annotate", "-i", "text", "--html"],
         &["diff", "text", "text", "--html"],
         &["hist", "-i", "text", "-o"],
-        &["export", "--to", "folded", "-i", "text", "-o"],
+        &["export", "--to", "speedscope", "-i", "text", "-o"],
         &["explain", "LBR_SELECT", "--svg"],
         &["verify", "--soft-cpu", "skylake", "--json"],
         &["learn", "--html"],

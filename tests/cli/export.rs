@@ -160,7 +160,8 @@ fn contexts_and_branches_for_viewers() {
     let sum: u64 = weights.iter().map(|weight| weight.as_u64().unwrap()).sum();
     assert_eq!((sum, profile["endValue"].as_u64()), (2, Some(2)));
     assert_eq!(weights.len(), profile["samples"].as_array().unwrap().len());
-    let (folded, _) = export(&input, &["--to", "folded"]);
+    let report = ["report", "--view", "callgraph", "--folded", input.to_str().unwrap()];
+    let folded = String::from_utf8(lbr(&report).stdout).unwrap();
     let last = |line: &str| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap();
     assert_eq!(folded.lines().map(last).sum::<u64>(), 2);
 
@@ -183,25 +184,6 @@ fn branches(dir: &Path) -> std::path::PathBuf {
     let input = dir.join("branches.txt");
     std::fs::write(&input, BRANCHES).unwrap();
     input
-}
-
-/// One declaration of columns: exported and printed columns are the same.
-#[test]
-fn exported_tables_equal_the_views() {
-    let dir = tempfile::tempdir().unwrap();
-    let input = branches(dir.path());
-    let views =
-        ["hot", "types", "mispredict", "outcomes", "blocks", "loops", "callgraph", "paths", "args"];
-    for view in views {
-        for (kind, flag) in [("csv", "--csv"), ("jsonl", "--json")] {
-            let (table, _) = export(&input, &["--to", kind, "--view", view]);
-            let report = lbr(&["report", input.to_str().unwrap(), "--view", view, flag]);
-            assert_eq!(table, String::from_utf8(report.stdout).unwrap(), "{view} {kind}");
-            assert!(kind == "csv" || table.contains("\"view\":\"quality\""), "{view}: {table}");
-        }
-    }
-    let wrong = lbr(&["export", "--to", "pprof", "--view", "hot", input.to_str().unwrap()]);
-    assert_eq!(wrong.status.code(), Some(2));
 }
 
 /// By hand: two of three branches are 66.67 %; the only mispredicted one is all.

@@ -167,7 +167,7 @@ fn exports_omit_what_was_modelled() {
     record(&modelled, "ptrace", &["--from", "loop"], &program);
     let options = ["record", "--source", "ptrace", "--from", "loop", "-o", plain.to_str().unwrap()];
     assert!(lbr(&[&options[..], &["--", program.name()]].concat()).status.code().is_some());
-    for kind in ["llvm-raw", "preagg", "preagg:T", "autofdo", "csv:uprof", "folded"] {
+    for kind in ["llvm-raw", "preagg", "preagg:T", "autofdo", "csv:uprof"] {
         let export = |file: &Path| lbr(&["export", "--to", kind, "-i", file.to_str().unwrap()]);
         let (of_model, of_plain) = (export(&modelled), export(&plain));
         assert_eq!(printed(&of_model), printed(&of_plain), "{kind}");

@@ -15,14 +15,13 @@ use profile::export::{self, Losses, Profile, ProfileKind, ProgramChoice, Traced,
 use profile::symbols::{Sources, demangle};
 use profile::{Counter, hot};
 
-use super::report::{self, Report, View};
 use crate::exit::{DONE, Failure, OrExit, Outcome, USAGE};
 use crate::head;
 use crate::input::{self, Inputs, Reading, Source};
 use crate::output::Output;
 use crate::present::escape::{escaped, escaped_lines};
 use crate::present::number::{counted, grouped, percent};
-use crate::present::out::{Out, say};
+use crate::present::out::say;
 use crate::select::{ALL, RowArgs, SelectArgs};
 use crate::symbols::SymbolArgs;
 
@@ -51,13 +50,10 @@ pub(crate) struct Export {
     #[arg(long, value_name = "FILE", conflicts_with = "dso")]
     binary: Option<PathBuf>,
     /// The program: a path, its last part (libc.so.6), or `all` for a profile of each file, in
-    /// the folder -o [default: the program that was recorded]. For tables: only rows of these
-    /// files.
+    /// the folder -o [default: the program that was recorded]. For csv:uprof: only rows of
+    /// these files.
     #[arg(long, visible_alias = "dsos", value_name = "NAME", value_delimiter = ',')]
     dso: Vec<String>,
-    /// The view whose table it is (csv, jsonl) [default: hot].
-    #[arg(long, value_parser = report::view())]
-    view: Option<View>,
     /// The host whose rows these are (jsonl:edges, parquet) [default: the recording's].
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
@@ -94,18 +90,12 @@ enum Kind {
     Autofdo,
     /// pprof's format, gzip: branches at the places that they stand at
     Pprof,
-    /// Calling contexts, a line each: flame graphs
-    Folded,
     /// Calling contexts drawn as a flame graph, SVG
     Flamegraph,
     /// Calling contexts: speedscope.app
     Speedscope,
     /// Calling contexts: profiler.firefox.com
     Firefox,
-    /// The table of a view (--view) as comma-separated values
-    Csv,
-    /// The same as JSON Lines
-    Jsonl,
     /// Branches by host, day, event and build, JSON Lines: for databases
     #[value(name = "jsonl:edges")]
     Edges,
@@ -135,11 +125,6 @@ impl Kind {
             _ => None,
         }
     }
-
-    /// Whether it has a row a branch or so, of which some files' may be chosen.
-    const fn has_rows(self) -> bool {
-        matches!(self, Kind::Csv | Kind::Jsonl | Kind::CsvUprof)
-    }
 }
 
 impl Export {
@@ -160,14 +145,11 @@ impl Export {
         if !of_program && (self.binary.is_some() || self.join) {
             return usage("--binary and --join are of profiles of one program");
         }
-        if !of_program && !self.to.has_rows() && !self.dso.is_empty() {
-            return usage("--dso is of tables and of profiles of one program");
+        if !of_program && self.to != Kind::CsvUprof && !self.dso.is_empty() {
+            return usage("--dso is of profiles of one program, and of csv:uprof");
         }
         if self.partial && self.to != Kind::Llvm {
             return usage("--partial is of profiles of lines: --to llvm");
-        }
-        if self.view.is_some() && !matches!(self.to, Kind::Csv | Kind::Jsonl) {
-            return usage("--view is of the tables: --to csv or --to jsonl");
         }
         let has_host = matches!(self.to, Kind::Edges | Kind::Parquet);
         if !has_host && (self.host.is_some() || self.date.is_some()) {
@@ -194,7 +176,6 @@ pub(crate) fn run(args: &Export) -> Outcome {
     }
     match args.to {
         Kind::Pprof => pprof(args, &output),
-        Kind::Csv | Kind::Jsonl => table(args, &output),
         Kind::Edges => edges::lines(args, &output),
         Kind::Parquet => edges::parquet(args, &output),
         Kind::Brstack => recordings::text(args, &output),
@@ -221,19 +202,6 @@ fn pprof(args: &Export, output: &Output) -> Outcome {
     output.write(export::pprof(&mut table)?)?;
     head::finish(&read, &table.maps);
     Ok(DONE)
-}
-
-/// A view as `lbr report` has it, all rows.
-fn table(args: &Export, output: &Output) -> Outcome {
-    let view = args.view.unwrap_or(report::VIEWS[0]);
-    let mut report = Report::of(args.inputs.clone(), view);
-    (report.json, report.csv) = (args.to == Kind::Jsonl, args.to == Kind::Csv);
-    (report.select, report.shown) = (args.select.clone(), args.rows());
-    report.symbols = args.symbols.clone();
-    let mut text = Vec::new();
-    let status = report::print(&report, &mut Out::plain(&mut text))?;
-    output.write(text)?;
-    Ok(status)
 }
 
 fn profile(args: &Export, kind: ProfileKind, output: &Output) -> Outcome {
