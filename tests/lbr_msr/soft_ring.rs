@@ -305,34 +305,3 @@ fn a_batch_of_branches_equals_single_branches() {
         }
     }
 }
-
-#[test]
-fn records_in_memory_equal_their_registers() {
-    let mut looked = 0;
-    for (name, caps, _) in by_hand::every() {
-        let mut soft = on(&caps);
-        for branch in mixture(47) {
-            soft.retire(&branch);
-        }
-        let map = &caps.registers;
-        let Some(records) = soft.records(map.from) else { continue };
-        let records: Vec<_> = (0..=caps.depth as usize).map(|index| records.get(index)).collect();
-        for (index, record) in (0..).zip(&records) {
-            let record = record.map(|record| (record.from, record.to, record.info));
-            let read = |msr: Option<Msr>, soft: &mut SoftLbr| {
-                msr.and_then(|msr| soft.read(msr).ok()).unwrap_or(0)
-            };
-            let registers = (index < caps.depth).then(|| {
-                let from = soft.read(map.from_at(index)).unwrap();
-                (from, read(map.to_at(index), &mut soft), read(map.info_at(index), &mut soft))
-            });
-            assert_eq!(record, registers, "{name} {index}");
-        }
-        let behind: Box<dyn MsrRead> = Box::new(soft.clone());
-        assert!(behind.records(map.from).is_some(), "{name}");
-        assert!(MsrRead::records(&&mut soft, map.from).is_some(), "{name}");
-        assert!(soft.records(map.from_at(1)).is_none(), "{name}: no ring begins there");
-        looked += 1;
-    }
-    assert!(looked > 10, "{looked}");
-}

@@ -4,7 +4,7 @@
 use lbr_msr::caps::{Layout, LbrCaps};
 use lbr_msr::record::{BranchEntry, Event, Head, HwBranchType, Label, SourceKnowledge};
 use lbr_msr::soft::{Retired, SoftLbr};
-use lbr_msr::{LbrFormat, Msr, MsrError, MsrRead, MsrWrite};
+use lbr_msr::{LbrFormat, MsrWrite};
 use proptest::prelude::*;
 use sampler::drain::{Drain, Mode, Placement, RawStack};
 use sampler::{RecordConfig, Summary};
@@ -120,52 +120,6 @@ proptest! {
         let rings = rings();
         prop_assert_eq!(rings.len(), 37);
         check(&rings[ring], &bursts, |n| distinct(n * n % kinds));
-    }
-}
-
-/// Registers that must be read one by one.
-struct Asked(SoftLbr);
-
-impl MsrRead for Asked {
-    fn cpu(&self) -> u32 {
-        self.0.cpu()
-    }
-    fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
-        self.0.read(msr)
-    }
-}
-
-impl MsrWrite for Asked {
-    fn write(&mut self, msr: Msr, value: u64) -> Result<(), MsrError> {
-        self.0.write(msr, value)
-    }
-}
-
-#[test]
-fn a_stack_in_memory_is_drained_like_registers() {
-    for caps in rings() {
-        let (mut memory, mut drain) = armed(&caps);
-        let (soft, mut other) = armed(&caps);
-        let mut asked = Asked(soft);
-        let depth = u64::from(caps.depth);
-        for (burst, n) in [0, 1, depth - 1, depth, 0, 3, 2 * depth, depth / 2].iter().zip(1..) {
-            for branch in (0..*burst).map(|i| branch(distinct(100 * n + i))) {
-                memory.retire(&branch);
-                asked.0.retire(&branch);
-            }
-            if n == 6 {
-                memory.deep_c_state();
-                asked.0.deep_c_state();
-            }
-            let one = drain.drain(&mut memory, THREAD).unwrap();
-            let two = other.drain(&mut asked, THREAD).unwrap();
-            let said = |stack: &RawStack| {
-                let mut stack = *stack;
-                stack.time = 0;
-                format!("{stack:?}")
-            };
-            assert_eq!(said(&one), said(&two), "{:?} {depth} {n}", caps.layout);
-        }
     }
 }
 

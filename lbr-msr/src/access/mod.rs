@@ -179,59 +179,10 @@ pub trait MsrRead {
         Ok(())
     }
 
-    /// The LBR stack whose first FROM register is `from`, if it lies in memory. `None` (always, for
-    /// hardware): read the registers one by one.
-    #[inline]
-    fn records(&self, from: Msr) -> Option<Records<'_>> {
-        let _ = from;
-        None
-    }
-
     /// Whether [`MsrWrite::run`] and [`read_many`](Self::read_many) reach the CPU in one
     /// uninterruptible call (msr-safe's batch).
     fn one_call(&self) -> bool {
         false
-    }
-}
-
-/// The registers of one record; 0 for a register that the record lacks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RecordRegisters {
-    /// FROM; for packed layouts the only register.
-    pub from: u64,
-    /// TO.
-    pub to: u64,
-    /// INFO.
-    pub info: u64,
-}
-
-/// An LBR stack in memory.
-#[derive(Clone, Copy, Debug)]
-pub struct Records<'a> {
-    slots: &'a [RecordRegisters],
-    first: Option<usize>,
-}
-
-impl<'a> Records<'a> {
-    /// `slots` in memory order. `first`: the slot of index 0 if indices count downward from it;
-    /// `None` if index and slot are the same.
-    #[must_use]
-    pub const fn new(slots: &'a [RecordRegisters], first: Option<usize>) -> Records<'a> {
-        Records { slots, first }
-    }
-
-    /// The record with this register index.
-    #[must_use]
-    #[inline]
-    pub fn get(&self, index: usize) -> Option<RecordRegisters> {
-        let depth = self.slots.len();
-        let place = match self.first {
-            None => index,
-            Some(first) if index <= first => first - index,
-            Some(first) if index < depth => first + depth - index,
-            Some(_) => return None,
-        };
-        self.slots.get(place).copied()
     }
 }
 
@@ -287,10 +238,6 @@ impl<T: MsrRead + ?Sized> MsrRead for &mut T {
     fn read_many(&mut self, msrs: &[Msr], out: &mut [u64]) -> Result<(), MsrError> {
         (**self).read_many(msrs, out)
     }
-    #[inline]
-    fn records(&self, from: Msr) -> Option<Records<'_>> {
-        (**self).records(from)
-    }
     fn one_call(&self) -> bool {
         (**self).one_call()
     }
@@ -314,10 +261,6 @@ impl<T: MsrRead + ?Sized> MsrRead for Box<T> {
     }
     fn read_many(&mut self, msrs: &[Msr], out: &mut [u64]) -> Result<(), MsrError> {
         (**self).read_many(msrs, out)
-    }
-    #[inline]
-    fn records(&self, from: Msr) -> Option<Records<'_>> {
-        (**self).records(from)
     }
     fn one_call(&self) -> bool {
         (**self).one_call()

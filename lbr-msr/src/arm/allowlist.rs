@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::access::{MsrError, MsrRead, MsrWrite, Op, Records};
+use crate::access::{MsrError, MsrRead, MsrWrite, Op};
 use crate::address::Msr;
 
 use super::ArmPlan;
@@ -70,10 +70,6 @@ impl<M: MsrRead> MsrRead for Allowlisted<M> {
     }
     fn read_many(&mut self, msrs: &[Msr], out: &mut [u64]) -> Result<(), MsrError> {
         self.inner.read_many(msrs, out)
-    }
-    #[inline]
-    fn records(&self, from: Msr) -> Option<Records<'_>> {
-        self.inner.records(from)
     }
     fn one_call(&self) -> bool {
         self.inner.one_call()

@@ -1,6 +1,5 @@
 //! Decoding of Intel's layouts. SDM 17.4.8.1; Linux `intel/lbr.c`.
 
-use super::template::{Logged, Templates};
 use crate::{
     record::{BranchEntry, RawEntry},
     register::record::{ArchInfo, CYCLES_MAX, CyclesTo, FlagsFrom, LbrInfo, PackedRecord, TsxFrom},
@@ -36,33 +35,34 @@ pub(super) fn flags(raw: &RawEntry, slot: &mut BranchEntry) -> bool {
 
 /// Format 4. Without TSX, bits 62:61 are meaningless.
 #[inline(always)]
-pub(super) fn flags_tsx(raw: &RawEntry, templates: &Templates<8>, slot: &mut BranchEntry) -> bool {
+pub(super) fn flags_tsx(raw: &RawEntry, tsx: bool, slot: &mut BranchEntry) -> bool {
     let from = TsxFrom(raw.from);
-    *slot = *templates.of((raw.from >> 61) as usize);
-    slot.from = from.ip();
-    slot.to = raw.to;
+    *slot = BranchEntry {
+        from: from.ip(),
+        to: raw.to,
+        mispredicted: Some(from.mispredicted()),
+        in_tx: tsx.then_some(from.in_tx()),
+        abort: tsx.then_some(from.abort()),
+        ..BranchEntry::default()
+    };
     raw.from != 0
 }
 
 /// Formats 5 and 7. It is not documented whether INFO\[62:61\] of format 7 ever means TSX; no CPU
 /// with format 7 announces TSX, so `tsx` decides for both.
 #[inline(always)]
-pub(super) fn info(raw: &RawEntry, templates: &Templates<8>, slot: &mut BranchEntry) -> bool {
-    let Some(info) = raw.info else { return plain(raw, slot) };
-    timed(raw, LbrInfo(info).cycles(), templates.of((info >> 61) as usize), slot)
-}
-
-/// Fills a template with addresses, and with cycles if its layout has them.
-#[inline(always)]
-fn timed(raw: &RawEntry, cycles: u16, template: &BranchEntry, slot: &mut BranchEntry) -> bool {
-    *slot = *template;
-    slot.from = raw.from;
-    slot.to = raw.to;
-    slot.cycles = template.cycles.map(|_| u32::from(cycles));
-    // Templates are "not saturated"; saturated counts are rare.
-    if cycles == CYCLES_MAX {
-        slot.cycles_saturated = template.cycles_saturated.map(|_| true);
-    }
+pub(super) fn info(raw: &RawEntry, tsx: bool, slot: &mut BranchEntry) -> bool {
+    let Some(info) = raw.info.map(LbrInfo) else { return plain(raw, slot) };
+    *slot = BranchEntry {
+        from: raw.from,
+        to: raw.to,
+        mispredicted: Some(info.mispredicted()),
+        in_tx: tsx.then_some(info.in_tx()),
+        abort: tsx.then_some(info.abort()),
+        cycles: Some(u32::from(info.cycles())),
+        cycles_saturated: Some(info.cycles() == CYCLES_MAX),
+        ..BranchEntry::default()
+    };
     raw.from != 0
 }
 
@@ -91,54 +91,23 @@ pub(super) struct ArchFields {
     pub(super) tsx: bool,
 }
 
-/// Architectural LBR with every field except counters, as all CPUs so far have it.
+/// Architectural LBR.
 #[inline(always)]
-pub(super) fn arch_full(
-    raw: &RawEntry,
-    templates: &Templates<256>,
-    slot: &mut BranchEntry,
-) -> bool {
-    let Some(info) = raw.info else { return plain(raw, slot) };
-    timed(raw, ArchInfo(info).cycles(), templates.of((info >> 56) as usize), slot)
-}
-
-/// Architectural LBR with every field and with counters.
-#[inline(always)]
-pub(super) fn arch_counted(
-    raw: &RawEntry,
-    templates: &Templates<256>,
-    logged: &Logged,
-    slot: &mut BranchEntry,
-) -> bool {
-    let Some(info) = raw.info else { return plain(raw, slot) };
-    let holds = timed(raw, ArchInfo(info).cycles(), templates.of((info >> 56) as usize), slot);
-    slot.counters = Some(logged.of((info >> 32) as usize));
-    holds
-}
-
-/// Architectural LBR. `COUNTED`: counters are logged. Decoding them costs as much as all other
-/// fields together, and few CPUs have them.
-#[inline(always)]
-pub(super) fn arch<const COUNTED: bool>(
-    raw: &RawEntry,
-    has: ArchFields,
-    slot: &mut BranchEntry,
-) -> bool {
-    let known = raw.info.is_some();
-    let info = ArchInfo(raw.info.unwrap_or(0));
-    let timed = known & has.timed & info.cycles_valid();
+pub(super) fn arch(raw: &RawEntry, has: ArchFields, slot: &mut BranchEntry) -> bool {
+    let Some(info) = raw.info.map(ArchInfo) else { return plain(raw, slot) };
+    let timed = has.timed && info.cycles_valid();
     let counter = |i: u32| ((has.counters >> i) & 1 != 0).then_some(info.counter(i));
-    let typed = if known & has.types { info.branch_type() } else { None };
     *slot = BranchEntry {
         from: raw.from,
         to: raw.to,
-        mispredicted: (known & has.mispredict).then_some(info.mispredicted()),
-        in_tx: (known & has.tsx).then_some(info.in_tx()),
-        abort: (known & has.tsx).then_some(info.abort()),
+        mispredicted: has.mispredict.then_some(info.mispredicted()),
+        in_tx: has.tsx.then_some(info.in_tx()),
+        abort: has.tsx.then_some(info.abort()),
         cycles: timed.then_some(u32::from(info.cycles())),
         cycles_saturated: timed.then_some(info.cycles() == CYCLES_MAX),
-        hw_type: typed,
-        counters: (COUNTED & known).then(|| [counter(0), counter(1), counter(2), counter(3)]),
+        hw_type: if has.types { info.branch_type() } else { None },
+        counters: (has.counters & 0xF != 0)
+            .then(|| [counter(0), counter(1), counter(2), counter(3)]),
         ..BranchEntry::default()
     };
     raw.from != 0

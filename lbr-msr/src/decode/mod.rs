@@ -1,8 +1,7 @@
 //! Decodes register values into branches.
 //!
 //! Nothing here touches a CPU. An empty record decodes to `None`; a field that the layout does not
-//! record is `None` in the entry. Each layout is decoded in one place, without branches on the
-//! data.
+//! record is `None` in the entry. Each layout is decoded in one place.
 
 use crate::{
     caps::Layout,
@@ -14,7 +13,6 @@ pub mod brbe;
 mod intel;
 mod layout;
 mod order;
-mod template;
 
 pub use order::ring_order;
 
@@ -42,24 +40,14 @@ pub fn decode_into(layout: Layout, raw: &RawEntry, slot: &mut BranchEntry) -> bo
             0 => intel::packed(raw, slot),
             1 | 2 => intel::plain(raw, slot),
             3 => intel::flags(raw, slot),
-            4 => intel::flags_tsx(raw, &template::FLAGS_TSX[usize::from(tsx)], slot),
-            5 | 7 => intel::info(raw, &template::INFO[usize::from(tsx)], slot),
+            4 => intel::flags_tsx(raw, tsx, slot),
+            5 | 7 => intel::info(raw, tsx, slot),
             6 => intel::time(raw, slot),
             _ => false,
         },
-        Layout::Arch { mispredict: true, timed: true, types: true, counters, tsx } => {
-            let templates = &template::ARCH[usize::from(tsx)];
-            match usize::from(counters & 0xF) {
-                0 => intel::arch_full(raw, templates, slot),
-                logged => intel::arch_counted(raw, templates, &template::COUNTERS[logged], slot),
-            }
-        }
         Layout::Arch { mispredict, timed, types, counters, tsx } => {
             let fields = intel::ArchFields { mispredict, timed, types, counters, tsx };
-            match counters & 0xF {
-                0 => intel::arch::<false>(raw, fields, slot),
-                _ => intel::arch::<true>(raw, fields, slot),
-            }
+            intel::arch(raw, fields, slot)
         }
         Layout::AmdV2 { virt_bits } => amd::v2(raw, virt_bits, slot),
         Layout::AmdBrs { virt_bits } => amd::brs(raw, virt_bits, slot),

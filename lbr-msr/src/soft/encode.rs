@@ -1,7 +1,14 @@
 //! Encodes a retired branch in the bits of a record, for every layout. Written from the manuals'
 //! bit tables, independently of the decoder.
 
-pub(super) use crate::access::RecordRegisters as Slot;
+/// The registers of one record; 0 for a register that the record lacks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Slot {
+    /// FROM; for packed layouts the only register.
+    pub(super) from: u64,
+    pub(super) to: u64,
+    pub(super) info: u64,
+}
 use crate::caps::{Facility, Layout, LbrCaps, Quirks};
 use crate::record::HwBranchType;
 

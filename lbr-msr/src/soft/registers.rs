@@ -1,6 +1,6 @@
 //! The registers by address: which exist, which bits they accept, and the side effects of writes.
 
-use crate::access::{Access, MsrError, MsrRead, MsrWrite, Records};
+use crate::access::{Access, MsrError, MsrRead, MsrWrite};
 use crate::address::{
     AMD_DBG_EXTN_CFG, AMD_PERF_CNTR_GLOBAL_STATUS, AMD_PERF_CNTR_GLOBAL_STATUS_CLR, IA32_DEBUGCTL,
     IA32_LER_INFO, IA32_PERF_CAPABILITIES, IA32_PERF_GLOBAL_STATUS, IA32_PERF_GLOBAL_STATUS_RESET,
@@ -9,8 +9,7 @@ use crate::address::{
 };
 use crate::caps::{Facility, FilterRegister, Layout, Order, Quirks};
 use crate::register::{
-    DbgExtnCfg, DebugCtl, DebugCtlA, LbrCtl, PerfCapabilities, PerfGlobalStatus,
-    RtitCtl,
+    DbgExtnCfg, DebugCtl, DebugCtlA, LbrCtl, PerfCapabilities, PerfGlobalStatus, RtitCtl,
 };
 
 use super::Fault;
@@ -340,16 +339,6 @@ impl MsrRead for SoftLbr {
     #[inline]
     fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
         self.get(msr).ok_or_else(|| self.fault(msr, Access::Read))
-    }
-
-    #[inline]
-    fn records(&self, from: Msr) -> Option<Records<'_>> {
-        let departs = !self.faults.is_empty() || self.trace_hides_lbr();
-        if from != self.model.map.from || departs {
-            return None;
-        }
-        let first = (self.model.order == Order::NewestFirst).then_some(self.top);
-        Some(Records::new(self.slots.get(..self.depth)?, first))
     }
 }
 

@@ -1,11 +1,11 @@
 //! Drains that read and reset the whole LBR stack in one uninterruptible call.
 
 use lbr_msr::access::Op;
-use lbr_msr::record::Head;
+use lbr_msr::record::{Head, RawEntry};
 use lbr_msr::{MsrError, MsrWrite};
 
 use super::freeze::{Frozen, LBR_FRZ};
-use super::ring::{Edge, MarkKind, Slot};
+use super::ring::{Edge, MarkKind};
 use super::slots::{CountedRegisters, RingImage};
 use super::stack::RawStack;
 use super::walk::{frames, walk};
@@ -41,7 +41,7 @@ impl Drain {
             Some(newest) if found.new > 0 => {
                 // Zeroed packed records keep nothing.
                 let left = match self.ring.kind {
-                    MarkKind::Packed => Slot::default(),
+                    MarkKind::Packed => RawEntry::default(),
                     MarkKind::Intel | MarkKind::Amd => self.ring.left_behind(&newest),
                 };
                 self.edge = edge_at(left, tos.map(|_| batch.top));
@@ -88,7 +88,7 @@ impl Drain {
         ops.push(read(map.tos.unwrap_or(map.from)));
         if reset {
             for index in 0..self.ring.depth {
-                let (msr, _) = self.ring.mark(index, &Slot::default());
+                let (msr, _) = self.ring.mark(index, &RawEntry::default());
                 ops.push(Op::Write { msr, value: 0 });
             }
         }
@@ -115,12 +115,12 @@ impl Drain {
             let from = next();
             let to = if map.to.is_some() { next() } else { 0 };
             let info = map.info.is_some().then(&mut next);
-            image.slots.push((from, to, info));
+            image.slots.push(RawEntry { from, to, info });
         }
         let again = next();
         let torn = match map.tos {
             Some(_) => self.ring.top(again) != top,
-            None => image.slots.first().is_some_and(|newest| newest.0 != again),
+            None => image.slots.first().is_some_and(|newest| newest.from != again),
         };
         self.release(registers, frozen)?;
         Ok(Batch { frozen, top, image, torn })

@@ -1,11 +1,12 @@
 //! Freezing and thawing an LBR, and detecting whether others stopped, filtered or changed it.
 
 use lbr_msr::address::IA32_PERF_GLOBAL_STATUS_RESET;
+use lbr_msr::record::RawEntry;
 use lbr_msr::register::PerfGlobalStatus;
 use lbr_msr::{MsrError, MsrWrite};
 
 use super::Drain;
-use super::ring::{MarkKind, Slot};
+use super::ring::MarkKind;
 use super::slots::CountedRegisters;
 use super::stack::Accesses;
 
@@ -93,7 +94,7 @@ impl Drain {
         &self,
         registers: &mut CountedRegisters<'_, R>,
         top: u32,
-        newest: Option<Slot>,
+        newest: Option<RawEntry>,
         new: u32,
     ) -> Result<bool, MsrError> {
         if self.ring.map.tos.is_some() {

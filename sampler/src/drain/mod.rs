@@ -38,13 +38,13 @@ mod stack;
 mod walk;
 
 use lbr_msr::caps::{Facility, LbrCaps};
-use lbr_msr::record::Head;
+use lbr_msr::record::{Head, RawEntry};
 use lbr_msr::{Msr, MsrError, MsrRead, MsrWrite};
 
 use crate::clock::monotonic_ns;
 use crate::target::ThreadId;
 use freeze::Frozen;
-use ring::{Edge, RingPlan, Slot};
+use ring::{Edge, RingPlan, is_blank};
 use slots::{CountedRegisters, Live, read_if_present};
 pub use stack::{Accesses, MAX_DEPTH, RawStack};
 use walk::{End, Walk, frames, walk};
@@ -304,7 +304,7 @@ impl Drain {
         out: &mut RawStack,
     ) -> Result<Frozen, MsrError> {
         let top = self.top(registers)?;
-        let found = walk(&self.ring, &self.edge, top, &mut Live::new(&self.ring, registers), out)?;
+        let found = walk(&self.ring, &self.edge, top, &mut Live { ring: &self.ring, registers }, out)?;
         out.new_slots = found.new;
         let blank = self.blank_head();
         // Remaining accesses: the check for movement, the mark, the thaw.
@@ -328,14 +328,10 @@ impl Drain {
         out: &mut RawStack,
     ) -> Result<Frozen, MsrError> {
         let top = self.top(registers)?;
-        let ended = frames(&self.ring, top, &mut Live::new(&self.ring, registers), out)?;
+        let ended = frames(&self.ring, top, &mut Live { ring: &self.ring, registers }, out)?;
         let count = out.entries().len() as u32;
         out.new_slots = count;
-        let newest = out.entries().first().map_or(Slot::default(), |e| Slot {
-            from: e.from,
-            to: e.to,
-            info: e.info,
-        });
+        let newest = out.entries().first().copied().unwrap_or_default();
         let rest = self.cost_of_moved(count) + 1;
         self.look_around(registers, &mut frozen, count, rest)?;
         let torn = !frozen.by_status && self.moved(registers, top, Some(newest), count)?;
@@ -373,8 +369,8 @@ impl Drain {
 }
 
 /// The edge at a marked slot, or at one that is empty after marking.
-fn edge_at(left: Slot, index: Option<u32>) -> Edge {
-    if left.is_blank() {
+fn edge_at(left: RawEntry, index: Option<u32>) -> Edge {
+    if is_blank(&left) {
         Edge::Blank { index, head: Head::Unknown }
     } else {
         Edge::Mark { index, left }

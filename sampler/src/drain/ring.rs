@@ -3,7 +3,7 @@
 use lbr_msr::LbrFormat;
 use lbr_msr::address::{IA32_PERF_GLOBAL_STATUS, Msr};
 use lbr_msr::caps::{Facility, Layout, LbrCaps, Order, Quirks, RegisterMap, Vendor};
-use lbr_msr::record::Head;
+use lbr_msr::record::{Head, RawEntry};
 
 use super::DrainError;
 use super::stack::MAX_DEPTH;
@@ -97,7 +97,7 @@ impl RingPlan {
     }
 
     /// The register and the value that mark a slot.
-    pub(super) fn mark(&self, index: u32, newest: &Slot) -> (Msr, u64) {
+    pub(super) fn mark(&self, index: u32, newest: &RawEntry) -> (Msr, u64) {
         match self.kind {
             MarkKind::Intel => (self.map.from_at(index), 0),
             MarkKind::Packed => (self.map.from_at(index), newest.from & !PACKED_FROM),
@@ -106,27 +106,18 @@ impl RingPlan {
     }
 
     /// The slot's contents after [`mark`](Self::mark).
-    pub(super) fn left_behind(&self, newest: &Slot) -> Slot {
+    pub(super) fn left_behind(&self, newest: &RawEntry) -> RawEntry {
         match self.kind {
-            MarkKind::Intel => Slot { from: 0, ..*newest },
-            MarkKind::Packed => Slot { from: newest.from & !PACKED_FROM, ..*newest },
-            MarkKind::Amd => Slot { to: 0, ..*newest },
+            MarkKind::Intel => RawEntry { from: 0, ..*newest },
+            MarkKind::Packed => RawEntry { from: newest.from & !PACKED_FROM, ..*newest },
+            MarkKind::Amd => RawEntry { to: 0, ..*newest },
         }
     }
 }
 
-/// The registers of one slot.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Slot {
-    pub(super) from: u64,
-    pub(super) to: u64,
-    pub(super) info: Option<u64>,
-}
-
-impl Slot {
-    pub(super) fn is_blank(&self) -> bool {
-        self.from == 0 && self.to == 0 && self.info.unwrap_or(0) == 0
-    }
+/// Whether all registers of a slot are 0.
+pub(super) fn is_blank(slot: &RawEntry) -> bool {
+    slot.from == 0 && slot.to == 0 && slot.info.unwrap_or(0) == 0
 }
 
 /// The end of the branches that are already recorded.
@@ -145,6 +136,6 @@ pub(super) enum Edge {
         /// The marked slot, with TOS.
         index: Option<u32>,
         /// The registers of the marked slot.
-        left: Slot,
+        left: RawEntry,
     },
 }

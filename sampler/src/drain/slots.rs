@@ -1,12 +1,12 @@
 //! The slots of an LBR during a drain: read one by one while frozen, or taken from the image that
 //! one batch returned.
 
-use lbr_msr::access::{Op, RecordRegisters};
+use lbr_msr::access::Op;
 use lbr_msr::record::RawEntry;
 use lbr_msr::{Msr, MsrError, MsrRead, MsrWrite};
 
 use super::ring::RingPlan;
-use super::stack::{Accesses, RawStack};
+use super::stack::Accesses;
 
 /// Registers of one CPU, with an access counter.
 pub(super) struct CountedRegisters<'a, R: ?Sized> {
@@ -56,103 +56,54 @@ pub(super) trait Slots {
     /// 0 for packed records, which have no such register.
     fn to(&mut self, index: u32) -> Result<u64, MsrError>;
     fn info(&mut self, index: u32) -> Result<Option<u64>, MsrError>;
-    /// Copies the newest records, from `top` down to the first with FROM = 0, if they lie in
-    /// memory. Returns how many; the rest must be read one by one.
-    fn at_once(&mut self, top: u32, out: &mut RawStack) -> u32 {
-        let _ = (top, out);
-        0
-    }
 }
 
 /// Reads each register on request.
 pub(super) struct Live<'a, 'b, R: ?Sized> {
-    ring: &'a RingPlan,
-    registers: &'a mut CountedRegisters<'b, R>,
-    /// The record whose FROM was read last, if all of it is known.
-    record: Option<(u32, RecordRegisters)>,
-}
-
-impl<'a, 'b, R: ?Sized> Live<'a, 'b, R> {
-    pub(super) fn new(
-        ring: &'a RingPlan,
-        registers: &'a mut CountedRegisters<'b, R>,
-    ) -> Live<'a, 'b, R> {
-        Live { ring, registers, record: None }
-    }
-
-    #[inline]
-    fn known(&self, index: u32) -> Option<RecordRegisters> {
-        self.record.filter(|(of, _)| *of == index).map(|(_, record)| record)
-    }
+    pub(super) ring: &'a RingPlan,
+    pub(super) registers: &'a mut CountedRegisters<'b, R>,
 }
 
 impl<R: MsrWrite + ?Sized> Slots for Live<'_, '_, R> {
     #[inline]
     fn from(&mut self, index: u32) -> Result<u64, MsrError> {
-        let msr = self.ring.map.from_at(index);
-        let records = self.registers.registers.records(self.ring.map.from);
-        let record = records.and_then(|records| records.get(index as usize));
-        self.record = record.map(|record| (index, record));
-        match self.record {
-            Some((_, record)) => Ok(record.from),
-            None => self.registers.read(msr),
-        }
+        self.registers.read(self.ring.map.from_at(index))
     }
 
     #[inline]
     fn to(&mut self, index: u32) -> Result<u64, MsrError> {
-        match (self.ring.map.to_at(index), self.known(index)) {
-            (None, _) => Ok(0),
-            (Some(_), Some(record)) => Ok(record.to),
-            (Some(msr), None) => self.registers.read(msr),
-        }
+        self.ring.map.to_at(index).map_or(Ok(0), |msr| self.registers.read(msr))
     }
 
     #[inline]
     fn info(&mut self, index: u32) -> Result<Option<u64>, MsrError> {
-        match (self.ring.map.info_at(index), self.known(index)) {
-            (None, _) => Ok(None),
-            (Some(_), Some(record)) => Ok(Some(record.info)),
-            (Some(msr), None) => self.registers.read(msr).map(Some),
-        }
-    }
-
-    fn at_once(&mut self, top: u32, out: &mut RawStack) -> u32 {
-        let RingPlan { map, depth, .. } = self.ring;
-        let Some(records) = self.registers.registers.records(map.from) else { return 0 };
-        let has_info = map.info.is_some();
-        let newer = (0..*depth).map_while(|age| {
-            let record = records.get(self.ring.index(top, age) as usize)?;
-            let info = has_info.then_some(record.info);
-            (record.from != 0).then_some(RawEntry { from: record.from, to: record.to, info })
-        });
-        out.extend(newer)
+        self.ring.map.info_at(index).map(|msr| self.registers.read(msr)).transpose()
     }
 }
 
 /// All slots as read by one batch, in index order.
 #[derive(Default)]
 pub(super) struct RingImage {
-    pub(super) slots: Vec<(u64, u64, Option<u64>)>,
+    pub(super) slots: Vec<RawEntry>,
 }
 
 impl RingImage {
-    fn slot(&self, index: u32) -> (u64, u64, Option<u64>) {
+    fn slot(&self, index: u32) -> RawEntry {
         self.slots.get(index as usize).copied().unwrap_or_default()
     }
 }
 
 impl Slots for RingImage {
     fn from(&mut self, index: u32) -> Result<u64, MsrError> {
-        Ok(self.slot(index).0)
+        Ok(self.slot(index).from)
     }
 
     fn to(&mut self, index: u32) -> Result<u64, MsrError> {
-        Ok(self.slot(index).1)
+        Ok(self.slot(index).to)
     }
 
     fn info(&mut self, index: u32) -> Result<Option<u64>, MsrError> {
-        Ok(self.slot(index).2)
+        Ok(self.slot(index).info)
     }
 }
 

@@ -17,7 +17,7 @@ const AT_FIRST: Integrity = Integrity {
     underflow: false,
 };
 
-/// Number of register accesses of a drain. Records of a software LBR are read without any.
+/// Number of register accesses of a drain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Accesses {
     /// Registers read.
@@ -98,19 +98,6 @@ impl RawStack {
     #[must_use]
     pub fn entries(&self) -> &[RawEntry] {
         self.entries.get(..usize::from(self.len)).unwrap_or_default()
-    }
-
-    /// Adds entries, each older than the previous, up to the capacity. Returns how many.
-    pub(crate) fn extend(&mut self, entries: impl Iterator<Item = RawEntry>) -> u32 {
-        let before = usize::from(self.len);
-        let room = self.entries.get_mut(before..).unwrap_or_default();
-        let mut count = 0;
-        for (slot, entry) in room.iter_mut().zip(entries) {
-            *slot = entry;
-            count += 1;
-        }
-        self.len += count;
-        count.into()
     }
 
     /// Adds an entry older than all others. Returns whether there was space.

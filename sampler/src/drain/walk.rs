@@ -3,7 +3,7 @@
 use lbr_msr::MsrError;
 use lbr_msr::record::RawEntry;
 
-use super::ring::{Edge, MarkKind, PACKED_FROM, RingPlan, Slot};
+use super::ring::{Edge, MarkKind, PACKED_FROM, RingPlan, is_blank};
 use super::slots::Slots;
 use super::stack::RawStack;
 
@@ -29,7 +29,7 @@ pub(super) struct Walk {
     /// New slots.
     pub(super) new: u32,
     /// The newest slot as read, even if it is not a record.
-    pub(super) newest: Option<Slot>,
+    pub(super) newest: Option<RawEntry>,
 }
 
 /// Reads from `top` to `edge` and adds the records to `out`.
@@ -40,13 +40,8 @@ pub(super) fn walk(
     slots: &mut impl Slots,
     out: &mut RawStack,
 ) -> Result<Walk, MsrError> {
-    let at_once = match ring.kind {
-        MarkKind::Intel => slots.at_once(top, out),
-        MarkKind::Packed | MarkKind::Amd => 0,
-    };
-    let newest = out.entries().first().filter(|_| at_once > 0);
-    let mut newest = newest.map(|e| Slot { from: e.from, to: e.to, info: e.info });
-    for age in at_once..ring.depth {
+    let mut newest = None;
+    for age in 0..ring.depth {
         let index = ring.index(top, age);
         let step = match ring.kind {
             MarkKind::Intel => intel(edge, index, slots)?,
@@ -55,7 +50,7 @@ pub(super) fn walk(
         };
         let (slot, end) = match step {
             WalkStep::Record(slot) => {
-                out.push(RawEntry { from: slot.from, to: slot.to, info: slot.info });
+                out.push(slot);
                 (slot, None)
             }
             WalkStep::NoRecord(slot) => (slot, None),
@@ -88,16 +83,16 @@ pub(super) fn frames(
 }
 
 enum WalkStep {
-    Record(Slot),
+    Record(RawEntry),
     /// AMD: valid and spec both 0. Skipped, as the manual requires.
-    NoRecord(Slot),
-    End(Slot, End),
+    NoRecord(RawEntry),
+    End(RawEntry, End),
 }
 
 fn intel(edge: &Edge, index: u32, slots: &mut impl Slots) -> Result<WalkStep, MsrError> {
     let from = slots.from(index)?;
     if from != 0 {
-        return Ok(WalkStep::Record(Slot { from, to: slots.to(index)?, info: slots.info(index)? }));
+        return Ok(WalkStep::Record(RawEntry { from, to: slots.to(index)?, info: slots.info(index)? }));
     }
     // One more register distinguishes the mark from cleared records: TO, or INFO for a branch to
     // address 0.
@@ -106,12 +101,12 @@ fn intel(edge: &Edge, index: u32, slots: &mut impl Slots) -> Result<WalkStep, Ms
             let here = marked.is_none_or(|marked| marked == index);
             let (slot, same) = if left.to != 0 {
                 let to = slots.to(index)?;
-                (Slot { from, to, info: None }, to == left.to)
+                (RawEntry { from, to, info: None }, to == left.to)
             } else {
                 let info = slots.info(index)?;
-                (Slot { from, to: 0, info }, info == left.info)
+                (RawEntry { from, to: 0, info }, info == left.info)
             };
-            let end = if slot.is_blank() {
+            let end = if is_blank(&slot) {
                 End::Wiped
             } else if same && here {
                 End::Mark
@@ -121,8 +116,8 @@ fn intel(edge: &Edge, index: u32, slots: &mut impl Slots) -> Result<WalkStep, Ms
             (slot, end)
         }
         Edge::Blank { index: expected, .. } => {
-            let slot = Slot { from, to: slots.to(index)?, info: None };
-            let end = if !slot.is_blank() {
+            let slot = RawEntry { from, to: slots.to(index)?, info: None };
+            let end = if !is_blank(&slot) {
                 End::Foreign
             } else if expected.is_none_or(|expected| expected == index) {
                 End::Blank
@@ -136,17 +131,17 @@ fn intel(edge: &Edge, index: u32, slots: &mut impl Slots) -> Result<WalkStep, Ms
 }
 
 fn packed(edge: &Edge, index: u32, slots: &mut impl Slots) -> Result<WalkStep, MsrError> {
-    let slot = Slot { from: slots.from(index)?, to: 0, info: None };
+    let slot = RawEntry { from: slots.from(index)?, to: 0, info: None };
     if slot.from & PACKED_FROM != 0 {
         return Ok(WalkStep::Record(slot));
     }
     let end = match edge {
         Edge::Blank { index: expected, .. }
-            if slot.is_blank() && expected.is_none_or(|expected| expected == index) =>
+            if is_blank(&slot) && expected.is_none_or(|expected| expected == index) =>
         {
             End::Blank
         }
-        _ if slot.is_blank() => End::Wiped,
+        _ if is_blank(&slot) => End::Wiped,
         Edge::Mark { index: marked, left }
             if left.from == slot.from && marked.is_none_or(|marked| marked == index) =>
         {
@@ -165,16 +160,16 @@ fn amd(
 ) -> Result<WalkStep, MsrError> {
     let to = slots.to(index)?;
     if to >> 62 != 0 {
-        return Ok(WalkStep::Record(Slot { from: slots.from(index)?, to, info: None }));
+        return Ok(WalkStep::Record(RawEntry { from: slots.from(index)?, to, info: None }));
     }
     // FROM is needed if the slot may be a mark, empty, or the next to mark.
     if to != 0 && !is_newest {
-        return Ok(WalkStep::NoRecord(Slot { from: 0, to, info: None }));
+        return Ok(WalkStep::NoRecord(RawEntry { from: 0, to, info: None }));
     }
-    let slot = Slot { from: slots.from(index)?, to, info: None };
+    let slot = RawEntry { from: slots.from(index)?, to, info: None };
     Ok(match edge {
-        Edge::Blank { .. } if slot.is_blank() => WalkStep::End(slot, End::Blank),
-        Edge::Mark { .. } if slot.is_blank() => WalkStep::End(slot, End::Wiped),
+        Edge::Blank { .. } if is_blank(&slot) => WalkStep::End(slot, End::Blank),
+        Edge::Mark { .. } if is_blank(&slot) => WalkStep::End(slot, End::Wiped),
         Edge::Mark { left, .. } if to == 0 && slot.from == left.from => {
             WalkStep::End(slot, End::Mark)
         }

@@ -162,7 +162,7 @@ fn cost(summary: &Summary, knowledge: SourceKnowledge) -> String {
         return format!("{} of the kernel", counted(summary.drains, "interrupt", "interrupts"));
     }
     let drains = counted(summary.drains, "drain", "drains");
-    // A software LBR is read in one piece, without accesses.
+    // Accesses cost something only if the registers are a CPU's.
     if knowledge != SourceKnowledge::HARDWARE {
         return drains;
     }
