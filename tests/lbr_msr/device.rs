@@ -3,9 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 
-use lbr_msr::access::{
-    Access, Device, FakeMsrs, MsrError, MsrRead, MsrWrite, Op, Root,
-};
+use lbr_msr::access::{Access, Device, FakeMsrs, MsrError, MsrRead, MsrWrite, Op, Root};
 use lbr_msr::{Msr, address};
 use tempfile::TempDir;
 

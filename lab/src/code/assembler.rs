@@ -1,6 +1,35 @@
 //! A minimal assembler: the few instructions that frames, brackets and kernels consist of.
 
-use super::frame::Gpr;
+/// A general-purpose register, numbered as in instruction encodings. SDM Vol. 2, Table 3-1.
+#[allow(missing_docs, reason = "the names say it")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Gpr {
+    Rax,
+    Rcx,
+    Rdx,
+    Rbx,
+    Rsp,
+    Rbp,
+    Rsi,
+    Rdi,
+    R8,
+    R9,
+    R10,
+    R11,
+    R12,
+    R13,
+    R14,
+    R15,
+}
+
+use Gpr::{R8, R9, R10, R11, R12, R13, R14, R15, Rax, Rbp, Rbx, Rcx, Rdi, Rdx, Rsi, Rsp};
+
+impl Gpr {
+    /// All, in encoding order.
+    pub const ALL: [Gpr; 16] =
+        [Rax, Rcx, Rdx, Rbx, Rsp, Rbp, Rsi, Rdi, R8, R9, R10, R11, R12, R13, R14, R15];
+}
 
 /// State components: x87, SSE, AVX, and AVX-512's three. SDM Vol. 1, 13.1.
 const VECTORS: u32 = 0xE7;

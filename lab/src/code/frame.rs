@@ -33,40 +33,10 @@ use std::os::fd::RawFd;
 use nix::libc;
 use nix::sys::mman::{MapFlags, ProtFlags};
 
+use super::assembler::Gpr::{self, R10, R12, R13, R14, R15, Rax, Rbp, Rbx, Rdi, Rdx, Rsi, Rsp};
 use super::assembler::{Assembler, Label};
 use super::counted::{COUNTERS, CounterDeltas, Reading};
 use super::memory::{EXECUTABLE, Mapping, PAGE, WRITABLE};
-
-/// A general-purpose register, numbered as in instruction encodings. SDM Vol. 2, Table 3-1.
-#[allow(missing_docs, reason = "the names say it")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Gpr {
-    Rax,
-    Rcx,
-    Rdx,
-    Rbx,
-    Rsp,
-    Rbp,
-    Rsi,
-    Rdi,
-    R8,
-    R9,
-    R10,
-    R11,
-    R12,
-    R13,
-    R14,
-    R15,
-}
-
-use Gpr::{R8, R9, R10, R11, R12, R13, R14, R15, Rax, Rbp, Rbx, Rcx, Rdi, Rdx, Rsi, Rsp};
-
-impl Gpr {
-    /// All, in encoding order.
-    pub const ALL: [Gpr; 16] =
-        [Rax, Rcx, Rdx, Rbx, Rsp, Rbp, Rsi, Rdi, R8, R9, R10, R11, R12, R13, R14, R15];
-}
 
 /// Values of the general-purpose registers and RFLAGS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

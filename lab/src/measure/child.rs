@@ -8,7 +8,6 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::RawFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,15 +20,12 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{ForkResult, Pid, fork};
 
 use super::bracket::{Bracket, FrameRun, GprValues, Layout, SwitchWrites};
-use super::confine::{CodeRights, Confinement};
+use super::confine::Confinement;
 use super::fault::{Fault, FaultKind, NoResult, os};
-use super::forked::{self, NOT_CONFINED};
+use super::forked::{self, NOT_CONFINED, Setting};
 use super::sealed::SealedSwitch;
-use super::walk::StepCounts;
 use crate::code::frame::Data;
-use sampler::source::perf::Counting;
 use sampler::source::ptrace::{code, sys};
-use sampler::target::Affinity;
 
 /// A stop of the child.
 pub(super) enum Stopped {
@@ -39,23 +35,21 @@ pub(super) enum Stopped {
     Fault(Fault),
 }
 
-/// How a child is set up before its first run.
-#[derive(Clone, Debug)]
-pub(super) struct Setting {
-    /// Closes all descriptors except the two below; standard streams become /dev/null.
-    pub(super) alone: bool,
-    /// Confines the code to its own process, with these rights.
-    pub(super) confined: Option<CodeRights>,
-    /// The control register's values, which its bracket writes.
-    pub(super) switch: Option<Arc<SealedSwitch>>,
-    /// The descriptor watched by the [watchdog process](sampler::keeper); -1 for none.
-    pub(super) lifeline: RawFd,
-    /// Its performance counters.
-    pub(super) counters: Option<Counting>,
-    /// The CPU that it is pinned to.
-    pub(super) pin: Option<Affinity>,
-    /// Set to stop the current run.
-    pub(super) stop: Arc<AtomicBool>,
+/// Counts between the two marker jumps, without the bracket's own instructions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StepCounts {
+    /// Instructions retired. One with a REP prefix counts once.
+    pub instructions: u64,
+    /// Branches taken.
+    pub branches: u64,
+    /// Conditional branches that were not taken.
+    pub not_taken: u64,
+    /// System calls.
+    pub system_calls: u64,
+    /// Iterations of the loop around the copies.
+    pub rounds: u64,
+    /// Transfers of control at instructions that could not be decoded.
+    pub undecoded: u64,
 }
 
 /// A child that waits at its INT3.

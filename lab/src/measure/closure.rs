@@ -7,10 +7,10 @@
 use lbr_msr::record::HwBranchType;
 
 use super::bracket::{Body, Gpr, GprValues};
+use super::child::StepCounts;
 use super::options::MeasureError;
 use super::result::{Measurement, Strip};
 use super::session::Session;
-use super::walk::StepCounts;
 
 /// The function that the bracket calls. A reference, unlike a pointer, is not checked for alignment
 /// in unoptimised builds.

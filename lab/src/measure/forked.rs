@@ -5,6 +5,8 @@ use std::fs::File;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use nix::libc;
 use nix::sys::prctl::set_pdeathsig;
@@ -12,10 +14,30 @@ use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
 use super::bracket::Bracket;
-use super::child::Setting;
-use super::confine::Confinement;
+use super::confine::{CodeRights, Confinement};
+use super::sealed::SealedSwitch;
 use crate::code::memory::PAGE;
 use sampler::source::perf::Counting;
+use sampler::target::Affinity;
+
+/// How a child is set up before its first run.
+#[derive(Clone, Debug)]
+pub(super) struct Setting {
+    /// Closes all descriptors except the two below; standard streams become /dev/null.
+    pub(super) alone: bool,
+    /// Confines the code to its own process, with these rights.
+    pub(super) confined: Option<CodeRights>,
+    /// The control register's values, which its bracket writes.
+    pub(super) switch: Option<Arc<SealedSwitch>>,
+    /// The descriptor watched by the [watchdog process](sampler::keeper); -1 for none.
+    pub(super) lifeline: RawFd,
+    /// Its performance counters.
+    pub(super) counters: Option<Counting>,
+    /// The CPU that it is pinned to.
+    pub(super) pin: Option<Affinity>,
+    /// Set to stop the current run.
+    pub(super) stop: Arc<AtomicBool>,
+}
 
 /// Kills a tool when this process ends in any way: one that reads a FIFO would otherwise wait
 /// forever.

@@ -1,19 +1,18 @@
 //! A piece of code, ready to run at full speed.
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::{fs, io};
 
 use super::bracket::{Body, Gpr, GprValues, SwitchWrites};
-use super::child::Setting;
 use super::confine::CodeRights;
+use super::forked::Setting;
 use super::options::MeasureError;
 use super::result::{Branches, Cut, Folded, Folding, Measurement, Run, Strip, cut, runs, total};
 use super::ring::Reading;
 use super::runner::Runner;
 use super::sealed::SealedSwitch;
 use super::session::{Session, kept, map};
-use super::turns::preemptions;
 use crate::code::counted::CounterDeltas;
 use sampler::source::perf::Stacks;
 
@@ -48,23 +47,6 @@ impl Order {
         }
         self.all.clone()
     }
-}
-
-/// The empty bracket whose time is subtracted.
-pub(super) fn around(body: &Body) -> Body {
-    let call = body.call.map(|_| nothing_address());
-    match body.sets_up_again() {
-        // Setting up registers is overhead too.
-        true => Body { code: Vec::new(), call, fresh: true, ..body.clone() },
-        false => Body { call, ..Body::default() },
-    }
-}
-
-/// A function that does nothing.
-extern "sysv64" fn nothing() {}
-
-fn nothing_address() -> u64 {
-    nothing as extern "sysv64" fn() as usize as u64
 }
 
 impl Session {
@@ -334,4 +316,11 @@ impl Session {
         }
         Ok(None)
     }
+}
+
+/// Number of times that a process was preempted. proc_pid_status(5).
+pub(super) fn preemptions(pid: i32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:"))?;
+    line.trim().parse().ok()
 }

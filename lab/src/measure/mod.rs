@@ -26,6 +26,7 @@ mod session;
 mod turns;
 mod walk;
 
+pub use child::StepCounts;
 pub use confine::{CodeRights, InvalidId};
 pub use fault::{Fault, FaultKind};
 pub use forked::end_with_caller;
@@ -35,4 +36,3 @@ pub use result::{Block, Measurement, Run};
 pub use ring::{GuardedRegisters, Reading, Ring};
 pub use session::{Session, select};
 pub use turns::TURNS;
-pub use walk::StepCounts;

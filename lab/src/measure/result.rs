@@ -6,7 +6,7 @@ use lbr_msr::filter::BranchClasses;
 use lbr_msr::record::{BranchEntry, BranchSpec, HwBranchType};
 
 use super::bracket::{GprValues, Layout};
-use super::walk::StepCounts;
+use super::child::StepCounts;
 
 /// A measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]

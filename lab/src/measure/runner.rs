@@ -8,8 +8,9 @@ use lbr_msr::record::HwBranchType;
 use nix::libc;
 
 use super::bracket::{Bracket, FrameRun, GprValues, Layout, SwitchWrites};
-use super::child::{Child, Setting};
+use super::child::Child;
 use super::fault::{Fault, FaultKind, NoResult};
+use super::forked::Setting;
 use super::options::MeasureError;
 
 /// A child with its bracket.

@@ -11,13 +11,13 @@ use lbr_msr::record::HwBranchType;
 use lbr_msr::soft::SoftCpu;
 
 use super::bracket::{Body, Bracket, GprValues, Layout};
-use super::child::Setting;
+use super::child::StepCounts;
 use super::fault::NoResult;
+use super::forked::Setting;
 use super::options::{MeasureError, Options};
 use super::result::{Branches, Folded, Folding, Measurement, Run, Strip};
 use super::ring::{Full, Ring};
 use super::runner::Runner;
-use super::walk::StepCounts;
 use sampler::target::{Affinity, Moved};
 
 /// The value of the filter register for `filter` and the bracket's own branches. `rounds` and
@@ -83,13 +83,7 @@ impl Session {
     /// # Errors
     /// [`MeasureError`].
     pub fn measure_code(&mut self, body: &Body) -> Result<Measurement, MeasureError> {
-        self.measure_body(
-            body,
-            &super::lane::around(body),
-            true,
-            |registers| registers,
-            Strip::default(),
-        )
+        self.measure_body(body, &around(body), true, |registers| registers, Strip::default())
     }
 
     /// Chooses copies and loop iterations such that a run takes about `ticks` time stamp counter
@@ -300,4 +294,21 @@ fn median(runs: &[Run]) -> u64 {
 
 pub(super) fn map(body: &Body) -> Result<Bracket, MeasureError> {
     Bracket::new(body).map_err(|cause| MeasureError::Os { what: "mapping the code", cause })
+}
+
+/// The empty bracket whose time is subtracted.
+pub(super) fn around(body: &Body) -> Body {
+    let call = body.call.map(|_| nothing_address());
+    match body.sets_up_again() {
+        // Setting up registers is overhead too.
+        true => Body { code: Vec::new(), call, fresh: true, ..body.clone() },
+        false => Body { call, ..Body::default() },
+    }
+}
+
+/// A function that does nothing.
+extern "sysv64" fn nothing() {}
+
+fn nothing_address() -> u64 {
+    nothing as extern "sysv64" fn() as usize as u64
 }

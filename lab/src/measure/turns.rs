@@ -52,7 +52,13 @@ impl Session {
     }
 
     fn lane_of_code(&mut self, body: &Body) -> Result<super::lane::Lane, MeasureError> {
-        self.lane(body, &super::lane::around(body), true, |registers| registers, Strip::default())
+        self.lane(
+            body,
+            &super::session::around(body),
+            true,
+            |registers| registers,
+            Strip::default(),
+        )
     }
 }
 
@@ -62,11 +68,4 @@ fn stolen(cpu: u32) -> Option<u64> {
     let stat = fs::read_to_string("/proc/stat").ok()?;
     let line = stat.lines().find(|line| line.split(' ').next() == Some(&name))?;
     line.split_whitespace().nth(8)?.parse().ok()
-}
-
-/// Number of times that a process was preempted. proc_pid_status(5).
-pub(super) fn preemptions(pid: i32) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:"))?;
-    line.trim().parse().ok()
 }

@@ -8,27 +8,10 @@ use lbr_msr::soft::Retired;
 use nix::libc::user_regs_struct;
 use nix::sys::ptrace;
 
-use super::child::{Child, Stopped};
+use super::child::{Child, StepCounts, Stopped};
 use super::fault::{Fault, FaultKind, NoResult, os};
 use sampler::source::ptrace::code::TracedCode;
 use sampler::source::ptrace::sys::{self, TRAP_FLAG, hide_trap_flag};
-
-/// Counts between the two marker jumps, without the bracket's own instructions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StepCounts {
-    /// Instructions retired. One with a REP prefix counts once.
-    pub instructions: u64,
-    /// Branches taken.
-    pub branches: u64,
-    /// Conditional branches that were not taken.
-    pub not_taken: u64,
-    /// System calls.
-    pub system_calls: u64,
-    /// Iterations of the loop around the copies.
-    pub rounds: u64,
-    /// Transfers of control at instructions that could not be decoded.
-    pub undecoded: u64,
-}
 
 impl Child {
     /// Steps from the opening jump to after the closing one.

@@ -12,8 +12,33 @@ use lbr_msr::record::{BranchEntry, RawEntry};
 use lbr_msr::table::{self, Model};
 use lbr_msr::{LbrCaps, Msr, MsrError};
 
-use super::check::Halt;
-use super::{Kernel, Known, Ran, Subject, SubjectKind, Switch};
+use super::{Kernel, Known, Ran, RunError, Subject, SubjectKind, Switch};
+
+/// Why a check was abandoned.
+#[derive(Debug)]
+pub(super) enum Halt {
+    /// The user interrupted it.
+    Interrupted,
+    /// It cannot be determined here; the reason.
+    CannotTell(String),
+    /// A register access failed.
+    Register(MsrError),
+}
+
+impl From<MsrError> for Halt {
+    fn from(error: MsrError) -> Halt {
+        Halt::Register(error)
+    }
+}
+
+impl From<RunError> for Halt {
+    fn from(error: RunError) -> Halt {
+        match error {
+            RunError::Register(error) => Halt::Register(error),
+            RunError::Unavailable(why) | RunError::Failed(why) => Halt::CannotTell(why),
+        }
+    }
+}
 
 /// IA32_LBR_CTL: OS, USR, and the branch class bits.
 pub(super) const CTL_OS: u64 = 1 << 1;

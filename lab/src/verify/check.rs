@@ -1,9 +1,6 @@
 //! Checks as data.
 
-use lbr_msr::MsrError;
-
-use super::RunError;
-use super::bench::{Bench, Facts};
+use super::bench::{Bench, Facts, Halt};
 
 /// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -101,32 +98,6 @@ impl Finding {
 
     pub(super) fn of(same: bool, found: impl Into<String>) -> Finding {
         Finding { same, found: found.into() }
-    }
-}
-
-/// Why a check was abandoned.
-#[derive(Debug)]
-pub(super) enum Halt {
-    /// The user interrupted it.
-    Interrupted,
-    /// It cannot be determined here; the reason.
-    CannotTell(String),
-    /// A register access failed.
-    Register(MsrError),
-}
-
-impl From<MsrError> for Halt {
-    fn from(error: MsrError) -> Halt {
-        Halt::Register(error)
-    }
-}
-
-impl From<RunError> for Halt {
-    fn from(error: RunError) -> Halt {
-        match error {
-            RunError::Register(error) => Halt::Register(error),
-            RunError::Unavailable(why) | RunError::Failed(why) => Halt::CannotTell(why),
-        }
     }
 }
 

@@ -34,8 +34,8 @@ pub use preserve::Preserved;
 pub use soft::SoftSubject;
 pub use subject::{Knows, RunError, Subject, SubjectKind, Switch};
 
-use bench::{Bench, Facts};
-use check::{Documented, Halt, Spec};
+use bench::{Bench, Facts, Halt};
+use check::{Documented, Spec};
 use sampler::keeper::{KeeperError, Restorable, Ticket};
 
 /// How to verify.

@@ -43,9 +43,9 @@ const EL: Field = Field::codes(
 const TYPE: Field =
     Field::codes("TYPE", (13, 8), "type of the branch or exception", BrbeType::CODES, SOURCE);
 const CC_MANT: Field =
-    Field::value("CC_MANT", (39, 32), "mantissa of the cycle count", words::brbe_cycles, SOURCE);
+    Field::value("CC_MANT", (39, 32), "mantissa of the cycle count", brbe_cycles, SOURCE);
 const CC_EXP: Field =
-    Field::value("CC_EXP", (45, 40), "exponent of the cycle count", words::brbe_exponent, SOURCE);
+    Field::value("CC_EXP", (45, 40), "exponent of the cycle count", brbe_exponent, SOURCE);
 
 impl BrbInf {
     /// Bits 1:0, VALID.
@@ -238,3 +238,19 @@ pub(crate) const FCR: &[Field] = &[
 
 /// BRBTS.
 pub(crate) const TS: &[Field] = &[Field::value("TS", (63, 0), "timestamp", words::number, SOURCE)];
+
+/// The cycle count, printed with its mantissa.
+fn brbe_cycles(_: &Field, _: u64, register: u64) -> String {
+    match BrbInf(register).cycles() {
+        Some(count) => format!("{count} cycles since the previous record"),
+        None if BrbInf(register).cycles_unknown() => "no count: CCU is 1".to_string(),
+        None => "out of range".to_string(),
+    }
+}
+
+fn brbe_exponent(_: &Field, value: u64, _: u64) -> String {
+    match value {
+        0 => "the mantissa alone".to_string(),
+        e => format!("(256 + mantissa) << {}", e - 1),
+    }
+}

@@ -67,7 +67,7 @@ fields! {
     FlagsFrom, "SDM Table 17-8, 17.6" {
         mispredicted MISPRED [63] "mispredicted: direction or target" / "predicted";
     }
-    and [data(words::address_under_flag, "SDM Table 17-8, 17.6"), sign(62, "SDM Table 17-8, 17.6")]
+    and [data(address_under_flag, "SDM Table 17-8, 17.6"), sign(62, "SDM Table 17-8, 17.6")]
 }
 
 impl FlagsFrom {
@@ -86,7 +86,7 @@ fields! {
         in_tx IN_TSX [62] "inside a transaction" / "not inside a transaction";
         mispredicted MISPRED [63] "mispredicted: direction or target" / "predicted";
     }
-    and [data(words::address_under_tsx, "SDM Table 17-14"), sign(60, "SDM Table 17-14")]
+    and [data(address_under_tsx, "SDM Table 17-14"), sign(60, "SDM Table 17-14")]
 }
 
 impl TsxFrom {
@@ -99,7 +99,7 @@ impl TsxFrom {
 
 const fn cycles(bits: (u8, u8), source: &'static str) -> Field {
     const ABOUT: &str = "core cycles since the previous record, saturating at 65535";
-    Field::value("CYC_CNT", bits, ABOUT, words::cycles, source)
+    Field::value("CYC_CNT", bits, ABOUT, core_cycles, source)
 }
 const TO_CYCLES: Field = cycles((63, 48), "SDM Table 17-7");
 const INFO_CYCLES: Field = cycles((15, 0), "SDM Table 17-16");
@@ -110,7 +110,7 @@ pub const CYCLES_MAX: u16 = u16::MAX;
 fields! {
     /// TO of format 6.
     CyclesTo, "SDM Table 17-7" {}
-    and [data(words::address_under_cycles, "SDM Table 17-7"), TO_CYCLES]
+    and [data(address_under_cycles, "SDM Table 17-7"), TO_CYCLES]
 }
 
 impl CyclesTo {
@@ -162,7 +162,7 @@ const ARCH_CYCLES: Field = Field::value(
     "CYC_CNT",
     (15, 0),
     "core cycles since the previous record, saturating at 65535; valid if CYC_CNT_VALID is 1",
-    words::valid_cycles,
+    valid_cycles,
     ARCH,
 );
 const PMC_COUNTS: [Field; 4] = [
@@ -220,5 +220,37 @@ impl ArchInfo {
             8..=15 => HwBranchType::Other,
             _ => return None,
         })
+    }
+}
+
+/// An address below a flag in bit 63.
+fn address_under_flag(_: &Field, _: u64, register: u64) -> String {
+    format!("address {:#x}", FlagsFrom(register).ip())
+}
+
+/// An address below flags in bits 63:61.
+fn address_under_tsx(_: &Field, _: u64, register: u64) -> String {
+    format!("address {:#x}", TsxFrom(register).ip())
+}
+
+/// An address below a cycle count.
+fn address_under_cycles(_: &Field, _: u64, register: u64) -> String {
+    format!("address {:#x}", CyclesTo(register).ip())
+}
+
+fn core_cycles(_: &Field, value: u64, _: u64) -> String {
+    if value == u64::from(CYCLES_MAX) {
+        "65535 core cycles or more since the previous record".to_string()
+    } else {
+        format!("{value} core cycles since the previous record")
+    }
+}
+
+/// Architectural LBR, with its valid bit.
+fn valid_cycles(field: &Field, value: u64, register: u64) -> String {
+    if ArchInfo(register).cycles_valid() {
+        core_cycles(field, value, register)
+    } else {
+        "no count: CYC_CNT_VALID is 0".to_string()
     }
 }

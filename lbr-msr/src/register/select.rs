@@ -57,7 +57,7 @@ pub(crate) const WITH_STACK: [Field; 10] = replacing(
         "EN_CALLSTACK",
         (9, 9),
         "1: call-stack mode: calls push, returns pop; 0: no call-stack mode",
-        words::call_stack_mode,
+        call_stack_mode,
         "SDM 17.9",
     )],
 );
@@ -72,21 +72,21 @@ pub(crate) const SWALLOWING: [Field; 10] = {
                 "NEAR_REL_CALL",
                 (3, 3),
                 "1: near relative calls are not recorded; 0: recorded if NEAR_REL_JMP is 0 too",
-                words::relative_call_beside_jump,
+                relative_call_beside_jump,
                 SOURCE,
             ),
             Field::value(
                 "NEAR_IND_CALL",
                 (4, 4),
                 "1: near indirect calls are not recorded; 0: recorded if NEAR_IND_JMP is 0 too",
-                words::indirect_call_beside_jump,
+                indirect_call_beside_jump,
                 SOURCE,
             ),
             Field::value(
                 "NEAR_RET",
                 (5, 5),
                 "1: near returns are not recorded; 0: recorded if NEAR_IND_JMP is 0 too",
-                words::return_beside_jump,
+                return_beside_jump,
                 SOURCE,
             ),
             Field::flag(
@@ -199,5 +199,43 @@ impl Tos {
             Some(index) => index as u32,
             None => 0,
         }
+    }
+}
+
+/// EN_CALLSTACK of MSR_LBR_SELECT, which requires certain other bits. SDM 17.9.
+fn call_stack_mode(_: &Field, value: u64, register: u64) -> String {
+    let others = LbrSelect::from_bits_retain(register);
+    if value == 0 {
+        "no call-stack mode"
+    } else if others & LbrSelect::BRANCHES != LbrSelect::BRANCHES_OF_CALL_STACK {
+        "call-stack mode, but bits 8:2 are not 1110001b as it needs: the records are undefined"
+    } else if others.contains(LbrSelect::RINGS) {
+        "call-stack mode, but with both rings suppressed: the records are undefined"
+    } else {
+        "call-stack mode: calls push, returns pop"
+    }
+    .to_string()
+}
+
+/// NEAR_REL_CALL of Nehalem's MSR_LBR_SELECT.
+fn relative_call_beside_jump(_: &Field, value: u64, register: u64) -> String {
+    beside_jump("near relative calls", value, register, LbrSelect::NEAR_REL_JMP, "NEAR_REL_JMP")
+}
+
+/// NEAR_IND_CALL of Nehalem's MSR_LBR_SELECT.
+fn indirect_call_beside_jump(_: &Field, value: u64, register: u64) -> String {
+    beside_jump("near indirect calls", value, register, LbrSelect::NEAR_IND_JMP, "NEAR_IND_JMP")
+}
+
+/// NEAR_RET of Nehalem's MSR_LBR_SELECT.
+fn return_beside_jump(_: &Field, value: u64, register: u64) -> String {
+    beside_jump("near returns", value, register, LbrSelect::NEAR_IND_JMP, "NEAR_IND_JMP")
+}
+
+fn beside_jump(what: &str, value: u64, register: u64, jump: LbrSelect, name: &str) -> String {
+    match (value, register & jump.bits()) {
+        (0, 0) => format!("{what} are recorded"),
+        (0, _) => format!("{what} are not recorded: {name} suppresses them too"),
+        _ => format!("{what} are not recorded"),
     }
 }

@@ -6,12 +6,7 @@ use alloc::{
     string::{String, ToString},
 };
 
-use super::{
-    Field, LbrSelect, bits,
-    brbe::BrbInf,
-    record::{ArchInfo, CYCLES_MAX, CyclesTo, FlagsFrom, TsxFrom},
-    sign_extend,
-};
+use super::{Field, bits, sign_extend};
 
 pub(super) fn number(_: &Field, value: u64, _: u64) -> String {
     value.to_string()
@@ -29,21 +24,6 @@ pub(super) fn address_or_hidden(_: &Field, _: u64, register: u64) -> String {
         u64::MAX => "hidden: the ring it came from was not enabled".to_string(),
         _ => format!("address {register:#x}"),
     }
-}
-
-/// An address below a flag in bit 63.
-pub(super) fn address_under_flag(_: &Field, _: u64, register: u64) -> String {
-    format!("address {:#x}", FlagsFrom(register).ip())
-}
-
-/// An address below flags in bits 63:61.
-pub(super) fn address_under_tsx(_: &Field, _: u64, register: u64) -> String {
-    format!("address {:#x}", TsxFrom(register).ip())
-}
-
-/// An address below a cycle count.
-pub(super) fn address_under_cycles(_: &Field, _: u64, register: u64) -> String {
-    format!("address {:#x}", CyclesTo(register).ip())
 }
 
 /// A field that holds the whole address, not extended.
@@ -75,23 +55,6 @@ fn copies(field: &Field, value: u64, sign: u64, of: &str) -> String {
     format!("{verdict} of {of}")
 }
 
-pub(super) fn cycles(_: &Field, value: u64, _: u64) -> String {
-    if value == u64::from(CYCLES_MAX) {
-        "65535 core cycles or more since the previous record".to_string()
-    } else {
-        format!("{value} core cycles since the previous record")
-    }
-}
-
-/// Architectural LBR, with its valid bit.
-pub(super) fn valid_cycles(field: &Field, value: u64, register: u64) -> String {
-    if ArchInfo(register).cycles_valid() {
-        cycles(field, value, register)
-    } else {
-        "no count: CYC_CNT_VALID is 0".to_string()
-    }
-}
-
 pub(super) fn occurrences(_: &Field, value: u64, _: u64) -> String {
     match value {
         3 => "3 or more occurrences".to_string(),
@@ -110,44 +73,6 @@ pub(super) fn tos(_: &Field, value: u64, _: u64) -> String {
 
 pub(super) fn depth(_: &Field, value: u64, _: u64) -> String {
     format!("{value} records")
-}
-
-/// EN_CALLSTACK of MSR_LBR_SELECT, which requires certain other bits. SDM 17.9.
-pub(super) fn call_stack_mode(_: &Field, value: u64, register: u64) -> String {
-    let others = LbrSelect::from_bits_retain(register);
-    if value == 0 {
-        "no call-stack mode"
-    } else if others & LbrSelect::BRANCHES != LbrSelect::BRANCHES_OF_CALL_STACK {
-        "call-stack mode, but bits 8:2 are not 1110001b as it needs: the records are undefined"
-    } else if others.contains(LbrSelect::RINGS) {
-        "call-stack mode, but with both rings suppressed: the records are undefined"
-    } else {
-        "call-stack mode: calls push, returns pop"
-    }
-    .to_string()
-}
-
-/// NEAR_REL_CALL of Nehalem's MSR_LBR_SELECT.
-pub(super) fn relative_call_beside_jump(_: &Field, value: u64, register: u64) -> String {
-    beside_jump("near relative calls", value, register, LbrSelect::NEAR_REL_JMP, "NEAR_REL_JMP")
-}
-
-/// NEAR_IND_CALL of Nehalem's MSR_LBR_SELECT.
-pub(super) fn indirect_call_beside_jump(_: &Field, value: u64, register: u64) -> String {
-    beside_jump("near indirect calls", value, register, LbrSelect::NEAR_IND_JMP, "NEAR_IND_JMP")
-}
-
-/// NEAR_RET of Nehalem's MSR_LBR_SELECT.
-pub(super) fn return_beside_jump(_: &Field, value: u64, register: u64) -> String {
-    beside_jump("near returns", value, register, LbrSelect::NEAR_IND_JMP, "NEAR_IND_JMP")
-}
-
-fn beside_jump(what: &str, value: u64, register: u64, jump: LbrSelect, name: &str) -> String {
-    match (value, register & jump.bits()) {
-        (0, 0) => format!("{what} are recorded"),
-        (0, _) => format!("{what} are not recorded: {name} suppresses them too"),
-        _ => format!("{what} are not recorded"),
-    }
 }
 
 pub(super) fn overflows(_: &Field, value: u64, _: u64) -> String {
@@ -180,21 +105,5 @@ pub(super) fn msroff(_: &Field, value: u64, _: u64) -> String {
     match value {
         0 => "no record yet, or all 16 filled: record 15 is the newest".to_string(),
         n => format!("record {n} will be written next, record {} is the newest", n - 1),
-    }
-}
-
-/// The cycle count, printed with its mantissa.
-pub(super) fn brbe_cycles(_: &Field, _: u64, register: u64) -> String {
-    match BrbInf(register).cycles() {
-        Some(count) => format!("{count} cycles since the previous record"),
-        None if BrbInf(register).cycles_unknown() => "no count: CCU is 1".to_string(),
-        None => "out of range".to_string(),
-    }
-}
-
-pub(super) fn brbe_exponent(_: &Field, value: u64, _: u64) -> String {
-    match value {
-        0 => "the mantissa alone".to_string(),
-        e => format!("(256 + mantissa) << {}", e - 1),
     }
 }

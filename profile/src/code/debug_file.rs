@@ -10,6 +10,7 @@ use object::read::{ReadCache, ReadRef};
 use object::{Object, ObjectSection};
 
 use super::error::SymbolError;
+use super::hex;
 use crate::read::object_file;
 
 /// The places to search for programs, libraries and debug files.
@@ -135,10 +136,6 @@ impl DebugDirs {
         let mut paths = only_caches.by_build_id(id).into_iter().map(|path| path.join("vdso"));
         paths.find(|path| object_file::build_id(path).is_some_and(|found| found == id))
     }
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Opens a regular file.

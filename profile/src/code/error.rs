@@ -3,8 +3,8 @@
 use lbr_msr::text::AsText;
 use std::path::PathBuf;
 
-use super::debug_file::hex;
 use super::demangle::NotOne;
+use super::hex;
 
 /// Why a file gives no symbols.
 #[derive(Debug, thiserror::Error)]

@@ -8,3 +8,8 @@ pub mod maps;
 pub mod place;
 pub(crate) mod straight;
 pub mod symbols;
+
+/// Bytes in hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

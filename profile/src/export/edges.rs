@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::clean::{Cleaned, CommonResult, View};
-use crate::code::debug_file::hex;
+use crate::code::hex;
 use crate::code::maps::{Location, Maps};
 use crate::views::hot::{BranchCounts, HotBranch};
 

@@ -7,7 +7,7 @@ use std::io::Write;
 
 use flate2::{Compression, write::GzEncoder};
 
-use crate::code::debug_file::hex;
+use crate::code::hex;
 use crate::code::maps::{Location, Maps};
 use crate::views::hot::{HotBranch, HotTable};
 

@@ -304,7 +304,8 @@ impl Drain {
         out: &mut RawStack,
     ) -> Result<Frozen, MsrError> {
         let top = self.top(registers)?;
-        let found = walk(&self.ring, &self.edge, top, &mut Live { ring: &self.ring, registers }, out)?;
+        let found =
+            walk(&self.ring, &self.edge, top, &mut Live { ring: &self.ring, registers }, out)?;
         out.new_slots = found.new;
         let blank = self.blank_head();
         // Remaining accesses: the check for movement, the mark, the thaw.

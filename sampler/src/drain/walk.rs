@@ -92,7 +92,11 @@ enum WalkStep {
 fn intel(edge: &Edge, index: u32, slots: &mut impl Slots) -> Result<WalkStep, MsrError> {
     let from = slots.from(index)?;
     if from != 0 {
-        return Ok(WalkStep::Record(RawEntry { from, to: slots.to(index)?, info: slots.info(index)? }));
+        return Ok(WalkStep::Record(RawEntry {
+            from,
+            to: slots.to(index)?,
+            info: slots.info(index)?,
+        }));
     }
     // One more register distinguishes the mark from cleared records: TO, or INFO for a branch to
     // address 0.

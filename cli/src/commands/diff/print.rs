@@ -7,7 +7,7 @@ use profile::compare::{By, Looked, Measure, NotComparable, Row, Total, Unit};
 use profile::quality::Quality;
 use serde_json::{Value, json};
 
-use super::table::{changes, table};
+use super::table::{changes, signed, table};
 use super::{Compared, Diff, Names, Side, events, is_loop};
 use crate::exit::Failure;
 use crate::head::{Totals, quality_json, quality_line};
@@ -173,11 +173,6 @@ pub(super) fn html_page(args: &Diff, compared: &Compared, names: &mut Names) -> 
         p class="faint" { "Made by lbr " (env!("CARGO_PKG_VERSION")) ". A - is not a zero: the recording does not say." }
     };
     page::page("What changed", &content, "")
-}
-
-/// A ratio as a change: `+36.4%`.
-pub(super) fn signed(relative: f64) -> String {
-    format!("{:+.1}%", relative * 100.0)
 }
 
 fn reason(why: NotComparable) -> &'static str {

@@ -2,7 +2,6 @@
 
 use profile::compare::{By, Change, Measure, Row};
 
-use super::print::signed;
 use super::{Names, is_loop};
 use crate::present::out::{BAD, DOUBTFUL, GOOD};
 use crate::present::place::Place;
@@ -188,4 +187,9 @@ fn title(names: &mut Names, row: &Row) -> Cell {
         Some(line) => format!("{function} ({}:{})", line.file_name(), line.line),
         None => function.to_owned(),
     })
+}
+
+/// A ratio as a change: `+36.4%`.
+pub(super) fn signed(relative: f64) -> String {
+    format!("{:+.1}%", relative * 100.0)
 }

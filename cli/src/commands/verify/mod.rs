@@ -1,9 +1,10 @@
 //! `lbr verify`: does this CPU do what its format bits say?
 
 mod diff;
+mod lies;
 mod markdown;
 mod report;
-pub(super) mod subject;
+mod subject;
 mod text;
 
 use std::{
@@ -27,11 +28,11 @@ use super::{
     cpus::CpuList,
     export::day,
     machine::MachineArgs,
-    soft::{self, Lies},
 };
 use crate::exit::{DONE, FAILED, Failure, NO_LBR, OrExit, Outcome, USAGE};
 use crate::output::Output;
 use crate::present::out::{Out, say};
+use lies::Lies;
 use report::{Machine, Verified};
 
 /// Check whether CPUs do what their format bits say
@@ -109,7 +110,7 @@ pub(crate) fn run(args: &VerifyArgs) -> Outcome {
     }
     let machine = &args.machine;
     if let Some(Lies(None)) = args.soft_lie {
-        return soft::lies(machine.soft_cpu.as_ref());
+        return lies::list(machine.soft_cpu.as_ref());
     }
     if machine.host.cpuid.is_some() && machine.host.msr_root.is_none()
         || machine.perf_capabilities.is_some()

@@ -56,7 +56,7 @@ pub(super) fn verify(
 
 /// The faults that change nothing of a software CPU: each alone, all checks find
 /// what they find of a sound one.
-pub(crate) fn without_effect(
+pub(super) fn without_effect(
     soft: &SoftCpu,
     faults: impl Iterator<Item = Fault>,
 ) -> Result<Vec<Fault>, Failure> {

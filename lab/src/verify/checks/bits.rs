@@ -5,8 +5,8 @@ use lbr_msr::address::{IA32_DEBUGCTL, MSR_LER_FROM_LIP, MSR_LER_TO_LIP};
 use lbr_msr::caps::{Facility, FilterRegister, Layout, Quirks};
 
 use super::super::SubjectKind;
-use super::super::bench::{Bench, Facts, READ_ONLY};
-use super::super::check::{Documented, Finding, Halt, Spec};
+use super::super::bench::{Bench, Facts, Halt, READ_ONLY};
+use super::super::check::{Documented, Finding, Spec};
 use super::super::preserve::has_last_exception;
 
 /// An address of ring 0 and one of user code.

@@ -3,8 +3,8 @@
 use lbr_msr::caps::FilterRegister;
 
 use super::super::Kernel;
-use super::super::bench::{Bench, Facts, Filled};
-use super::super::check::{Documented, Finding, Halt, Spec};
+use super::super::bench::{Bench, Facts, Filled, Halt};
+use super::super::check::{Documented, Finding, Spec};
 
 const NEEDS: &[&str] = &["order", "bits.select"];
 const SOURCE: &str = "SDM 17.9; Linux lbr.c";

@@ -8,8 +8,8 @@ use lbr_msr::address::{
 use lbr_msr::caps::{Facility, Quirks, Vendor};
 use lbr_msr::table::SelectScope;
 
-use super::super::bench::{Bench, Facts, Filled};
-use super::super::check::{Documented, Finding, Halt, Spec};
+use super::super::bench::{Bench, Facts, Filled, Halt};
+use super::super::check::{Documented, Finding, Spec};
 use super::super::preserve::{DEBUGCTL_LBR, LBR_FRZ, has_last_exception};
 use super::super::{Kernel, Known};
 use super::bits::freeze as freeze_bit;

@@ -4,8 +4,8 @@ use lbr_msr::caps::{Facility, Layout, Quirks};
 use lbr_msr::record::RawEntry;
 
 use super::super::Kernel;
-use super::super::bench::{Bench, Facts, Filled};
-use super::super::check::{Documented, Finding, Halt, Spec};
+use super::super::bench::{Bench, Facts, Filled, Halt};
+use super::super::check::{Documented, Finding, Spec};
 use super::filters::class_name;
 
 /// Checks that those of the flags depend on.

@@ -3,8 +3,8 @@
 use lbr_msr::caps::{Facility, FilterRegister};
 use lbr_msr::record::HwBranchType;
 
-use super::super::bench::{Bench, Difference, Facts, Filled};
-use super::super::check::{Documented, Finding, Halt, Spec};
+use super::super::bench::{Bench, Difference, Facts, Filled, Halt};
+use super::super::check::{Documented, Finding, Spec};
 use super::super::{Kernel, SubjectKind};
 
 /// A check of one filter bit: its suppress bit and its capture bit.

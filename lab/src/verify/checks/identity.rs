@@ -8,8 +8,8 @@ use lbr_msr::probe::ArchLbrLeaf;
 use lbr_msr::table::ExpectedFormat;
 use lbr_msr::{LbrCaps, Msr};
 
-use super::super::bench::{Bench, Facts};
-use super::super::check::{Documented, Finding, Halt, Spec};
+use super::super::bench::{Bench, Facts, Halt};
+use super::super::check::{Documented, Finding, Spec};
 use super::super::preserve::has_last_exception;
 
 /// Defines a check that every register of a list can be read.

@@ -3,8 +3,8 @@
 use lbr_msr::caps::{Order, Quirks};
 
 use super::super::Kernel;
-use super::super::bench::{Bench, Facts, Filled};
-use super::super::check::{Documented, Finding, Halt, Spec};
+use super::super::bench::{Bench, Facts, Filled, Halt};
+use super::super::check::{Documented, Finding, Spec};
 
 pub(in crate::verify) const CHECKS: &[Spec] = &[
     Spec {

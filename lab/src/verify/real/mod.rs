@@ -24,7 +24,8 @@ use sampler::source::cpu::same_cpu::transferred;
 use sampler::target::{Affinity, Moved, SourceError};
 
 use super::{Kernel, Knows, Ran, RunError, Subject, SubjectKind, Switch};
-use crate::code::frame::{self, Frame, Gpr};
+use crate::code::assembler::Gpr;
+use crate::code::frame::{self, Frame};
 use program::{ABORTED, CHOICES, EXPLICIT_ABORT, KernelCode};
 
 /// Warm-up runs of a kernel.

@@ -7,8 +7,9 @@ use nix::libc;
 
 use super::super::{Kernel, Known};
 use super::noted::Noted;
+use crate::code::assembler::Gpr;
 use crate::code::assembler::{Assembler, Label};
-use crate::code::frame::{CODE, Ends, Gpr, enter, leave, write_register};
+use crate::code::frame::{CODE, Ends, enter, leave, write_register};
 use crate::code::memory::PAGE;
 
 /// The register that holds the address of [`KernelCode::choices`].

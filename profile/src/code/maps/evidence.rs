@@ -8,7 +8,6 @@
 use std::collections::HashSet;
 
 use super::Maps;
-use super::files::FileKind;
 use crate::code::maps::Location;
 use crate::code::straight;
 use crate::code::symbols::Module;
@@ -183,7 +182,7 @@ impl Maps {
                 return;
             }
             let Location::File { file, offset } = self.locate(space, from) else { return };
-            if let Some(file) = self.files.get_mut(file).filter(|file| file.kind == FileKind::Elf) {
+            if let Some(file) = self.files.get_mut(file).filter(|file| file.is_elf()) {
                 file.evidence.add(Branch { offset, from, to });
             }
         });
@@ -202,7 +201,7 @@ impl Maps {
                 continue;
             }
             let Location::File { file, offset } = self.locate(space, entry) else { continue };
-            if let Some(file) = self.files.get_mut(file).filter(|file| file.kind == FileKind::Elf) {
+            if let Some(file) = self.files.get_mut(file).filter(|file| file.is_elf()) {
                 file.evidence.add_block(FallThrough { offset, entry, len });
             }
         }

@@ -9,12 +9,13 @@ use lbr_msr::record::Mmap;
 
 use super::evidence::{Contradiction, Evidence};
 
-use super::kernel::Listed;
-use super::vdso::VDSO;
-use super::vmlinux::Vmlinux;
+use super::listed::{Listed, Vmlinux};
 use super::{Location, Maps, differs};
 use crate::code::demangle::demangle;
 use crate::code::symbols::{JitMap, Module, Sources, SymbolError};
+
+/// The name of code that the kernel maps into processes.
+pub(super) const VDSO: &str = "[vdso]";
 
 /// A mapped file.
 #[derive(Debug)]
@@ -114,6 +115,10 @@ impl State {
 }
 
 impl MappedFile {
+    pub(super) fn is_elf(&self) -> bool {
+        self.kind == FileKind::Elf
+    }
+
     pub(super) fn new(path: String, build_id: Option<Vec<u8>>, kind: FileKind) -> MappedFile {
         MappedFile {
             path,

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use lbr_msr::record::Mmap;
 
 use super::files::{FileKind, State};
+use super::listed::Listed;
 use super::{KERNEL, Mapping, Mappings, Maps, put_if_few};
-use crate::code::debug_file::hex;
+use crate::code::hex;
 use crate::code::symbols::{
     KernelSymbols, ModuleAddresses, RunningKernel, SymbolError, SymbolExtent,
 };
@@ -82,38 +83,6 @@ impl RecordedKernel {
 
 /// Lists already read, `None` if unreadable.
 pub(super) type Lists = HashMap<PathBuf, Option<Arc<KernelSymbols>>>;
-
-/// The functions of the kernel, or of one of its modules.
-#[derive(Debug)]
-pub(super) struct Listed {
-    symbols: Arc<KernelSymbols>,
-    /// "" is the kernel.
-    module: String,
-    /// Add this to offsets to get addresses in the list.
-    pub(super) base: u64,
-}
-
-impl Listed {
-    fn at(&self, offset: u64) -> Option<SymbolExtent<'_>> {
-        self.symbols.at(&self.module, self.base.wrapping_add(offset))
-    }
-
-    /// The function at an offset: its name, its offsets, its address.
-    pub(super) fn covering(
-        &self,
-        file: usize,
-        offset: u64,
-    ) -> Option<(String, usize, Range<u64>, u64)> {
-        let SymbolExtent { name, addr, end } = self.at(offset)?;
-        // The last has no end: assume that it covers the requested offset.
-        let end = end.map_or(offset.wrapping_add(1), |end| end.wrapping_sub(self.base));
-        Some((name.to_owned(), file, addr.wrapping_sub(self.base)..end, addr))
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = SymbolExtent<'_>> {
-        self.symbols.of_module(&self.module)
-    }
-}
 
 impl Maps {
     /// Adds the recording's metadata: build IDs, and the recorded kernel. Called at the end of the

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use lbr_msr::insn::{self, BranchInsn};
 
 use super::files::State;
-use super::vmlinux::Vmlinux;
+use super::listed::Vmlinux;
 use super::{Function, Location, Maps};
 use crate::code::lines::{Frame, SourceLine};
 use crate::code::straight;

@@ -1,19 +1,10 @@
 //! The mappings of a process.
 
-use super::tree::Mappings;
+use super::tree::{Mapping, Mappings};
 
 /// Maximum number of mappings of a process or the kernel: twice Linux's default limit
 /// (vm.max_map_count).
 pub(super) const MOST_MAPPINGS: usize = 1 << 17;
-
-/// One mapping of a file.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Mapping {
-    pub(super) start: u64,
-    pub(super) len: u64,
-    pub(super) pgoff: u64,
-    pub(super) file: usize,
-}
 
 /// A process of one of the recordings that are counted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -11,7 +11,14 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use super::space::Mapping;
+/// One mapping of a file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mapping {
+    pub(super) start: u64,
+    pub(super) len: u64,
+    pub(super) pgoff: u64,
+    pub(super) file: usize,
+}
 
 /// Mappings by their first address; none overlap.
 #[derive(Clone, Debug, Default)]

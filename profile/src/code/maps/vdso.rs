@@ -6,11 +6,9 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use super::Maps;
-use super::files::State;
+use super::files::{State, VDSO};
 use crate::code::symbols::Module;
 
-/// Its name.
-pub(super) const VDSO: &str = "[vdso]";
 /// Maximum size: it has a page or two.
 const MAX_LEN: u64 = 1 << 20;
 

@@ -1,51 +1,11 @@
 //! The kernel's ELF file, whose symbols and lines are valid for any load address.
 
-use std::ops::Range;
 use std::path::PathBuf;
 
 use super::Maps;
 use super::kernel::RecordedKernel;
-use crate::code::lines::{Frame, SourceLine};
+use super::listed::Vmlinux;
 use crate::code::symbols::{Module, SymbolError, build_id};
-
-/// A kernel's ELF file.
-#[derive(Debug)]
-pub(super) struct Vmlinux {
-    module: Box<Module>,
-    /// Add this to offsets to get addresses in the file: the address of its reference symbol, so
-    /// the load address does not matter.
-    base: u64,
-}
-
-impl Vmlinux {
-    /// The function at an offset: its name as in the file, its offsets, its address in the file.
-    pub(super) fn function_at(&self, offset: u64) -> Option<(&str, Range<u64>, u64)> {
-        let (name, range) = self.module.function_at(self.base.wrapping_add(offset))?;
-        Some((name, self.offsets(&range), range.start))
-    }
-
-    /// Every function: its name as in the file, its offsets, its address in the file.
-    pub(super) fn functions(&self) -> impl Iterator<Item = (&str, Range<u64>, u64)> {
-        self.module.functions().map(|(name, range)| (name, self.offsets(&range), range.start))
-    }
-
-    fn offsets(&self, range: &Range<u64>) -> Range<u64> {
-        range.start.wrapping_sub(self.base)..range.end.wrapping_sub(self.base)
-    }
-
-    pub(super) fn source(&self, offset: u64) -> Option<SourceLine> {
-        self.module.source(self.base.wrapping_add(offset))
-    }
-
-    pub(super) fn frames(&self, offset: u64) -> Vec<Frame> {
-        self.module.frames(self.base.wrapping_add(offset))
-    }
-
-    pub(super) fn look_up_lines(&mut self, offsets: &[u64]) {
-        let addrs = offsets.iter().map(|offset| self.base.wrapping_add(*offset)).collect();
-        self.module.look_up_lines(addrs);
-    }
-}
 
 impl Maps {
     /// The ELF file of a recorded kernel, if found or given.

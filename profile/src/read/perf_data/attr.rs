@@ -2,7 +2,15 @@
 
 use super::bytes::{Order, u32_at, u64_at};
 use super::layout::{attr_flags, sample_type};
-use super::meta::Rate;
+
+/// How often stacks are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rate {
+    /// This number per second.
+    Frequency(u64),
+    /// One per this number of branches.
+    Period(u64),
+}
 
 /// An event of a recording: the fields of `struct perf_event_attr` that determine the sample
 /// format, its ids and its name.

@@ -3,7 +3,7 @@
 use lbr_msr::BranchFilter;
 use lbr_msr::record::SourceKnowledge;
 
-use super::attr::EventAttr;
+use super::attr::{EventAttr, Rate};
 use super::layout::{attr_flags, branch, sample_type};
 use crate::read::note::Source;
 use crate::read::registers::argument_mask;
@@ -21,15 +21,6 @@ const SAMPLE_TYPE: u64 = sample_type::IDENTIFIER
     | sample_type::PERIOD
     | sample_type::RAW
     | sample_type::BRANCH_STACK;
-
-/// How often stacks are taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rate {
-    /// This number per second.
-    Frequency(u64),
-    /// One per this number of branches.
-    Period(u64),
-}
 
 /// Metadata of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]

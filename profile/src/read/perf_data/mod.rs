@@ -20,10 +20,10 @@ mod side;
 mod unpack;
 pub mod writer;
 
-pub use attr::EventAttr;
+pub use attr::{EventAttr, Rate};
 pub use error::{Notes, ReadError};
 pub use features::FileInfo;
-pub use meta::{Meta, Rate};
+pub use meta::Meta;
 pub(crate) use reader::Next;
 pub use reader::{Reader, Record};
 pub use writer::{WriteError, Writer, Written};

@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::ahead::{Ahead, Piece};
+use super::ahead::{Ahead, CHUNK, Piece};
 use crate::read::perf_data::ReadError;
 use crate::read::perf_data::error::is_damage;
 use crate::read::stack::RawBranch;
@@ -14,9 +14,6 @@ use crate::read::stack::RawBranch;
 const MAX_LINE: usize = 1 << 20;
 /// A line longer than this is assumed to be endless.
 pub const ENDLESS: u64 = 1 << 26;
-/// Bytes per read. Tests have short texts, and use a short buffer to meet its end more often.
-pub(super) const CHUNK: usize =
-    if cfg!(any(fuzzing, debug_assertions)) { 1 << 15 } else { 256 * 1024 };
 /// Bytes examined before the first line.
 const HEAD: usize = 64 * 1024;
 

@@ -1,6 +1,6 @@
 //! Code bytes of transitions: how their blocks run, and which branch each record belongs to.
 
-use super::counts::Space;
+use super::Space;
 use super::sites::{SiteSlot, Sites};
 use super::transitions::{NONE, Slots, TransitionKey, TransitionSlot};
 use crate::clean::pieces::Pieces;

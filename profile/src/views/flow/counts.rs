@@ -1,13 +1,12 @@
 //! Counts branches and the fall-through ranges between them.
 
+use super::Space;
 use super::blocks::{Decoder, HAS_INSIDES};
 use super::edges::Repeated;
 use super::transitions::{NONE, TransitionKey, Transitions};
 use crate::clean::Cleaned;
 use crate::code::maps::Maps;
 use crate::read::stack::EntryFlags;
-
-pub(super) type Space = u32;
 
 /// Counts branch outcomes and the fall-through ranges between branches.
 #[derive(Debug, Default)]

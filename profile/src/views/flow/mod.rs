@@ -31,6 +31,9 @@ use sites::{More, Surplus};
 pub use crate::clean::quality::BlockQuality;
 pub use counts::FlowCounts;
 
+/// The number of an address space.
+type Space = u32;
+
 /// Reads recordings and counts their control flow.
 pub type FlowCounter = Counter<FlowCounts>;
 

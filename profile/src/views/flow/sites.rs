@@ -2,7 +2,7 @@
 
 use lbr_msr::record::BranchType;
 
-use super::counts::Space;
+use super::Space;
 use crate::clean::add;
 use crate::clean::few::Few;
 use crate::clean::interval::Clusters;

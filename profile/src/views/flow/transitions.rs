@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use lbr_msr::record::BranchType;
 
-use super::counts::Space;
+use super::Space;
 use crate::clean::pieces::Pieces;
 use crate::clean::{NO_BLOCK, Transition, add};
 use crate::index::{self, Index};

@@ -6,11 +6,42 @@ use lbr_msr::insn::{self, Insn};
 
 use super::forest::Forest;
 use super::graph::{Graph, StraightRuns};
-use super::track::{Ground, Seen};
+use super::trips::Trips;
 use super::{BackEdge, Loop, Mean};
 use crate::clean::add;
+use crate::clean::interval::Clusters;
 use crate::code::maps::{Location, Maps};
+use crate::views::cycles::Cycles;
 use crate::views::walk::{Edges, Transfer};
+
+/// Counts of a loop.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    pub(super) trips: Trips,
+    /// Entries without their start.
+    pub(super) headless: u64,
+    /// The most rounds of such an entry.
+    pub(super) longest_headless: u64,
+    /// Times that the head was reached from inside.
+    pub(super) rounds: u64,
+    /// Cycles from one back edge to the next.
+    pub(super) cycles: Cycles,
+    /// Exits (y) among exits and rounds (x), by stack.
+    pub(super) exits: Clusters,
+    /// Whether a call was made inside.
+    pub(super) calls: bool,
+}
+
+/// Fixed data of the loops.
+#[derive(Debug)]
+pub(super) struct Ground {
+    pub(super) graph: Graph,
+    pub(super) forest: Forest,
+    /// The node with the test at the loop's head, if any.
+    pub(super) tests: Vec<Option<usize>>,
+    /// Backward conditional branches that were never taken: space, from, to.
+    pub(super) passed: Vec<(u32, u64, u64)>,
+}
 
 /// Backward conditional branches that were executed but never taken: the only sign of loops that
 /// always made one trip.

@@ -34,10 +34,10 @@ use crate::code::maps::{Location, Maps};
 use crate::views::cycles::Cycles;
 use crate::views::walk::{Edges, Step, Visit, Walk, touch};
 
-use describe::{closing, head_test, passed_backwards};
+use describe::{Ground, closing, head_test, passed_backwards};
 use forest::Forest;
 use graph::{Graph, StraightRuns};
-use track::{Ground, Tracker};
+use track::Tracker;
 
 pub use trips::{Mean, Quantile, Trips};
 

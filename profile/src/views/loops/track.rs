@@ -3,47 +3,14 @@
 use lbr_msr::record::Event;
 
 use super::Loops;
-use super::describe::describe;
-use super::forest::Forest;
-use super::graph::{Ends, Graph};
+use super::describe::{Ground, Seen, describe};
+use super::graph::Ends;
 use super::inside::{Active, Inside};
-use super::trips::Trips;
 use crate::clean::few::Few;
-use crate::clean::interval::Clusters;
 use crate::clean::{ByThread, Cleaned, CommonResult, Continuity};
 use crate::code::maps::Maps;
 use crate::read::stack::EntryFlags;
-use crate::views::cycles::Cycles;
 use crate::views::walk::{Edge, Edges, Frames, Returned, Step, Transfer, Visit, touch};
-
-/// Counts of a loop.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Seen {
-    pub(super) trips: Trips,
-    /// Entries without their start.
-    pub(super) headless: u64,
-    /// The most rounds of such an entry.
-    pub(super) longest_headless: u64,
-    /// Times that the head was reached from inside.
-    pub(super) rounds: u64,
-    /// Cycles from one back edge to the next.
-    pub(super) cycles: Cycles,
-    /// Exits (y) among exits and rounds (x), by stack.
-    pub(super) exits: Clusters,
-    /// Whether a call was made inside.
-    pub(super) calls: bool,
-}
-
-/// Fixed data of the loops.
-#[derive(Debug)]
-pub(super) struct Ground {
-    pub(super) graph: Graph,
-    pub(super) forest: Forest,
-    /// The node with the test at the loop's head, if any.
-    pub(super) tests: Vec<Option<usize>>,
-    /// Backward conditional branches that were never taken: space, from, to.
-    pub(super) passed: Vec<(u32, u64, u64)>,
-}
 
 #[derive(Debug)]
 struct Running {

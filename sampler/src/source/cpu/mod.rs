@@ -22,6 +22,7 @@
 
 pub(in crate::source) mod code;
 mod cycles;
+mod driver;
 mod first;
 mod held;
 mod msr;

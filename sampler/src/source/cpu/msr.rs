@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use lbr_msr::access::Device;
 
-use super::registers::{Driver, Registers};
+use super::driver::{Driver, Registers};
 
 pub(super) const DRIVER: Driver = Driver {
     name: "msr",

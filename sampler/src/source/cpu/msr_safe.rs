@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 
 use lbr_msr::access::MsrSafe;
 
-use super::registers::{Driver, Registers};
+use super::driver::{Driver, Registers};
 
 pub(super) const DRIVER: Driver = Driver {
     name: "msr-safe",

@@ -57,7 +57,7 @@ impl Counting {
             builder.attrs_mut().config |= u64::from(kind) << 32;
             match builder.build() {
                 Ok(_) => *attributes = Some(*builder.attrs()),
-                Err(error) => refused = Refused::of(error, host, asked),
+                Err(error) => refused = host.refused(error, asked),
             }
         }
         let is_any = counting.attributes.iter().any(Option::is_some);

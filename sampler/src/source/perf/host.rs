@@ -1,12 +1,13 @@
 //! Perf support as the kernel's files describe it, without opening an event.
 
-use std::fs;
+use std::{fs, io};
 
 use lbr_msr::BranchFilter;
 use lbr_msr::access::Root;
 use lbr_msr::environment::capabilities;
+use nix::libc;
 
-use super::refused::Refused;
+use super::refused::{Asked, Refused};
 
 /// CAP_SYS_ADMIN and CAP_PERFMON, each of which overrides the paranoid level. capabilities(7).
 const PRIVILEGED: u64 = 1 << 21 | 1 << 38;
@@ -122,12 +123,38 @@ impl Host {
             _ => Ok(()),
         }
     }
+
+    /// The cause of an error of perf_event_open(2) on this self.
+    pub(super) fn refused(&self, error: io::Error, asked: Asked) -> Refused {
+        match error.raw_os_error() {
+            Some(libc::ENOSYS) => Refused::NoEvents,
+            Some(libc::ENOENT) => Refused::NoCounters,
+            Some(libc::EOPNOTSUPP) if asked.filter.contains(BranchFilter::STACK) => {
+                Refused::Filter { asked: asked.filter }
+            }
+            Some(libc::EOPNOTSUPP) => Refused::NoStacks,
+            Some(libc::EINVAL) => match (asked.hz, self.most_hz) {
+                (Some(hz), Some(most)) if hz > most => Refused::Rate { hz, most },
+                _ => Refused::Filter { asked: asked.filter },
+            },
+            Some(libc::EACCES | libc::EPERM) => {
+                match (self.level, highest_level(asked.filter, asked.whole_cpus)) {
+                    (Some(level), highest) if level > highest => Refused::Level { level, highest },
+                    _ => Refused::Forbidden,
+                }
+            }
+            Some(libc::EBUSY) => Refused::Busy,
+            Some(libc::EMFILE | libc::ENFILE) => Refused::Files,
+            Some(libc::ESRCH) => Refused::NoProcess { pid: asked.pid.unsigned_abs() },
+            _ => Refused::Os(error),
+        }
+    }
 }
 
 /// The highest level at which an ordinary user may record this. Linux
 /// `Documentation/admin-guide/sysctl/kernel.rst`; Debian and Ubuntu add levels above 2, which
 /// forbid everything.
-pub(super) fn highest_level(filter: BranchFilter, whole_cpus: bool) -> i32 {
+fn highest_level(filter: BranchFilter, whole_cpus: bool) -> i32 {
     match (whole_cpus, filter.kernel()) {
         (true, _) => 0,
         (false, true) => 1,

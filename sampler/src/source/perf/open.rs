@@ -88,7 +88,7 @@ fn open_all(wanted: &EventRequest<'_>, types: bool) -> Result<Events, Refused> {
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) && threads.len() > 1 => {
                     continue;
                 }
-                Err(error) => return Err(Refused::of(error, wanted.host, asked)),
+                Err(error) => return Err(wanted.host.refused(error, asked)),
             };
             match events.rings.last().filter(|_| is_mapped) {
                 Some(ring) => {
@@ -121,7 +121,7 @@ pub fn attempt(host: &Host, filter: BranchFilter) -> Result<(), Refused> {
     let asked = Asked { filter, whole_cpus: false, hz: None, pid: 0 };
     let mut builder = attributes(&wanted, kind, false);
     builder.observe_self().any_cpu();
-    builder.build().map(drop).map_err(|error| Refused::of(error, host, asked))
+    builder.build().map(drop).map_err(|error| host.refused(error, asked))
 }
 
 /// Attributes of an event that counts retired branches, as the recording's header says, with a

@@ -3,9 +3,7 @@
 use std::io;
 
 use lbr_msr::BranchFilter;
-use nix::libc;
 
-use super::host::{Host, highest_level};
 use crate::target::SourceError;
 
 /// Why perf events cannot record branches, and what to do.
@@ -126,31 +124,5 @@ impl Refused {
             }
             _ => return None,
         })
-    }
-
-    /// The cause of an error of perf_event_open(2) on this host.
-    pub(super) fn of(error: io::Error, host: &Host, asked: Asked) -> Refused {
-        match error.raw_os_error() {
-            Some(libc::ENOSYS) => Refused::NoEvents,
-            Some(libc::ENOENT) => Refused::NoCounters,
-            Some(libc::EOPNOTSUPP) if asked.filter.contains(BranchFilter::STACK) => {
-                Refused::Filter { asked: asked.filter }
-            }
-            Some(libc::EOPNOTSUPP) => Refused::NoStacks,
-            Some(libc::EINVAL) => match (asked.hz, host.most_hz) {
-                (Some(hz), Some(most)) if hz > most => Refused::Rate { hz, most },
-                _ => Refused::Filter { asked: asked.filter },
-            },
-            Some(libc::EACCES | libc::EPERM) => {
-                match (host.level, highest_level(asked.filter, asked.whole_cpus)) {
-                    (Some(level), highest) if level > highest => Refused::Level { level, highest },
-                    _ => Refused::Forbidden,
-                }
-            }
-            Some(libc::EBUSY) => Refused::Busy,
-            Some(libc::EMFILE | libc::ENFILE) => Refused::Files,
-            Some(libc::ESRCH) => Refused::NoProcess { pid: asked.pid.unsigned_abs() },
-            _ => Refused::Os(error),
-        }
     }
 }

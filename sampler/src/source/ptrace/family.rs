@@ -7,8 +7,9 @@ use nix::libc;
 use nix::sys::ptrace;
 use nix::unistd::Pid;
 
+use super::sys::os;
 use super::task::{Process, Task, exit_of, is_thread_of, task_event};
-use super::tracer::{Stop, Tracer, os};
+use super::tracer::{Stop, Tracer};
 use super::{Recorder, Retire, sys};
 use crate::source::SourceError;
 use crate::target;

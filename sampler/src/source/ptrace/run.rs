@@ -12,20 +12,9 @@ use lbr_msr::soft::Retired;
 use nix::libc::user_regs_struct;
 
 use super::Recorder;
-use super::step::USER_CS;
-use super::sys::{self, RESUME_FLAG};
+use super::sys::{self, RESUME_FLAG, USER_CS, os};
 use super::task::{Passage, Run};
-use super::tracer::{Stop, Tracer, os};
-
-/// Whether breakpoints are available.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Breakpoints {
-    Unknown,
-    /// This thread has a breakpoint at its current address, which must stop a step.
-    Tried(i32),
-    Work,
-    Missing,
-}
+use super::tracer::{Breakpoints, Stop, Tracer};
 
 impl<R: Recorder> Tracer<'_, R> {
     /// Runs a stopped thread, if that gets further than a step.

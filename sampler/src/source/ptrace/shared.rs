@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
-use super::tracer::pid_of;
+use super::sys::pid_of;
 use crate::source::sites::Sites;
 
 /// State shared by the tracer and the thread that waits for it.

@@ -8,18 +8,15 @@ use nix::sys::ptrace;
 use nix::unistd::Pid;
 
 use super::code::Decoded;
-use super::run::Breakpoints;
-use super::sys::{self, TRAP_FLAG, hide_trap_flag};
+use super::sys::{self, TRAP_FLAG, USER_CS, hide_trap_flag, os};
 use super::task::{Call, Passage, Pending, comm, next_ip};
-use super::tracer::{Stop, Tracer, os};
+use super::tracer::{Breakpoints, Stop, Tracer};
 use super::{Recorder, Retire};
 use crate::clock::monotonic_ns;
 use crate::flight::SignalStop;
 use crate::maps;
 use crate::target::ThreadId;
 
-/// The code segment of 64-bit programs, Linux arch/x86/include/asm/segment.h.
-pub(super) const USER_CS: u64 = 0x33;
 /// The page of emulated system calls, Documentation/arch/x86/x86_64/mm.rst.
 const VSYSCALL: std::ops::Range<u64> = 0xffff_ffff_ff60_0000..0xffff_ffff_ff60_1000;
 /// `si_code` of the stop that the kernel makes at the first instruction of a signal handler when

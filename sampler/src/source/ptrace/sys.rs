@@ -8,6 +8,8 @@ use nix::libc;
 use nix::sys::ptrace;
 use nix::unistd::Pid;
 
+use crate::source::SourceError;
+
 /// RFLAGS.TF.
 pub const TRAP_FLAG: u64 = 1 << 8;
 
@@ -183,4 +185,16 @@ pub fn look_for(tid: i32) -> Result<Option<i32>, Errno> {
             result => return result.map(|found| (found != 0).then_some(status)),
         }
     }
+}
+
+/// The code segment of 64-bit programs, Linux arch/x86/include/asm/segment.h.
+pub(super) const USER_CS: u64 = 0x33;
+
+pub(super) fn pid_of(id: u32) -> Pid {
+    // Linux pids are below 2^22.
+    Pid::from_raw(id as i32)
+}
+
+pub(super) fn os(what: impl Into<String>, cause: impl Into<std::io::Error>) -> SourceError {
+    SourceError::Os { what: what.into(), cause: cause.into() }
 }

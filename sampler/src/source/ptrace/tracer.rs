@@ -8,11 +8,11 @@ use nix::libc::{self, user_regs_struct};
 use nix::sys::ptrace::{self, Options};
 use nix::unistd::Pid;
 
-use super::run::Breakpoints;
 use super::shared::Shared;
 use super::start::{Start, relocated};
+use super::sys::{self, os};
 use super::task::{Passage, Process, Task, exit_of, task_event};
-use super::{Ptrace, Recorder, sys};
+use super::{Ptrace, Recorder};
 use crate::gate::Closed;
 use crate::interrupt::Delivered;
 use crate::source::{Exit, SourceError, SourceNotes};
@@ -40,13 +40,14 @@ impl From<SourceError> for Stop {
     }
 }
 
-pub(super) fn pid_of(id: u32) -> Pid {
-    // Linux pids are below 2^22.
-    Pid::from_raw(id as i32)
-}
-
-pub(super) fn os(what: impl Into<String>, cause: impl Into<std::io::Error>) -> SourceError {
-    SourceError::Os { what: what.into(), cause: cause.into() }
+/// Whether breakpoints are available.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Breakpoints {
+    Unknown,
+    /// This thread has a breakpoint at its current address, which must stop a step.
+    Tried(i32),
+    Work,
+    Missing,
 }
 
 /// A running target.
