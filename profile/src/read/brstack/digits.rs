@@ -43,27 +43,23 @@ fn hex_16(bytes: &[u8; 16]) -> (u64, u32) {
     (first.0 << 32 | second.0, (first.1 | second.1 << 8) as u32)
 }
 
-/// Eight-byte vectors, for processors without known vector instructions.
-#[cfg(any(test, not(target_arch = "x86_64")))]
-pub(super) struct Words;
+/// A bitmap of the bytes that are a slash or space. Other control characters count as spaces.
+#[inline(always)]
+pub(super) fn ends(text: &[u8; 64]) -> u64 {
+    let (words, _) = text.as_chunks::<8>();
+    words.iter().rev().fold(0, |bits, word| {
+        let word = u64::from_le_bytes(*word);
+        let ends = within(word, b'/', b'/' + 1) | within(word, 0, b' ' + 1);
+        bits << 8 | gathered(ends)
+    })
+}
 
-#[cfg(any(test, not(target_arch = "x86_64")))]
-impl super::run::Vectors for Words {
-    #[inline(always)]
-    fn ends(text: &[u8; 64]) -> u64 {
-        let (words, _) = text.as_chunks::<8>();
-        words.iter().rev().fold(0, |bits, word| {
-            let word = u64::from_le_bytes(*word);
-            let ends = within(word, b'/', b'/' + 1) | within(word, 0, b' ' + 1);
-            bits << 8 | gathered(ends)
-        })
-    }
-
-    #[inline(always)]
-    fn hex(first: &[u8; 16], second: &[u8; 16]) -> (u64, u64, u32) {
-        let (first, second) = (hex_16(first), hex_16(second));
-        (first.0, second.0, first.1 | second.1 << 16)
-    }
+/// Two texts as hexadecimal numbers of 16 digits, as if every byte were a digit, and a bitmap of
+/// the bytes that are.
+#[inline(always)]
+pub(super) fn hex_pair(first: &[u8; 16], second: &[u8; 16]) -> (u64, u64, u32) {
+    let (first, second) = (hex_16(first), hex_16(second));
+    (first.0, second.0, first.1 | second.1 << 16)
 }
 
 /// The leading hexadecimal digits of `text`: value and count. More than 16 digits count as 17.

@@ -24,8 +24,6 @@ mod record;
 mod run;
 mod split;
 mod symbolic;
-#[cfg(target_arch = "x86_64")]
-mod vectors;
 mod words;
 
 pub use entry::{parse_entry, type_of_name};
