@@ -1,6 +1,6 @@
 //! A read-only snapshot of the LBR.
 
-use lbr_msr::access::{Access, FakeMsrs, MsrError};
+use lbr_msr::access::{FakeMsrs, MsrError};
 use lbr_msr::record::HwBranchType;
 use lbr_msr::snapshot::Snapshot;
 use lbr_msr::soft::{Retired, SoftCpu, SoftLbr};
