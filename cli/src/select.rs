@@ -122,7 +122,8 @@ pub(crate) struct RowArgs {
     dso: Vec<String>,
     /// Only rows of these functions: a name, whole or without parameters, template
     /// arguments, namespaces and what compilers put behind it (.isra.0); * and ?
-    /// stand for what may be any. A branch belongs to the function of its FROM.
+    /// stand for what may be any. FILE+0xOFFSET is one instruction of code without symbols.
+    /// A branch belongs to the function of its FROM.
     /// Shares stay of all. Several may be given.
     #[arg(long = "symbol", visible_alias = "symbols", value_name = "GLOB")]
     symbols: Vec<String>,

@@ -18,8 +18,13 @@ pub const GRACE: Duration = Duration::from_secs(10);
 /// then to its group.
 const TOGETHER: Duration = Duration::from_millis(200);
 
+/// The same for a signal to the program and one to us by one sender: on a busy machine the two of a
+/// process group are seen far apart.
+const TOGETHER_BY_ONE: Duration = Duration::from_secs(5);
+
 static COUNT: AtomicU32 = AtomicU32::new(0);
 static LAST: AtomicI32 = AtomicI32::new(0);
+static SENDER: AtomicI32 = AtomicI32::new(0);
 static BY_TERMINAL: AtomicBool = AtomicBool::new(false);
 
 /// A handle to the signals received since [`listen`](Self::listen).
@@ -28,8 +33,9 @@ pub struct Interrupts(());
 
 extern "C" fn note(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
     // SAFETY: the kernel passes a valid structure to a handler with SA_SIGINFO.
-    let code = unsafe { (*info).si_code };
+    let (code, sender) = unsafe { ((*info).si_code, (*info).si_pid()) };
     LAST.store(signal, Ordering::Relaxed);
+    SENDER.store(sender, Ordering::Relaxed);
     // sigaction(2): SI_KERNEL means, for these two signals, a key pressed at the terminal and sent
     // to its whole foreground process group.
     BY_TERMINAL.store(code == libc::SI_KERNEL, Ordering::Relaxed);
@@ -100,23 +106,31 @@ impl Passing {
     }
 }
 
-/// The last signal delivered to a traced program. It gets a signal sent to a whole process group
-/// twice: directly, and passed on.
+/// The last signal delivered to a traced program, its sender, and when. The program gets a signal
+/// sent to a whole process group twice: directly, and passed on.
 #[derive(Debug, Default)]
-pub(crate) struct Delivered(Option<(c_int, bool, Instant)>);
+pub(crate) struct Delivered(Option<(c_int, c_int, Instant)>);
 
 impl Delivered {
     /// Whether the same signal was delivered a moment ago, and one of the two was passed on.
     pub(crate) fn is_repeated(&mut self, signal: c_int, sender: c_int) -> bool {
+        self.is_repeated_at(Instant::now(), signal, sender)
+    }
+
+    fn is_repeated_at(&mut self, now: Instant, signal: c_int, sender: c_int) -> bool {
         if ![libc::SIGINT, libc::SIGTERM].contains(&signal) {
             return false;
         }
-        let is_ours = sender.unsigned_abs() == std::process::id();
-        let other = self.0.take_if(|(last, ours, since)| {
-            *last == signal && *ours != is_ours && since.elapsed() < TOGETHER
+        let is_ours = |sender: c_int| sender.unsigned_abs() == std::process::id();
+        let other = self.0.take_if(|(last, by, since)| {
+            let direct = if is_ours(sender) { *by } else { sender };
+            let is_one = direct == SENDER.load(Ordering::Relaxed);
+            let together = if is_one { TOGETHER_BY_ONE } else { TOGETHER };
+            let apart = now.saturating_duration_since(*since);
+            *last == signal && is_ours(*by) != is_ours(sender) && apart < together
         });
         if other.is_none() {
-            self.0 = Some((signal, is_ours, Instant::now()));
+            self.0 = Some((signal, sender, now));
         }
         other.is_some()
     }
@@ -167,6 +181,19 @@ mod tests {
             (libc::SIGUSR1, 1, false),
         ] {
             assert_eq!(delivered.is_repeated(signal, sender), repeated, "{signal} of {sender}");
+        }
+    }
+
+    /// On a busy machine, seconds pass between a signal's two ways.
+    #[test]
+    fn a_signal_of_one_sender_comes_once_however_late() {
+        let (ours, start) = (std::process::id() as c_int, Instant::now());
+        SENDER.store(77, Ordering::Relaxed);
+        for (direct, repeated) in [(77, true), (78, false)] {
+            let mut delivered = Delivered::default();
+            assert!(!delivered.is_repeated_at(start, libc::SIGTERM, direct));
+            let later = start + Duration::from_secs(4);
+            assert_eq!(delivered.is_repeated_at(later, libc::SIGTERM, ours), repeated, "{direct}");
         }
     }
 }

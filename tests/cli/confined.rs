@@ -13,7 +13,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, geteuid, mkfifo};
 
-use crate::support::lbr::{PROGRAM, alone, text};
+use crate::support::lbr::{PROGRAM, alone, lbr, text};
 use crate::support::skip::{run_tool, skipped, tool};
 
 /// IA32_DEBUGCTL, whose bit 0 switches recording on. SDM Vol. 4, Table 2-2.
@@ -283,6 +283,40 @@ fn measured_code_has_the_rights_of_an_existing_user() {
 }
 
 /// An assembler that waits for a FIFO ends with `lbr`.
+/// CLONE_UNTRACED hides a process from its tracer: without a filter, each round of a loop would
+/// double the processes.
+#[test]
+fn unconfined_code_starts_no_process_either() {
+    if !has_tools() {
+        return;
+    }
+    let clone = "xor esi, esi; xor edx, edx; xor r10d, r10d; xor r8d, r8d; syscall";
+    for code in [
+        format!("mov eax, 56; mov edi, 0x800011; {clone}"),
+        "mov eax, 2; int 0x80".to_owned(),
+        "mov eax, 0x40000039; syscall".to_owned(),
+        "mov eax, 435; xor edi, edi; xor esi, esi; syscall".to_owned(),
+    ] {
+        let options = ["time", "--unconfined", "--loop", "1", "--repeat", "1", "--warm-up", "1"];
+        let out = lbr(&[&options[..], &[&code]].concat());
+        let said = text(&out.stderr);
+        assert!(said.contains("starts another thread or process"), "{code}: {said}");
+        assert_eq!(out.status.code(), Some(1), "{code}");
+    }
+}
+
+#[test]
+fn the_assembler_has_limits() {
+    if !has_tools() {
+        return;
+    }
+    let out = lbr(&["time", ".fill 0x7fffffff, 1, 0x90"]);
+    let said = text(&out.stderr);
+    assert_eq!(out.status.code(), Some(2), "{said}");
+    assert!(said.contains("cannot be assembled: "), "{said}");
+    assert!(said.contains("memory exhausted") || said.contains("SIGXFSZ ended it"), "{said}");
+}
+
 #[test]
 fn no_assembler_process_survives() {
     if !has_tools() {

@@ -6,7 +6,7 @@ use std::process::Output;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::support::lbr::piped;
+use crate::support::lbr::{catches, piped};
 
 /// A line of two branches.
 const LINE: &[u8] = b" 0x50/0x20/P/-/-/5  0x30/0x40/M/-/-/0 \n";
@@ -70,5 +70,27 @@ fn interrupted_tables_are_marked_partial() {
         assert_eq!(output.status.code(), Some(0), "{command:?}");
         let table = String::from_utf8(output.stdout).unwrap();
         assert!(table.contains("partial: stopped by Ctrl-C"), "{command:?}: {table}");
+    }
+}
+
+/// Without a sample there is nothing to report or to export: an error, and no file.
+#[test]
+fn nothing_read_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("stacks");
+    for args in [&["export", "--to", "brstack", "-o", file.to_str().unwrap()][..], &["report"]] {
+        let mut child = piped(args).args(["-i", "-"]).spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        while !catches(child.id(), Signal::SIGINT) {
+            std::thread::yield_now();
+        }
+        kill(Pid::from_raw(pid), Signal::SIGINT).unwrap();
+        let stdin = child.stdin.take();
+        let output = child.wait_with_output().unwrap();
+        drop(stdin);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {said}");
+        assert!(said.contains("stopped by Ctrl-C before the first sample"), "{args:?}: {said}");
+        assert!(!file.exists());
     }
 }

@@ -44,6 +44,7 @@ mod export;
 mod export_program;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod faults;
+mod handlers;
 mod hist;
 mod hostile;
 mod hosts;

@@ -139,7 +139,7 @@ fn every_view_is_labelled_modelled() {
     let file = dir.path().join("perf.data");
     let name = file.to_str().unwrap();
     record(&file, "ptrace", &["--from", "loop"], &program);
-    let label = "software LBR (06_5E), predictions and cycles modelled, not measured";
+    let label = "software LBR (Skylake), predictions and cycles modelled, not measured";
     for view in ["hot", "types", "mispredict", "outcomes", "blocks", "loops", "callgraph", "paths"]
     {
         let text = done(&["report", "--view", view, "-i", name]);
@@ -151,6 +151,20 @@ fn every_view_is_labelled_modelled() {
     for command in [&["annotate"][..], &["hist"], &["report", "--html", "-"]] {
         let text = done(&[command, &["-i", name]].concat());
         assert!(text.contains("modelled, not measured"), "{command:?}: {text}");
+    }
+    for command in [
+        &["report", "--csv"][..],
+        &["report", "--csv", "--view", "mispredict"],
+        &["report", "--csv", "--view", "blocks"],
+        &["report", "--csv", "--view", "loops"],
+        &["report", "--csv", "--view", "paths"],
+        &["report", "--csv", "--group", "function"],
+        &["hist", "--csv"],
+    ] {
+        let text = done(&[command, &["-i", name]].concat());
+        let mut lines = text.lines();
+        assert!(lines.next().is_some_and(|keys| keys.ends_with(",modelled")), "{command:?}");
+        assert!(lines.all(|row| row.ends_with(",true")), "{command:?}: {text}");
     }
     let misses = rows(&["report", "--view", "mispredict", "--json", "--min-n", "1", "-i", name]);
     let missed = misses.iter().filter(|row| row["view"] == "mispredict");

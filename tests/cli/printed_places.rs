@@ -66,6 +66,17 @@ fn file_offsets_are_accepted_as_locations() {
     }
     let out = lbr_in(dir.path(), &["hist", "-i", "text", "--block", "other.so+0x1100"]);
     assert_eq!(out.status.code(), Some(2), "{}", text(&out.stdout));
+    // The branch at 0x400110 is the only row.
+    for (symbol, rows) in [("lib.so+0x1110", 1), ("/no/such/lib.so+0x1110", 1)] {
+        let out = lbr_in(dir.path(), &["report", "-i", "text", "--symbol", symbol, "--json"]);
+        assert_eq!(out.status.code(), Some(0), "{symbol}: {}", stderr(&out));
+        let shown = text(&out.stdout);
+        assert_eq!(shown.matches("\"from\"").count(), rows, "{symbol}: {shown}");
+    }
+    let out = lbr_in(dir.path(), &["report", "-i", "text", "--symbol", "lib.so+0x1100", "--json"]);
+    assert!(!text(&out.stdout).contains("\"from\""), "{}", text(&out.stdout));
+    let out = lbr_in(dir.path(), &["report", "-i", "text", "--symbol", "other.so+0x1110"]);
+    assert_eq!(out.status.code(), Some(2), "{}", text(&out.stdout));
     let out = lbr_in(dir.path(), &["annotate", "-i", "text", "lib.so+0x1100"]);
     assert_eq!(out.status.code(), Some(2), "no code to show: {}", text(&out.stdout));
     assert!(!stderr(&out).contains("no function lib.so"), "{}", stderr(&out));

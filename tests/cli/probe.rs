@@ -173,10 +173,35 @@ fn a_recording_without_an_end_is_refused_and_one_without_a_beginning_left() {
     nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRUSR | nix::sys::stat::Mode::S_IWUSR)
         .unwrap();
     let mut waiting = command(&["probe", "--cpuid"]).arg(&fifo).spawn().unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(300));
-    assert!(waiting.try_wait().unwrap().is_none(), "nothing has been written");
+    // Until it waits for the FIFO, which is then open.
+    let open = format!("/proc/{}/fd", waiting.id());
+    let is_open = || {
+        let mut files = std::fs::read_dir(&open).unwrap().flatten();
+        files.any(|file| std::fs::read_link(file.path()).is_ok_and(|file| file == fifo))
+    };
+    while !is_open() {
+        assert!(waiting.try_wait().unwrap().is_none(), "nothing has been written");
+        std::thread::yield_now();
+    }
     let pid = nix::unistd::Pid::from_raw(i32::try_from(waiting.id()).unwrap());
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
     let status = waiting.wait().unwrap();
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(15));
+}
+
+/// A dump of a Zen 3 that lacks only the leaf that announces Branch Sampling.
+#[test]
+fn branch_sampling_is_unknown_without_its_leaf() {
+    let file = file(
+        "CPUID 00000000: 00000010-68747541-444D4163-69746E65\n\
+         CPUID 00000001: 00A20F10-00000000-00000000-00000000\n\
+         CPUID 80000000: 80000023-68747541-444D4163-69746E65\n\
+         CPUID 80000022: 00000000-00000000-00000000-00000000\n",
+    );
+    let path = file.path().to_str().unwrap();
+    let rows = objects(&["probe", "--cpuid", path, "--json"]);
+    assert_eq!((&rows[0]["family"], &rows[0]["facility"]), (&json!(0x19), &json!("unknown")));
+    let text = String::from_utf8(lbr(&["probe", "--cpuid", path]).stdout).unwrap();
+    assert!(text.contains("facility   unknown"), "{text}");
+    assert!(text.contains("lacks leaf 80000008H"), "{text}");
 }

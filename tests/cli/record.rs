@@ -367,7 +367,7 @@ fn the_report_after_a_recording_names_branches_and_unknowns() {
     let Some(program) = build("oracle.S", BARE) else { return };
     let recorded = record(&["--source", "ptrace", "--report"], &program);
     let report = text(&recorded.out.stdout);
-    assert!(report.contains("software LBR (06_5E), not measured"), "{report}");
+    assert!(report.contains("software LBR (Skylake), not measured"), "{report}");
     assert!(report.contains("predictions not recorded"), "{report}");
     let first = report.lines().find(|line| line.contains("->") && line.contains('%')).unwrap();
     let words: Vec<&str> = first.split_whitespace().collect();

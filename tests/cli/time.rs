@@ -6,7 +6,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::support::lbr::{command, lbr, piped, text};
+use crate::support::lbr::{catches, command, lbr, piped, text};
 use crate::support::skip::{run_tool, tool};
 
 fn time(args: &[&str]) -> Output {
@@ -295,13 +295,6 @@ fn errors_name_the_cause() {
     let out = command(&["time", "nop"]).env("PATH", "/nonexistent").output().unwrap();
     assert_eq!(out.status.code(), Some(2));
     assert!(text(&out.stderr).contains("there is no `as`"), "{}", text(&out.stderr));
-}
-
-/// Whether a process has a handler for a signal. proc(5), `SigCgt`.
-fn catches(pid: u32, signal: Signal) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
-    u64::from_str_radix(mask.trim(), 16).unwrap() >> (signal as i32 - 1) & 1 != 0
 }
 
 #[test]

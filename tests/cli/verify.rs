@@ -224,3 +224,37 @@ fn reports_name_the_kernel_and_the_day() {
     let origin = page.lines().find(|line| line.starts_with("Found with ")).unwrap();
     assert!(origin.ends_with(&format!("{date}.")), "{origin}");
 }
+
+/// Every check of the list can be explained, in the words of its report and with the source that
+/// its report cites.
+#[test]
+fn each_check_is_explained() {
+    let list = lbr(&["verify", "--explain", "list"]);
+    assert_eq!(list.status.code(), Some(0), "{list:?}");
+    let list = text(list.stdout);
+    let report = lbr(&["verify", "--soft-cpu", "06_8F", "--write", "--json"]);
+    let checks: Vec<Value> =
+        lines(&text(report.stdout)).into_iter().filter(|line| !line["check"].is_null()).collect();
+    assert_eq!(list.lines().count(), checks.len(), "{list}");
+    for (line, check) in list.lines().zip(&checks) {
+        let id = check["check"].as_str().unwrap();
+        assert!(line.trim_start().starts_with(id), "{line}: {id}");
+        let output = lbr(&["verify", "--explain", id, "--soft-cpu", "06_8F", "--json"]);
+        let explained = lines(&text(output.stdout)).remove(0);
+        assert_eq!(explained["what"], check["what"], "{id}");
+        assert_eq!(explained["documented"][0]["source"], check["source"], "{id}");
+        for key in ["run", "why", "falsified_by"] {
+            assert!(explained[key].as_str().is_some_and(|text| text.ends_with('.')), "{id} {key}");
+        }
+    }
+
+    let order = text(lbr(&["verify", "--explain", "order"]).stdout);
+    assert!(order.starts_with("order: the slots of the newest record"), "{order}");
+    for word in ["falsified by", "index 0 is the newest", "Linux amd/brs.c", "depends on", "depth"]
+    {
+        assert!(order.contains(word), "{word}: {order}");
+    }
+    let unknown = lbr(&["verify", "--explain", "orders"]);
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(text(unknown.stderr).contains("lbr verify --explain list"));
+}

@@ -469,6 +469,17 @@ fn the_upper_half_of_a_vector_is_clean_too() {
     assert_eq!(measure(&Body { code, ..Body::default() }).end.get(Gpr::Rbx), 0);
 }
 
+/// Whether this process has a child that it traces. proc(5), `TracerPid`.
+fn has_traced_child() -> bool {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let tracer = |task: std::fs::DirEntry| format!("TracerPid:\t{}\n", task.file_name().display());
+    let tracers: Vec<String> = tasks.flatten().map(tracer).collect();
+    std::fs::read_dir("/proc").unwrap().flatten().any(|process| {
+        let status = std::fs::read_to_string(process.path().join("status")).unwrap_or_default();
+        tracers.iter().any(|tracer| status.contains(tracer))
+    })
+}
+
 #[test]
 fn stopping_ends_a_run() {
     let Some(code) = assemble("2: jmp 2b") else { return };
@@ -480,7 +491,10 @@ fn stopping_ends_a_run() {
         let stop = std::sync::Arc::clone(&session.options().stop);
         let started = Instant::now();
         let other = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(1500));
+            // Stopped in a run, or a little before it.
+            while !has_traced_child() {
+                std::thread::yield_now();
+            }
             stop.store(true, std::sync::atomic::Ordering::Relaxed);
         });
         let measured = session.measure_code(&Body { code, ..Body::default() });

@@ -194,9 +194,9 @@ fn unneeded_leaves_may_be_missing() {
         // Zen 2 has the register pair for any extended leaves.
         (amd(0x0087_0F10), None),
         (amd(0x00A6_0F12), Some(0x8000_0000)),
-        // Leaf 80000008H decides about BRS only without LbrExtV2.
+        // Without leaf 80000008H, only Branch Sampling is unknown.
         (zen_4.clone(), Some(0x8000_0022)),
-        (zen_4.clone() + &dashes(0x8000_0022, [5, 0x4106, 0, 0]), Some(0x8000_0008)),
+        (zen_4.clone() + &dashes(0x8000_0022, [5, 0x4106, 0, 0]), None),
         (zen_4.clone() + &sizes, Some(0x8000_0022)),
         (zen_4 + &dashes(0x8000_0022, [7, 0x4106, 0, 0]), None),
     ] {

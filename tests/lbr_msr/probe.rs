@@ -754,9 +754,9 @@ fn every_recorded_perf_capabilities() {
     }
 }
 
-/// Leaf 80000008H decides about BRS alone, which Zen 3 has and CPUs with LbrExtV2 do not need.
+/// Leaf 80000008H announces Branch Sampling, which only Zen 3 has.
 #[test]
-fn a_dump_of_zen_4_needs_no_leaf_80000008() {
+fn without_leaf_80000008_only_branch_sampling_is_unknown() {
     let dump = |signature: &str, debug: &str| {
         format!(
             "CPUID 00000000: 00000010-68747541-444D4163-69746E65\n\
@@ -765,14 +765,15 @@ fn a_dump_of_zen_4_needs_no_leaf_80000008() {
              CPUID 80000022: {debug}\n"
         )
     };
+    let probed = |text: &str| probe(&parse(text).unwrap()[0].cpuid, None);
     // Zen 4 (19_61) and Zen 5 (1A_44): EAX[1], and 16 records in EBX[9:4].
     for signature in ["00A60F12", "00B40F40"] {
-        let cpus = parse(&dump(signature, "00000007-00000106-00000000-00000000")).unwrap();
-        assert!(cpus[0].cpuid.missing().is_none(), "{signature}");
+        let caps = probed(&dump(signature, "00000007-00000106-00000000-00000000")).unwrap();
+        assert_eq!((caps.facility, caps.depth), (Facility::AmdLbrV2, 16), "{signature}");
     }
-    let missing = RecordingError::Missing { cpu: 0, leaf: 0x8000_0008, highest: 0x8000_0028 };
-    assert_eq!(
-        parse(&dump("00A20F10", "00000000-00000000-00000000-00000000")).err(),
-        Some(missing)
-    );
+    let zen_3 = dump("00A20F10", "00000000-00000000-00000000-00000000");
+    assert_eq!(probed(&zen_3).unwrap_err().why, Why::BrsUnknown);
+    let with = |ebx: &str| format!("{zen_3}CPUID 80000008: 00003030-{ebx}-00000000-00000000\n");
+    assert_eq!(probed(&with("80000000")).unwrap().facility, Facility::AmdBrs);
+    assert_eq!(probed(&with("00000000")).unwrap().facility, Facility::AmdSingle);
 }

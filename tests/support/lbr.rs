@@ -185,3 +185,10 @@ pub(crate) fn sources() -> Vec<&'static str> {
         }
     }
 }
+
+/// Whether a process has a handler for a signal. proc(5), `SigCgt`.
+pub(crate) fn catches(pid: u32, signal: nix::sys::signal::Signal) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+    u64::from_str_radix(mask.trim(), 16).unwrap() >> (signal as i32 - 1) & 1 != 0
+}

@@ -99,7 +99,7 @@ fn fields(group: &CoreGroup) -> Vec<(&'static str, Value)> {
         ("model", json!(cpu.model)),
         ("stepping", json!(cpu.stepping)),
         ("uarch", json!(cpu.uarch)),
-        ("facility", json!(caps.map_or("none", |caps| caps.facility.name()))),
+        ("facility", json!(facility(group))),
         ("depth", json!(caps.map(|caps| caps.depth))),
         ("format", json!(caps.and_then(|caps| caps.format).map(|format| format.0))),
         ("from_base", address(|r| Some(r.from))),
@@ -120,6 +120,18 @@ fn fields(group: &CoreGroup) -> Vec<(&'static str, Value)> {
         ("perfmon_version", json!(caps.map(|caps| caps.perfmon_version))),
         ("assumed", json!(caps.map(|caps| caps.assumed))),
     ]
+}
+
+/// The facility's name in JSON.
+fn facility(group: &CoreGroup) -> &'static str {
+    match &group.probed {
+        Ok(caps) => caps.facility.name(),
+        Err(unsupported) => no_facility(&unsupported.why),
+    }
+}
+
+const fn no_facility(why: &Why) -> &'static str {
+    if matches!(why, Why::BrsUnknown) { "unknown" } else { "none" }
 }
 
 /// The format that the table expects, where IA32_PERF_CAPABILITIES was not
@@ -151,7 +163,7 @@ fn described(group: &CoreGroup) -> Vec<Item> {
     let caps = match &group.probed {
         Ok(caps) => caps,
         Err(unsupported) => {
-            row("facility", "none".to_owned());
+            row("facility", no_facility(&unsupported.why).to_owned());
             row("why", unsupported.why.to_string());
             return items;
         }

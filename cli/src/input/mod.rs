@@ -24,7 +24,7 @@ use signal_hook::{consts::SIGINT, flag};
 pub(crate) use self::progress::Progress;
 pub(crate) use self::reread::Reread;
 pub(crate) use self::source::{Source, warn};
-use crate::exit::{FAILED, Failure, USAGE};
+use crate::exit::{FAILED, Failure, OrExit, USAGE};
 use crate::present::out::say;
 
 /// Recordings as arguments.
@@ -201,6 +201,10 @@ pub(crate) fn read_each(
             continue;
         }
         sources.push(read_one(path, open(at)?, &mut read)?);
+    }
+    let nothing = |source: &Source| source.selection.is_none() && !source.has_samples();
+    if sources.iter().any(Source::is_stopped) && sources.iter().all(nothing) {
+        return Err(anyhow!("stopped by Ctrl-C before the first sample")).or_exit(FAILED);
     }
     selected::check(&sources)?;
     Ok(sources)

@@ -58,6 +58,11 @@ impl Source {
         }
     }
 
+    /// Whether anything of it counted.
+    pub(crate) fn has_samples(&self) -> bool {
+        self.events.iter().any(|event| event.samples > 0)
+    }
+
     /// Samples that counted.
     pub(crate) fn samples(&self) -> u64 {
         self.events.iter().fold(0, |sum, event| sum.saturating_add(event.samples))
@@ -135,6 +140,15 @@ impl Source {
     /// emulated CPU look like those of any other.
     pub(crate) fn says_modelled(&self) -> bool {
         self.cpu.as_ref().is_some_and(|cpu| cpu.contains("not measured"))
+    }
+
+    /// Whether predictions and cycles of any recording are modelled.
+    pub(crate) fn any_models_fields(sources: &[Source]) -> bool {
+        let models = |source: &Source| {
+            source.cpu.as_ref().is_some_and(|cpu| cpu.contains("modelled"))
+                && !source.omits_modelled
+        };
+        sources.iter().any(models)
     }
 
     /// Says that branches are modelled, where its recorder does not.

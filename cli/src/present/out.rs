@@ -49,6 +49,8 @@ pub(crate) struct Out<'a> {
     pub(crate) width: Option<usize>,
     /// Styles are shown.
     pub(crate) color: bool,
+    /// Predictions and cycles are modelled: CSV, which has no head, says so in each row.
+    pub(crate) modelled: bool,
 }
 
 impl<'a> Out<'a> {
@@ -66,12 +68,12 @@ impl<'a> Out<'a> {
         let stdout = io::stdout();
         let width = width_of(&stdout);
         let color = AutoStream::choice(&stdout) != ColorChoice::Never;
-        Out { to: BufWriter::with_capacity(64 * 1024, to), width, color }
+        Out { to: BufWriter::with_capacity(64 * 1024, to), width, color, modelled: false }
     }
 
     /// A file or a text in memory: as wide as its lines are.
     pub(crate) fn plain(to: impl Write + 'a) -> Out<'a> {
-        Out { to: BufWriter::new(Box::new(to)), width: None, color: false }
+        Out { to: BufWriter::new(Box::new(to)), width: None, color: false, modelled: false }
     }
 
     /// Writes a line; on a terminal as many as it takes, between words.

@@ -20,7 +20,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{ForkResult, Pid, fork};
 
 use super::bracket::{Bracket, FrameRun, GprValues, Layout, SwitchWrites};
-use super::confine::Confinement;
+use super::confine::{Confinement, is_exec};
 use super::fault::{Fault, FaultKind, NoResult, os};
 use super::forked::{self, NOT_CONFINED, Setting};
 use super::sealed::SealedSwitch;
@@ -75,18 +75,17 @@ impl Child {
         let null = null.map_err(|cause| NoResult::Os("opening /dev/null", cause))?;
         let parent = Pid::this();
         let switch = setting.switch.as_deref();
-        let mut confinement = setting
-            .confined
-            .map(|rights| Confinement::new(rights, bracket.layout(), switch, setting.lifeline));
+        let mut confinement = match setting.confined {
+            Some(rights) => Confinement::new(rights, bracket.layout(), switch, setting.lifeline),
+            None => Confinement::one_process(),
+        };
         // SAFETY: the child calls only async-signal-safe functions until it runs the code under
         // test. What a caller's closure may do in a fork is the caller's responsibility, and
         // documented there.
         let forked = unsafe { fork() }.map_err(os("forking"))?;
         let pid = match forked {
             ForkResult::Parent { child } => child,
-            ForkResult::Child => {
-                forked::serve(bracket, setting, &null, parent, confinement.as_mut())
-            }
+            ForkResult::Child => forked::serve(bracket, setting, &null, parent, &mut confinement),
         };
         let mut child = Child {
             pid,
@@ -108,11 +107,8 @@ impl Child {
             | Options::PTRACE_O_TRACEFORK
             | Options::PTRACE_O_TRACEVFORK
             | Options::PTRACE_O_TRACEEXEC
-            | Options::PTRACE_O_TRACEEXIT;
-        let options = match setting.confined {
-            Some(_) => options | Options::PTRACE_O_TRACESECCOMP,
-            None => options,
-        };
+            | Options::PTRACE_O_TRACEEXIT
+            | Options::PTRACE_O_TRACESECCOMP;
         let why = match self.wait(Instant::now() + Duration::from_secs(10))? {
             Stopped::At(at) if at == self.layout.home => None,
             Stopped::Fault(Fault { kind: FaultKind::Exit(NOT_CONFINED), .. }) => Some(
@@ -301,8 +297,7 @@ impl Child {
                 return fault(FaultKind::Fork, call);
             }
             libc::PTRACE_EVENT_SECCOMP => {
-                let number = regs.orig_rax.cast_signed();
-                let is_exec = [libc::SYS_execve, libc::SYS_execveat].contains(&number);
+                let is_exec = is_exec(regs.orig_rax.cast_signed());
                 return fault(if is_exec { FaultKind::Exec } else { FaultKind::Fork }, call);
             }
             libc::PTRACE_EVENT_EXEC => return fault(FaultKind::Exec, None),

@@ -104,6 +104,14 @@ const ON_DESCRIPTORS: &[c_long] = &[
 const STARTING: [c_long; 5] =
     [libc::SYS_fork, libc::SYS_vfork, libc::SYS_clone, libc::SYS_execve, libc::SYS_execveat];
 
+/// The same and clone3, as INT 80H numbers them. Linux arch/x86/entry/syscalls/syscall_32.tbl.
+const STARTING_I386: [u32; 6] = [2, 190, 120, 11, 358, 435];
+
+/// Whether one of these calls starts a program.
+pub(super) fn is_exec(number: c_long) -> bool {
+    [libc::SYS_execve, libc::SYS_execveat, 11, 358].contains(&(number & !(1 << 30)))
+}
+
 /// Calls that change the mapping at the address of their first argument.
 const MAPPING: [c_long; 5] = [
     libc::SYS_mprotect,
@@ -220,8 +228,8 @@ fn id(variable: &'static str) -> Result<Option<u32>, InvalidId> {
 pub(super) struct Confinement {
     filter: Vec<sock_filter>,
     /// Filter instructions that take the process's own pid, which is unknown before the fork.
-    own_pid: [usize; 3],
-    limits: [(u32, u64); 4],
+    own_pid: Vec<usize>,
+    limits: Vec<(u32, u64)>,
     rights: CodeRights,
 }
 
@@ -253,14 +261,33 @@ impl Confinement {
         for &number in ALLOWED.iter().chain(ON_DESCRIPTORS) {
             filter.extend([skip(number as u32, 0, 1), ALLOW]);
         }
-        let own_pid = [0, 1, 2].map(|nth| filter.len() + 5 * nth + 2);
+        let own_pid = [0, 1, 2].map(|nth| filter.len() + 5 * nth + 2).to_vec();
         for number in SIGNALLING {
             let to_itself = [load(argument(0)), skip(0, 0, 1), ALLOW, TRAP];
             filter.push(skip(number as u32, 0, to_itself.len()));
             filter.extend(to_itself);
         }
         filter.push(TRAP);
-        Confinement { filter, own_pid, limits: limits(), rights }
+        Confinement { filter, own_pid, limits: limits().to_vec(), rights }
+    }
+
+    /// For a process that keeps all rights, but starts no other: CLONE_UNTRACED would hide it
+    /// from the tracer.
+    pub(super) fn one_process() -> Confinement {
+        /// The bit of calls with 32-bit pointers. Linux uapi/asm/unistd.h.
+        const X32: u32 = 1 << 30;
+        let starting = STARTING.into_iter().chain([libc::SYS_clone3]);
+        let x64: Vec<u32> = starting.flat_map(|n| [n as u32, n as u32 | X32]).collect();
+        let rule = |numbers: &[u32]| {
+            let asked = numbers.iter().flat_map(|number| [skip(*number, 0, 1), ASK_TRACER]);
+            [load(NUMBER)].into_iter().chain(asked).chain([ALLOW]).collect::<Vec<_>>()
+        };
+        let i386 = rule(&STARTING_I386);
+        let mut filter = vec![load(ARCH), skip(X86_64, i386.len(), 0)];
+        filter.extend(i386);
+        filter.extend(rule(&x64));
+        let rights = CodeRights { user: None };
+        Confinement { filter, own_pid: Vec::new(), limits: Vec::new(), rights }
     }
 
     /// Confines the calling process, which must be a dedicated fork; returns whether that worked.
@@ -268,8 +295,8 @@ impl Confinement {
         // SAFETY: system calls with numbers and pointers to numbers, and a filter that outlives
         // them; they are async-signal-safe, and nothing allocates.
         unsafe {
-            for (resource, most) in self.limits {
-                if !limit(resource, most) {
+            for (resource, most) in &self.limits {
+                if !limit(*resource, *most) {
                     return false;
                 }
             }
@@ -281,8 +308,8 @@ impl Confinement {
                     return false;
                 }
             }
-            for at in self.own_pid {
-                if let Some(own) = self.filter.get_mut(at) {
+            for at in &self.own_pid {
+                if let Some(own) = self.filter.get_mut(*at) {
                     own.k = libc::getpid().cast_unsigned();
                 }
             }
@@ -314,7 +341,7 @@ fn limits() -> [(u32, u64); 4] {
 ///
 /// # Safety
 /// Makes system calls that are async-signal-safe.
-unsafe fn limit(resource: u32, most: u64) -> bool {
+pub(super) unsafe fn limit(resource: u32, most: u64) -> bool {
     let mut now = rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the kernel writes and reads the structure.
     unsafe {

@@ -14,7 +14,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
 use super::bracket::Bracket;
-use super::confine::{CodeRights, Confinement};
+use super::confine::{CodeRights, Confinement, limit};
 use super::sealed::SealedSwitch;
 use crate::code::memory::PAGE;
 use sampler::source::perf::Counting;
@@ -39,11 +39,17 @@ pub(super) struct Setting {
     pub(super) stop: Arc<AtomicBool>,
 }
 
-/// Kills a tool when this process ends in any way: one that reads a FIFO would otherwise wait
-/// forever.
-pub fn end_with_caller(tool: &mut Command) -> &mut Command {
-    // SAFETY: between fork and execve the closure makes one system call, and does not allocate.
-    unsafe { tool.pre_exec(|| Ok(set_pdeathsig(Signal::SIGKILL)?)) }
+/// Limits what a tool may use of each resource, and ends it with the calling thread.
+pub(super) fn limited(tool: &mut Command, limits: [(u32, u64); 4]) {
+    // SAFETY: between fork and execve the closure makes system calls, and allocates nothing.
+    unsafe {
+        tool.pre_exec(move || {
+            for (resource, most) in limits {
+                limit(resource, most);
+            }
+            Ok(set_pdeathsig(Signal::SIGKILL)?)
+        });
+    }
 }
 
 /// The exit status of a child that could not be confined.
@@ -55,7 +61,7 @@ pub(super) fn serve(
     setting: &Setting,
     null: &File,
     parent: Pid,
-    confinement: Option<&mut Confinement>,
+    confinement: &mut Confinement,
 ) -> ! {
     // SAFETY: system calls that are async-signal-safe and touch no memory of this program. Failures
     // here are harmless: a child that cannot be traced dies at its INT3, and is reported.
@@ -90,7 +96,9 @@ pub(super) fn serve(
             count(bracket, counters);
         }
         libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0);
-        if confinement.is_some_and(|confinement| !confinement.apply()) {
+        let confined = confinement.apply();
+        // Without seccomp, the tracer still sees the forks that it can trace.
+        if !confined && setting.confined.is_some() {
             libc::_exit(NOT_CONFINED);
         }
         bracket.serve()
@@ -148,9 +156,12 @@ mod tests {
             stop,
         };
         let null = OpenOptions::new().read(true).write(true).open("/dev/null").unwrap();
+        let mut confinement = Confinement::one_process();
         // SAFETY: the child calls nothing but async-signal-safe functions.
         let child = match unsafe { fork() }.unwrap() {
-            ForkResult::Child => serve(&bracket, &setting, &null, Pid::from_raw(-1), None),
+            ForkResult::Child => {
+                serve(&bracket, &setting, &null, Pid::from_raw(-1), &mut confinement)
+            }
             ForkResult::Parent { child } => child,
         };
         let status = waitpid(child, None).unwrap();

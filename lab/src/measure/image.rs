@@ -11,6 +11,7 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use nix::sys::mman::MapFlags;
 use object::{
@@ -18,7 +19,7 @@ use object::{
     ObjectSymbolTable, RelocationFlags, RelocationTarget, SegmentFlags, SymbolKind, elf,
 };
 
-use super::forked::end_with_caller;
+use super::tool::run_tool;
 use crate::code::memory::{EXECUTABLE, Mapping, PAGE, WRITABLE};
 
 /// Why a function cannot be loaded.
@@ -100,6 +101,8 @@ pub struct Named {
 
 /// Distance between the addresses of imported symbols.
 const APART: u64 = 16;
+/// Maximum time to link.
+const LINKING: Duration = Duration::from_secs(20);
 
 impl LoadedFile {
     /// Maps and relocates a file.
@@ -296,8 +299,8 @@ impl Loading<'_> {
             ld.args(["-m", "elf_x86_64", "-static", "-nostdlib", "--no-relax", "--entry=0"]);
             ld.args(["-z", "noexecstack", "-z", "max-page-size=4096"]);
             ld.arg(format!("-Ttext-segment={base:#x}")).arg("-o").arg(&output);
-            ld.arg(std::path::absolute(self.path)?).arg(&input).env("LC_ALL", "C");
-            let done = end_with_caller(ld.stdin(Stdio::null())).output()?;
+            ld.arg(std::path::absolute(self.path)?).arg(&input);
+            let done = run_tool(ld.stdin(Stdio::null()), LINKING)?;
             Ok::<_, io::Error>((done, std::fs::read(output).unwrap_or_default()))
         };
         let (done, linked) =

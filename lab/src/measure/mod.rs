@@ -23,16 +23,17 @@ mod ring;
 mod runner;
 mod sealed;
 mod session;
+mod tool;
 mod turns;
 mod walk;
 
 pub use child::StepCounts;
 pub use confine::{CodeRights, InvalidId};
 pub use fault::{Fault, FaultKind};
-pub use forked::end_with_caller;
 pub use options::{MeasureError, Options};
 pub use ratio::{Ratio, Turn, TurnRatio, ticks_of};
 pub use result::{Block, Measurement, Run};
 pub use ring::{GuardedRegisters, Reading, Ring};
 pub use session::{Session, select};
+pub use tool::{ToolOutput, run_tool};
 pub use turns::TURNS;

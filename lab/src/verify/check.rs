@@ -105,6 +105,12 @@ impl Finding {
 pub(super) struct Spec {
     pub(super) id: &'static str,
     pub(super) what: &'static str,
+    /// What the check executes.
+    pub(super) run: &'static str,
+    /// Why the answer matters.
+    pub(super) why: &'static str,
+    /// The outcome that proves the CPU to differ.
+    pub(super) falsified: &'static str,
     pub(super) needs: &'static [&'static str],
     /// It writes registers.
     pub(super) writes: bool,

@@ -12,6 +12,7 @@
 mod bench;
 mod check;
 mod checks;
+mod explain;
 pub mod kernel;
 mod preserve;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
@@ -29,6 +30,7 @@ use lbr_msr::table::{unlisted, unlisted_tos};
 use lbr_msr::{LbrCaps, Msr, MsrError, MsrRead};
 
 pub use check::{Check, Verdict};
+pub use explain::Explanation;
 pub use kernel::{Kernel, Known, Ran};
 pub use preserve::Preserved;
 pub use soft::SoftSubject;

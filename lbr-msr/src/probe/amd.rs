@@ -19,8 +19,6 @@ const DBG_EXTN_CFG_BRSMEN: u64 = 1 << 2;
 const LEAF_80000008_EBX_BRS: u32 = 1 << 31;
 /// CPUID leaf that describes PerfMonV2 and LbrExtV2. Linux asm/perf_event.h.
 pub(super) const LEAF_DEBUG: u32 = 0x8000_0022;
-/// CPUID.80000022H:EAX, LBR stack: LbrExtV2. Linux cpufeatures (AMD_LBR_V2).
-pub(super) const LEAF_DEBUG_EAX_LBR: u32 = 1 << 1;
 /// CPUID.80000022H:EAX: LBR and counters freeze at a PMI. Linux scattered.c.
 const LEAF_DEBUG_EAX_FREEZE: u32 = 1 << 2;
 /// Records of Branch Sampling. Linux amd/brs.c.
@@ -34,9 +32,15 @@ impl Probed {
             .filter(|debug| debug.has_lbr_stack())
             .map(|debug| u32::from(debug.num_lbr_stack_size()))
             .filter(|depth| *depth > 0);
-        let has_brs = self.identity.family == 0x19
-            && typed.get_processor_capacity_feature_info().is_some()
-            && cpuid.cpuid1(0x8000_0008).ebx & LEAF_80000008_EBX_BRS != 0;
+        // BRS is Zen 3's; the leaf that announces it holds the address sizes too, never 0.
+        let announces = self.identity.family == 0x19
+            && stack.is_none()
+            && typed.get_processor_capacity_feature_info().is_some();
+        let sizes = cpuid.cpuid1(0x8000_0008);
+        if announces && sizes.eax == 0 {
+            return Err(Why::BrsUnknown);
+        }
+        let has_brs = announces && sizes.ebx & LEAF_80000008_EBX_BRS != 0;
         let stacked = |enable, select| RegisterMap {
             from: AMD_SAMP_BR_FROM,
             to: Some(AMD_SAMP_BR_TO),

@@ -24,6 +24,12 @@ pub enum Why {
     /// K7 and older.
     #[error("AMD CPUs before family 0FH have no documented last-branch registers")]
     AmdBefore64Bit,
+    /// A recording of a Zen 3 lacks leaf 80000008H.
+    #[error(
+        "the recording lacks leaf 80000008H, whose EBX[31] announces Branch Sampling (BRS): \
+         unknown whether this CPU has it"
+    )]
+    BrsUnknown,
     /// The model has Architectural LBR, but the hypervisor hides it.
     #[error(
         "{uarch} has Architectural LBR, but the hypervisor ({hypervisor}) hides it: \

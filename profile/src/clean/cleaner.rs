@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 use lbr_msr::record::{Event, Head, Label, Lost, MoveKind};
 
 use super::artefacts::{self, CleanStack, DUPLICATE_STRIDE};
-use super::moves::{Cuts, Interrupted, Passage};
+use super::moves::{ContextChange, Cuts, Interrupted, Passage};
 use super::quality::{BlockQuality, Quality};
 use super::streams::{RecordedBranches, Streams};
 use super::{ByThread, View, add};
@@ -112,6 +112,8 @@ pub struct Cleaned<'a> {
     /// Straight-line code that no branch ended: its first instruction, the distance of the last
     /// one, the address space.
     pub(crate) ended: &'a [(u64, u32, u32)],
+    /// Changes of context, the oldest first; the same exception.
+    pub(crate) contexts: &'a [ContextChange],
     /// How the oldest branch continues the previous stack.
     pub joins: Continuity,
     /// The branch before the oldest, if joined.
@@ -312,6 +314,7 @@ impl Cleaner {
             branches: if all { entries } else { Entries::Parsed(&self.rest.branches) },
             transitions: &[],
             ended: &[],
+            contexts: &[],
             joins: match before {
                 Some(_) => Continuity::Before,
                 None if joined && first => Continuity::Start,
@@ -356,6 +359,7 @@ impl Cleaner {
                 leave_open(&mut self.open, &mut self.gaps, (at, space as u32));
             }
             cleaned.ended = &self.ended;
+            cleaned.contexts = &self.cuts.contexts;
             let transitions = self.transitions.get(begin..).unwrap_or_default();
             self.maps.gather_blocks(space, transitions.iter().filter_map(Transition::straight));
             cleaned.transitions = transitions;
@@ -389,6 +393,7 @@ fn put_in_order(
     transitions: &mut Vec<Transition>,
 ) -> Option<u64> {
     let straight = stack.holds == RecordedBranches::Everything;
+    let begin = transitions.len();
     if !straight {
         add(&mut quality.filtered, stack.weight);
     }
@@ -402,7 +407,7 @@ fn put_in_order(
             (last, follows) = (None, false);
         }
         let index = stack.at.get(at).copied().unwrap_or(at);
-        if let Some(entry) = passage.before(index, last) {
+        if let Some(entry) = passage.before(index, last, transitions.len().wrapping_sub(begin)) {
             (last, follows, spanning) = (entry, false, true);
         }
         let cycles = if spanning { 0 } else { branch.flags.cycles().unwrap_or(0) };
@@ -414,7 +419,7 @@ fn put_in_order(
         spanning = false;
         (last, follows) = (Some(branch.to), true);
     });
-    passage.behind_all(last).unwrap_or(last)
+    passage.behind_all(last, transitions.len().wrapping_sub(begin)).unwrap_or(last)
 }
 
 /// The length of the fall-through range between two neighbours, bytes, or [`NO_BLOCK`] after

@@ -33,6 +33,7 @@ pub(crate) use threads::{BufferedStack, Run};
 
 pub(crate) use cleaner::{Cleaner, NO_BLOCK};
 pub(crate) use key::{Key, distinct, firsts, place_hash};
+pub(crate) use moves::ContextChange;
 
 /// Data per thread.
 pub(crate) type ByThread<T> = HashMap<Thread, T, BuildHasherDefault<Product>>;

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 
 use lbr_msr::record::{MoveKind, ThreadMove};
 
+use super::Continuity;
 use crate::code::maps::Maps;
 use crate::code::straight;
 use crate::read::address::LONGEST_BLOCK;
@@ -28,6 +29,19 @@ pub(super) struct Interrupted {
     at_branch: bool,
 }
 
+/// A change of context: a signal handler interrupts code, which continues when the handler returns.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ContextChange {
+    /// Number of the stack's transitions before it.
+    pub(crate) at: usize,
+    /// Number of interrupted contexts after it.
+    pub(crate) depth: usize,
+    /// How the context after it begins.
+    pub(crate) joins: Continuity,
+    /// Whether the context before it may continue.
+    pub(crate) goes_on: bool,
+}
+
 /// Code of one stack that no branch ended.
 #[derive(Debug, Default)]
 pub(super) struct Cuts {
@@ -35,6 +49,8 @@ pub(super) struct Cuts {
     pieces: Vec<(u64, u64)>,
     /// Starts of straight-line code whose end is unknown.
     pub(super) open: Vec<u64>,
+    /// Changes of context, the oldest first.
+    pub(super) contexts: Vec<ContextChange>,
 }
 
 /// Follows the moves of one stack, the oldest first.
@@ -48,29 +64,39 @@ impl Passage<'_> {
     /// Follows the moves before the stack's entry `index` (0 is the newest). `entry` is the start
     /// of the current code. Returns its new start; `None` if there are no moves.
     #[inline]
-    pub(super) fn before(&mut self, index: usize, entry: Option<u64>) -> Option<Option<u64>> {
-        if self.moves.is_empty() { None } else { self.pass(index as u64 + 1, entry) }
+    pub(super) fn before(
+        &mut self,
+        index: usize,
+        entry: Option<u64>,
+        at: usize,
+    ) -> Option<Option<u64>> {
+        if self.moves.is_empty() { None } else { self.pass(index as u64 + 1, entry, at) }
     }
 
     /// Follows the moves after the newest entry.
-    pub(super) fn behind_all(&mut self, entry: Option<u64>) -> Option<Option<u64>> {
-        if self.moves.is_empty() { None } else { self.pass(0, entry) }
+    pub(super) fn behind_all(&mut self, entry: Option<u64>, at: usize) -> Option<Option<u64>> {
+        if self.moves.is_empty() { None } else { self.pass(0, entry, at) }
     }
 
     #[cold]
-    fn pass(&mut self, newer: u64, mut entry: Option<u64>) -> Option<Option<u64>> {
+    fn pass(&mut self, newer: u64, mut entry: Option<u64>, at: usize) -> Option<Option<u64>> {
         let mut moved = None;
         while let Some(next) = self.moves.iter().next().filter(|m| u64::from(m.newer) >= newer) {
             self.moves = Moves(self.moves.0.get(1..).unwrap_or_default());
-            entry = self.take(next, entry);
+            entry = self.take(next, entry, at);
             moved = Some(entry);
         }
         moved
     }
 
-    fn take(&mut self, moved: ThreadMove, entry: Option<u64>) -> Option<u64> {
+    fn take(&mut self, moved: ThreadMove, entry: Option<u64>, at: usize) -> Option<u64> {
         let ThreadMove { kind, from, to, .. } = moved;
-        match kind {
+        let (mut joins, goes_on) = match kind {
+            MoveKind::Start => (Continuity::Start, false),
+            MoveKind::Signal | MoveKind::SignalAtBranch => (Continuity::Start, true),
+            MoveKind::End | MoveKind::Return | MoveKind::Unknown => (Continuity::No, false),
+        };
+        let entry = match kind {
             MoveKind::Start => {
                 self.abandon(0);
                 Some(to)
@@ -97,7 +123,10 @@ impl Passage<'_> {
                 // A handler may continue its program elsewhere.
                 self.abandon(back.map_or(self.interrupted.len().saturating_sub(1), |at| at + 1));
                 match back.and_then(|_| self.interrupted.pop_back()) {
-                    Some(interrupted) => interrupted.entry,
+                    Some(interrupted) => {
+                        joins = Continuity::Before;
+                        interrupted.entry
+                    }
                     None => Some(to),
                 }
             }
@@ -105,7 +134,10 @@ impl Passage<'_> {
                 self.cuts.open.extend(entry);
                 Some(to).filter(|to| *to != 0)
             }
-        }
+        };
+        let depth = self.interrupted.len();
+        self.cuts.contexts.push(ContextChange { at, depth, joins, goes_on });
+        entry
     }
 
     /// Ends interrupted code that does not continue: all but the outermost `keep`.
@@ -121,6 +153,7 @@ impl Cuts {
     pub(super) fn clear(&mut self) {
         self.pieces.clear();
         self.open.clear();
+        self.contexts.clear();
     }
 
     fn leave(&mut self, Interrupted { entry, from, at_branch }: Interrupted) {

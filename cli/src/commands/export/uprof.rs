@@ -22,9 +22,7 @@ pub(super) fn write(args: &Export, output: &Output) -> Outcome {
         (branch.from_location, branch.count)
     })?;
     maps.look_up_lines(branches.iter().flat_map(|of| [of.from_location, of.to_location]));
-    let mut text = Vec::new();
-    table(total).write_csv(&mut text, &mut maps, branches.iter())?;
-    output.write(text)?;
+    output.stream(|out| table(total).write_csv(out, &mut maps, branches.iter()).map(Ok))?;
     head::finish(&read, &maps);
     Ok(DONE)
 }

@@ -348,6 +348,8 @@ fn print_csv(out: &mut Out<'_>, read: &mut [Read], chosen: &[Chosen]) -> std::io
         cycles.map(|(cycles, samples)| (*of, cycles, samples)).collect::<Vec<Row>>()
     };
     let rows: Vec<Row> = chosen.iter().flat_map(cycles).collect();
+    out.modelled =
+        read.iter().any(|read| Source::any_models_fields(std::slice::from_ref(&read.source)));
     table.write_csv(out, read, rows.into_iter())
 }
 

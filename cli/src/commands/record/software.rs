@@ -40,8 +40,8 @@ pub(super) fn record(args: &Record, output: Output, why: Option<&str>) -> Outcom
     let mut tracer = tracer(args)?;
 
     let modelled = if args.model { "predictions and cycles modelled, " } else { "" };
-    let desc = format!("software LBR ({}), {modelled}not measured", cpu.key);
     let name = name(&cpu);
+    let desc = format!("software LBR ({name}), {modelled}not measured");
     let through = tracer.source.name();
     let known =
         if args.model { "predictions and cycles modelled" } else { "no predictions, no cycles" };

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::Report;
 use crate::exit::{DONE, Outcome};
 use crate::head::{Notes, Totals, finish, flow_json};
-use crate::input;
+use crate::input::{self, Source};
 use crate::present::json;
 use crate::present::number::nonzero;
 use crate::present::out::Out;
@@ -44,6 +44,7 @@ pub(super) fn run(
         }
         out.gap()?;
     }
+    out.modelled = Source::any_models_fields(&sources);
     let status = print(out, &mut flow)?;
     if printer == Printer::Json {
         let mut quality = flow_json(&sources, &flow, &totals);

@@ -13,7 +13,7 @@ use serde_json::json;
 use super::{Page, Report, Section, Sort, View, print_hidden, rest};
 use crate::exit::{DONE, Failure, Outcome};
 use crate::head::{self, Notes, Totals, finish, quality_json, share_trust};
-use crate::input;
+use crate::input::{self, Source};
 use crate::present::json;
 use crate::present::out::Out;
 use crate::present::place::{Part, Place};
@@ -109,6 +109,7 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     let predictions = Some((hot.known, hot.mispredicted));
     let totals = Totals { branches: hot.total, distinct, predictions };
     let printer = args.printer();
+    out.modelled = Source::any_models_fields(&sources);
     if printer == Printer::Text {
         let shares = branches.iter().map(|branch| hot.share(branch));
         let notes = Notes { trust: share_trust(&hot.quality, shares), ..Notes::default() };

@@ -13,7 +13,7 @@ use serde_json::json;
 use super::{Page, Report, Section, Sort, View, print_hidden, rest};
 use crate::exit::{DONE, Failure, Outcome};
 use crate::head::{self, Notes, Totals, finish, quality_json};
-use crate::input::{self, Reread};
+use crate::input::{self, Reread, Source};
 use crate::present::json;
 use crate::present::number::{grouped, nonzero};
 use crate::present::out::Out;
@@ -50,6 +50,7 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     let shown = listed.get(..args.rows().min(listed.len())).unwrap_or_default();
     let table = table(complete);
     let printer = args.printer();
+    out.modelled = Source::any_models_fields(&sources);
     if printer == Printer::Text {
         let notes = notes(complete, filtered);
         out.lines(&head::lines(&sources, &quality, &totals, notes, args.verbose))?;

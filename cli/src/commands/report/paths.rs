@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{Report, Sort, View, print_hidden};
 use crate::exit::{DONE, Outcome};
 use crate::head::{self, Notes, Totals, finish, quality_json};
-use crate::input::Reread;
+use crate::input::{Reread, Source};
 use crate::present::json;
 use crate::present::number::{counted, grouped, nonzero, part, percent, share};
 use crate::present::out::Out;
@@ -127,6 +127,7 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     if printer == Printer::Csv {
         let chains = list.iter().enumerate().take(last).filter(|(_, path)| is_listed(path));
         let rows = chains.flat_map(|(at, path)| path.links.iter().map(move |link| (at, link)));
+        out.modelled = Source::any_models_fields(&sources);
         let ranked = table().only("rank", |_, (at, _)| Cell::Number(*at as u64 + 1));
         ranked.write_csv(out, &mut paths.maps, rows)?;
         out.flush()?;

@@ -1,32 +1,33 @@
 //! Machine code from assembly, by the system's `as`, and from digits.
 
 use lbr_msr::text::AsText;
-use std::io::Write;
-use std::process::{Command, Stdio};
+use std::io::{Seek, Write};
+use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
+use lab::measure::run_tool;
 use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget};
+
+/// Maximum time to assemble.
+const ASSEMBLING: Duration = Duration::from_secs(20);
 
 /// Assembles 64-bit code. `what` names it in errors.
 pub(super) fn assemble(source: &str, att: bool, what: &str) -> anyhow::Result<Vec<u8>> {
     let folder = tempfile::tempdir().context("no temporary folder for the assembler")?;
     let file = folder.path().join("code.o");
     let path = sampler::target::find("as").map_err(|_| no_assembler())?;
+    let mut input = tempfile::tempfile().context("no temporary file for the assembler")?;
+    input.write_all(source.as_bytes())?;
+    input.write_all(b"\n")?;
+    input.rewind()?;
     let mut command = Command::new(path);
     command.arg("--64").arg("-o").arg(&file);
     if !att {
         command.args(["-msyntax=intel", "-mnaked-reg"]);
     }
-    command.arg("-").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let child = lab::measure::end_with_caller(command.env("LC_ALL", "C")).spawn();
-    let mut child = child.context("the assembler `as` could not be started")?;
-    let mut input = child.stdin.take();
-    if let Some(input) = &mut input {
-        // One that ends early says why.
-        let _ = input.write_all(source.as_bytes()).and_then(|()| input.write_all(b"\n"));
-    }
-    drop(input);
-    let output = child.wait_with_output().context("waiting for the assembler")?;
+    let output = run_tool(command.arg("-").stdin(input), ASSEMBLING)
+        .with_context(|| format!("{what} cannot be assembled by `as`"))?;
     if !output.status.success() {
         bail!("{what} cannot be assembled: {}", complaints(&output.stderr));
     }

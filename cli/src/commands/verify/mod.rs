@@ -1,6 +1,7 @@
 //! `lbr verify`: does this CPU do what its format bits say?
 
 mod diff;
+mod explain;
 mod lies;
 mod markdown;
 mod report;
@@ -94,6 +95,14 @@ pub(crate) struct VerifyArgs {
         "soft_lie", "markdown", "addresses",
     ])]
     diff: Option<Vec<PathBuf>>,
+
+    /// Explain CHECK instead: what it executes, why, what would falsify it, and the source of the
+    /// documented answer (with --soft-cpu, for that CPU); `list` lists the checks
+    #[arg(long, value_name = "CHECK", conflicts_with_all = [
+        "cpu", "write", "backend", "cpuid", "perf_capabilities", "assume", "soft_lie", "markdown",
+        "addresses", "diff",
+    ])]
+    explain: Option<String>,
 }
 
 impl VerifyArgs {
@@ -107,6 +116,9 @@ impl VerifyArgs {
 pub(crate) fn run(args: &VerifyArgs) -> Outcome {
     if let Some([one, other]) = args.diff.as_deref() {
         return diff::run(one, other, args.json.as_deref());
+    }
+    if let Some(id) = &args.explain {
+        return explain::run(id, args.machine.soft_cpu.as_ref(), args.json.as_deref());
     }
     let machine = &args.machine;
     if let Some(Lies(None)) = args.soft_lie {

@@ -1,19 +1,20 @@
 //! Rows as comma-separated values, under the keys of the JSON objects.
 
-use std::io::{self, Write};
+use std::io;
 
 use serde_json::{Value, json};
 
 use super::json::CellPart;
 use super::{Form, Member, Table};
 use crate::present::csv;
+use crate::present::out::Out;
 
 impl<C: ?Sized, R> Table<'_, C, R> {
     /// Writes a line of keys, then every row. What is absent is empty; what holds
     /// more than one value is left to JSON.
     pub(crate) fn write_csv(
         &self,
-        out: &mut impl Write,
+        out: &mut Out<'_>,
         context: &mut C,
         rows: impl Iterator<Item = R>,
     ) -> io::Result<()> {
@@ -23,7 +24,9 @@ impl<C: ?Sized, R> Table<'_, C, R> {
                 && !member.key.ends_with("_inlines")
         };
         let members: Vec<Member> = self.members().filter(is_single).collect();
-        csv::write(out, members.iter().map(|member| &member.key))?;
+        let modelled = out.modelled;
+        let keys = members.iter().map(|member| member.key.as_str());
+        csv::write(out, keys.chain(modelled.then_some("modelled")))?;
         for row in rows {
             let cells = self.cells(context, &row);
             let value =
@@ -32,7 +35,8 @@ impl<C: ?Sized, R> Table<'_, C, R> {
                     Value::String(text) => Some(text),
                     value => Some(value.to_string()),
                 };
-            csv::write(out, members.iter().map(|member| value(member).unwrap_or_default()))?;
+            let values = members.iter().map(|member| value(member).unwrap_or_default());
+            csv::write(out, values.chain(modelled.then(|| "true".to_owned())))?;
         }
         Ok(())
     }

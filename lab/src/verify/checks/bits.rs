@@ -1,25 +1,27 @@
 //! Checks which bits of registers can be written: writes them, reads them back, restores them.
 
 use lbr_msr::Msr;
-use lbr_msr::address::{IA32_DEBUGCTL, MSR_LER_FROM_LIP, MSR_LER_TO_LIP};
-use lbr_msr::caps::{Facility, FilterRegister, Layout, Quirks};
+use lbr_msr::address::IA32_DEBUGCTL;
+use lbr_msr::caps::{Facility, FilterRegister, Quirks};
 
 use super::super::SubjectKind;
 use super::super::bench::{Bench, Facts, Halt, READ_ONLY};
 use super::super::check::{Documented, Finding, Spec};
 use super::super::preserve::has_last_exception;
+use super::written::{last_exception, records};
 
 /// An address of ring 0 and one of user code.
-const HIGH: u64 = 0xFFFF_FFFF_8123_4560;
-const LOW: u64 = 0x0000_7FFF_1234_5670;
-/// Bits 62:61, format 4's transaction flags.
-const TSX_FLAGS: u64 = 3 << 61;
-const MISPRED: u64 = 1 << 63;
+pub(super) const HIGH: u64 = 0xFFFF_FFFF_8123_4560;
+pub(super) const LOW: u64 = 0x0000_7FFF_1234_5670;
 
 pub(in crate::verify) const CHECKS: &[Spec] = &[
     Spec {
         id: "bits.enable",
         what: "the bit that enables recording can be set and cleared",
+        run: "The bit is set, read back, cleared and read back.",
+        why: "Nothing is recorded without it, and a bit that stays set records after lbr has \
+              ended.",
+        falsified: "The bit does not read back as written, or a write raises #GP.",
         needs: &["registers.control"],
         writes: true,
         documented: |facts| match facts.caps.facility {
@@ -46,6 +48,9 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
     Spec {
         id: "bits.freeze_on_pmi",
         what: "DEBUGCTL.FREEZE_LBRS_ON_PMI can be set and cleared",
+        run: "The bit is set, read back, cleared and read back.",
+        why: "Without it, the interrupt handler's own branches overwrite those before the sample.",
+        falsified: "The bit does not read back as written, or a write raises #GP.",
         needs: &["registers.control"],
         writes: true,
         documented: |facts| match freeze(facts) {
@@ -57,6 +62,10 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
     Spec {
         id: "bits.debugctl",
         what: "the other bits of DEBUGCTL",
+        run: "Each bit of DEBUGCTL is flipped, read back and flipped back. Never on real \
+              hardware, which TR, BTS or BTF would crash.",
+        why: "lbr writes DEBUGCTL back as it was read: a bit that does not hold would be lost.",
+        falsified: "LBR or BTF cannot be set, or a reserved bit can.",
         needs: &["registers.control"],
         writes: true,
         documented: |facts| match debugctl_bits(facts) {
@@ -71,6 +80,9 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
     Spec {
         id: "bits.select",
         what: "the bits of the filter register",
+        run: "Each bit of the filter register is flipped, read back and flipped back.",
+        why: "A filter bit that does not hold lets branches through that were to be suppressed.",
+        falsified: "A documented bit does not read back as written, or a reserved bit does.",
         needs: &["registers.select"],
         writes: true,
         documented: |facts| match facts.caps.filter {
@@ -94,6 +106,9 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
     Spec {
         id: "bits.depth",
         what: "the depths that IA32_LBR_DEPTH takes",
+        run: "8, 16, and so on up to 64 are written to IA32_LBR_DEPTH and read back.",
+        why: "lbr sets the depth before it records and reads as many records.",
+        falsified: "A depth that CPUID 1CH lists is refused, or another is taken.",
         needs: &["cpuid", "registers.depth"],
         writes: true,
         documented: |facts| match facts.caps.registers.depth {
@@ -118,6 +133,11 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
     Spec {
         id: "bits.tos",
         what: "the top-of-stack register holds each index",
+        run: "Each index is written to the register and read back. On NetBurst, its own value is \
+              written.",
+        why: "Records are put back where they were only if TOS can be put back.",
+        falsified: "An index does not read back as written, or its write raises #GP. On \
+              NetBurst: the write succeeds.",
         needs: &["registers.tos"],
         writes: true,
         documented: |facts| match facts.caps.registers.tos {
@@ -135,6 +155,12 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
     Spec {
         id: "bits.records",
         what: "records can be written, their flags included",
+        run: "FROM, TO and INFO of the first and the last record are written with a user \
+              address, a kernel address and each flag, and read back. On NetBurst, FROM is \
+              written with its own value.",
+        why: "lbr puts records back after a check, as the kernel and hypervisors do at a switch.",
+        falsified: "A write raises #GP, or a value reads back changed. On NetBurst: the write \
+              succeeds.",
         needs: &["registers.from", "registers.to", "registers.info"],
         writes: true,
         documented: |facts| match facts.caps.facility {
@@ -149,6 +175,9 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
     Spec {
         id: "bits.depth_clears",
         what: "writing IA32_LBR_DEPTH clears every record",
+        run: "Every FROM is written, then IA32_LBR_DEPTH, then every FROM is read.",
+        why: "This is how Linux clears the records: one that stays would be read as a new branch.",
+        falsified: "A FROM register is not 0 afterwards.",
         needs: &["registers.depth", "bits.records"],
         writes: true,
         documented: |facts| match facts.caps.registers.depth {
@@ -177,6 +206,10 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
     Spec {
         id: "bits.last_exception",
         what: "the last-exception pair can be written and reads as it was written",
+        run: "Two canonical addresses are written to LER_FROM and LER_TO and read back. Never on \
+              real hardware.",
+        why: "The pair can be put back only if it reads as it was written.",
+        falsified: "A write raises #GP, or an address reads back changed.",
         needs: &["registers.last_exception"],
         writes: true,
         documented: |facts| {
@@ -327,124 +360,4 @@ fn tos(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
         None => Finding::same("each is read as it was written"),
         Some(_) => Finding::differs(format!("not {}", words(&wrong))),
     })
-}
-
-/// Test values that FROM, TO and INFO of a layout accept, with descriptions.
-fn patterns(facts: &Facts) -> [Vec<(&'static str, u64)>; 3] {
-    let plain = || vec![("a user address", LOW), ("a kernel address", HIGH)];
-    let flagged = |bits: u64| (LOW & !bits) | bits;
-    let (mut from, mut to, mut info) = (plain(), plain(), Vec::new());
-    match facts.caps.layout {
-        Layout::Packed32 => {
-            from = vec![("two addresses", 0x8123_4560_1234_5670)];
-            to.clear();
-        }
-        Layout::Plain if facts.caps.facility == Facility::P6 => {
-            from = vec![("an address", 0x1234_5670)];
-            to.clone_from(&from);
-        }
-        Layout::Legacy { format, tsx } => match format.0 {
-            3 => from.push(("MISPRED", flagged(MISPRED))),
-            4 if tsx => {
-                from.push(("MISPRED", flagged(MISPRED)));
-                from.push(("transaction flags", flagged(TSX_FLAGS)));
-            }
-            // HSM182, BDM127: the flags are checked as part of the sign.
-            4 => from.retain(|(_, value)| *value == LOW),
-            5 | 7 => {
-                info = vec![("MISPRED and cycles", MISPRED | 0xFFFF)];
-                if tsx {
-                    info.push(("transaction flags", TSX_FLAGS));
-                }
-            }
-            6 => {
-                from.push(("MISPRED", flagged(MISPRED)));
-                to.push(("cycles", 0xFFFF << 48 | LOW));
-            }
-            _ => {}
-        },
-        Layout::Arch { mispredict, timed, types, tsx, .. } => {
-            let mut bits = 0;
-            for (there, field) in [
-                (mispredict, MISPRED),
-                (timed, 1 << 60 | 0xFFFF),
-                (types, 0xF << 56),
-                (tsx, TSX_FLAGS),
-            ] {
-                bits |= if there { field } else { 0 };
-            }
-            info = vec![("every field", bits)];
-        }
-        Layout::Plain | Layout::AmdV2 { .. } | Layout::AmdBrs { .. } | Layout::AmdSingle => {}
-    }
-    [from, to, info]
-}
-
-fn records(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
-    let map = bench.facts.caps.registers;
-    if bench.facts.caps.facility == Facility::NetBurst {
-        // Saves its value in case the write succeeds.
-        let before = bench.read(map.from)?;
-        let taken = bench.takes(map.from, before)?;
-        return Ok(Finding::of(!taken, if taken { "it can be written" } else { "#GP" }));
-    }
-    let patterns = patterns(&bench.facts);
-    for index in [0, bench.facts.caps.depth.saturating_sub(1)] {
-        let registers = [
-            ("FROM", Some(map.from_at(index))),
-            ("TO", map.to_at(index)),
-            ("INFO", map.info_at(index)),
-        ];
-        for ((name, msr), patterns) in registers.into_iter().zip(&patterns) {
-            let Some(msr) = msr else { continue };
-            for (what, value) in patterns {
-                if !bench.takes(msr, *value)? {
-                    let known = if name == "FROM" && *what == "transaction flags" {
-                        ": they are checked as a part of the sign (HSM182, BDM127)"
-                    } else {
-                        ""
-                    };
-                    return Ok(Finding::differs(format!("{name} with {what} raises #GP{known}")));
-                }
-                if bench.read(msr)? != *value {
-                    return Ok(Finding::differs(format!("{name} does not keep {what}")));
-                }
-            }
-        }
-    }
-    bench.clear()?;
-    Ok(Finding::same("values read back as written"))
-}
-
-fn last_exception(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
-    if bench.facts.kind == SubjectKind::Hardware {
-        return Err(Halt::CannotTell(
-            "unsafe: on a live machine nothing but records, TOS and controls is tried".into(),
-        ));
-    }
-    let narrow = bench.facts.caps.facility == Facility::P6;
-    let values = if narrow { [0x1234_5670, 0x0040_0000] } else { [LOW, HIGH] };
-    let mut found = Finding::same("as written");
-    for msr in [MSR_LER_FROM_LIP, MSR_LER_TO_LIP] {
-        let before = bench.read(msr)?;
-        for value in values {
-            let name = if msr == MSR_LER_FROM_LIP { "LER_FROM" } else { "LER_TO" };
-            if !bench.takes(msr, value)? {
-                found = Finding::differs(format!("{name} does not take a canonical address"));
-                continue;
-            }
-            let now = bench.read(msr)?;
-            if now != value {
-                let known = if msr == MSR_LER_TO_LIP && (now ^ value) & !(7 << 61) == 0 {
-                    ": bits 63:61 do not copy its sign (BDM131)"
-                } else {
-                    ""
-                };
-                found = Finding::differs(format!("{name} reads otherwise{known}"));
-            }
-        }
-        // The CPU may refuse a value that it reported itself.
-        bench.takes(msr, before)?;
-    }
-    Ok(found)
 }

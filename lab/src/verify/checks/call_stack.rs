@@ -13,6 +13,9 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
     Spec {
         id: "call_stack.nested",
         what: "call-stack mode: nested calls push, returns pop",
+        run: "5 nested calls and 2 returns run in call-stack mode.",
+        why: "`record --call-graph lbr` takes the records for the callers.",
+        falsified: "The records are not the 3 outer calls, newest first.",
         needs: NEEDS,
         writes: true,
         documented: |facts| stack(facts, "5 calls and 2 returns leave the 3 outer frames"),
@@ -21,6 +24,9 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
     Spec {
         id: "call_stack.leaf",
         what: "call-stack mode: a leaf's call and return leave no record",
+        run: "4 calls of a leaf function run within one call, in call-stack mode.",
+        why: "A leaf that is not popped would appear as a caller of code that it never called.",
+        falsified: "The records are not the one surrounding call.",
         needs: &["order", "bits.select", "call_stack.nested"],
         writes: true,
         documented: |facts| stack(facts, "the frame around them remains"),
@@ -29,6 +35,9 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
     Spec {
         id: "call_stack.zero_length",
         what: "call-stack mode: a call to the next instruction pushes nothing",
+        run: "A call to the next instruction runs within one call, in call-stack mode.",
+        why: "Such a call has no return that would pop it.",
+        falsified: "The records are not the one surrounding call.",
         needs: &["order", "bits.select", "call_stack.nested"],
         writes: true,
         documented: |facts| stack(facts, "the frame around it remains"),

@@ -21,6 +21,11 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
     Spec {
         id: "freeze",
         what: "a PMI freezes the records where FREEZE_LBRS_ON_PMI is set",
+        run: "Branches run before and after a counter overflows, with FREEZE_LBRS_ON_PMI set.",
+        why: "A sample is read in the interrupt handler: without the freeze, it holds the \
+              handler's branches.",
+        falsified: "A branch after the PMI is recorded, the newest before it is not, or LBR_FRZ \
+              is not set where it is documented.",
         needs: &["records", "depth", "bits.freeze_on_pmi"],
         writes: true,
         documented: |facts| match freeze_bit(facts) {
@@ -39,6 +44,9 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
     Spec {
         id: "last_exception",
         what: "the last-exception pair holds the last branch before an exception",
+        run: "A branch runs, then an instruction raises an exception, and the pair is read.",
+        why: "After a crash, the pair tells where it came from.",
+        falsified: "The pair is the exception itself or another branch.",
         needs: &["records", "registers.last_exception"],
         writes: true,
         documented: |facts| {
@@ -53,6 +61,10 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
     Spec {
         id: "c_state",
         what: "records after a C-state deeper than C1",
+        run: "One jump is recorded, the CPU enters a C-state deeper than C1, and the records are \
+              read again.",
+        why: "Records that are lost in idle look like branches that never ran.",
+        falsified: "Records are gone although they are documented to be kept.",
         needs: &["records"],
         writes: true,
         documented: |facts| {
@@ -69,6 +81,9 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
     Spec {
         id: "smi",
         what: "records after an SMI",
+        run: "Branches run around an SMI.",
+        why: "Branches of the firmware must not overwrite those of the program.",
+        falsified: "The records are not the branches that ran.",
         needs: &["records", "depth"],
         writes: true,
         documented: |_| Documented::here("as before", "SDM 17.4.1, 34.4"),
@@ -86,6 +101,11 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
     Spec {
         id: "select.sharing",
         what: "whether the hyperthreads of a core share the filter register",
+        run: "1 and 5 are written to the filter register, and the sibling thread's is read each \
+              time.",
+        why: "On a shared filter, two recordings on one core change each other's.",
+        falsified: "The sibling reads the written values although each has its own register, or \
+              does not although they share one.",
         needs: &["registers.select", "bits.select"],
         writes: true,
         documented: |facts| match scope(facts) {

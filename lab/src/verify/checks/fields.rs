@@ -15,6 +15,9 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
     Spec {
         id: "sign",
         what: "addresses of the upper half are recorded with their sign",
+        run: "Branches of ring 0 run and are recorded.",
+        why: "Without its sign, a kernel address is taken for a user address and finds no symbol.",
+        falsified: "An address with its top bit set has a 0 among the bits above.",
         needs: &["records", "depth", "lbr_fmt", "filter.user"],
         writes: true,
         documented: |facts| match sign_bits(facts) {
@@ -33,6 +36,9 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
     Spec {
         id: "hidden_from",
         what: "FROM of a branch out of a ring that is not recorded",
+        run: "A branch out of ring 0 runs while only user mode is recorded.",
+        why: "Otherwise a recording of user code discloses kernel addresses.",
+        falsified: "FROM is an address, or the branch has no record.",
         needs: &["sign", "filter.ring_0"],
         writes: true,
         documented: |facts| match facts.ring(true) {
@@ -46,6 +52,10 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
     Spec {
         id: "mispredict",
         what: "the mispredict flag, on predictable and on unpredictable branches",
+        run: "8 predictable and 16 unpredictable branches run, repeatedly.",
+        why: "`report --view mispredict` is a count of this flag.",
+        falsified: "The flag is never set, is set on more than a quarter of the predictable \
+              branches, or on less than an eighth of the unpredictable ones.",
         needs: FLAGS,
         writes: true,
         documented: |facts| {
@@ -63,6 +73,10 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
     Spec {
         id: "cycles",
         what: "the cycle counter grows with a chain of dependent instructions",
+        run: "Chains of 20, 200 and 2000 dependent instructions run, each ended by a branch; the \
+              least count of several runs is taken.",
+        why: "`hist` and `--view loops` take the count for time.",
+        falsified: "The count does not grow from chain to chain, or is not marked valid.",
         needs: FLAGS,
         writes: true,
         documented: |facts| cycles_documented(facts, "longer chains, higher counts"),
@@ -71,6 +85,9 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
     Spec {
         id: "cycles.saturate",
         what: "the cycle counter saturates",
+        run: "A chain of 70,000 dependent instructions runs.",
+        why: "A count that wraps makes the longest waits look like the shortest.",
+        falsified: "The count is not 65535.",
         needs: &["cycles"],
         writes: true,
         documented: |facts| cycles_documented(facts, "65535 after a longer chain"),
@@ -86,6 +103,9 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
     Spec {
         id: "tsx",
         what: "the transaction flags",
+        run: "A branch runs in a transaction, then a transaction aborts.",
+        why: "Code that was rolled back is reported apart.",
+        falsified: "IN_TSX is not set on the branch, or no record of the abort has TSX_ABORT.",
         needs: FLAGS,
         writes: true,
         documented: |facts| {
@@ -103,6 +123,9 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
     Spec {
         id: "tsx.abort",
         what: "a transaction abort is recorded once",
+        run: "A transaction aborts, and the records of the abort are counted.",
+        why: "Haswell records an abort twice, which doubles its count.",
+        falsified: "There are no records of the abort, or more than one.",
         needs: &["tsx"],
         writes: true,
         documented: |facts| match facts.caps.tsx() {
@@ -114,6 +137,9 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
     Spec {
         id: "types",
         what: "the branch type of each class",
+        run: "One branch of each class runs, and the type field of its record is read.",
+        why: "lbr uses the type if the code cannot be read.",
+        falsified: "A record has the type of another class.",
         needs: FLAGS,
         writes: true,
         documented: |facts| match facts.caps.types() {

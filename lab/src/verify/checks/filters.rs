@@ -13,6 +13,11 @@ macro_rules! filter {
         Spec {
             id: $id,
             what: $what,
+            run: "One branch of each class runs, into ring 0 and within user mode, with this \
+                  filter alone set.",
+            why: "A filter that suppresses too much or too little makes every share wrong, \
+                  without an error.",
+            falsified: "A suppressed branch has a record, or another branch has none or two.",
             needs: $needs,
             writes: true,
             documented: |facts| documented(facts, $suppress, $capture),
@@ -28,6 +33,10 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
     Spec {
         id: "filter.jumps",
         what: "the filters for jumps leave calls and returns alone",
+        run: "One branch of each class runs with both jump filters set.",
+        why: "Sampling calls only is done with these filters; before Sandy Bridge they suppress \
+              calls too.",
+        falsified: "A call or a return has no record.",
         needs: BASE,
         writes: true,
         documented: |facts| match facts.caps.filter {
@@ -51,6 +60,10 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
     Spec {
         id: "zero_length",
         what: "a call to the next instruction is not a near call",
+        run: "A call to the next instruction runs, as position-independent code uses to read its \
+              own address.",
+        why: "Such a call never returns: recorded as a call, it unbalances call stacks.",
+        falsified: "The call is recorded, or another branch is not.",
         needs: BASE,
         writes: true,
         documented: |facts| match facts.caps.facility {

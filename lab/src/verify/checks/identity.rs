@@ -18,6 +18,10 @@ macro_rules! existence {
         Spec {
             id: $id,
             what: $what,
+            run: "Each of the registers is read once.",
+            why: "lbr uses these addresses: one that does not exist would raise #GP in the midst \
+                  of a recording.",
+            falsified: "Reading one of the registers raises #GP.",
             needs: &[],
             writes: false,
             documented: |facts| {
@@ -36,6 +40,10 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
     Spec {
         id: "cpuid",
         what: "what CPUID announces",
+        run: "CPUID leaves 01H, 07H, 1CH, 80000008H and 80000022H are read.",
+        why: "They select the facility, and so every register and bit that lbr uses.",
+        falsified: "A leaf of the facility is absent, its depth is out of range, or its reserved \
+              bits are set.",
         needs: &[],
         writes: false,
         documented: |facts| match facts.caps.facility {
@@ -65,6 +73,10 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
     Spec {
         id: "perf_capabilities",
         what: "IA32_PERF_CAPABILITIES exists if PDCM announces it",
+        run: "IA32_PERF_CAPABILITIES (345H) is read.",
+        why: "lbr takes the record format from this register; reading it on a CPU without it \
+              raises #GP.",
+        falsified: "The read raises #GP although PDCM is 1, or succeeds although PDCM is 0.",
         needs: &["cpuid"],
         writes: false,
         documented: |facts| match facts.caps.facility {
@@ -83,6 +95,10 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
     Spec {
         id: "lbr_fmt",
         what: "the record format that IA32_PERF_CAPABILITIES[5:0] reports",
+        run: "IA32_PERF_CAPABILITIES[5:0] is read.",
+        why: "The format decides where a record's flags and cycles are: with a wrong one, \
+              records decode to plausible nonsense.",
+        falsified: "The register reports another format than the documented one.",
         needs: &["perf_capabilities"],
         writes: false,
         documented: |facts| match expected_format(facts) {

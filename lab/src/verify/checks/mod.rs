@@ -7,6 +7,7 @@ pub(super) mod fields;
 pub(super) mod filters;
 pub(super) mod identity;
 pub(super) mod records;
+mod written;
 
 use super::check::Spec;
 

@@ -10,6 +10,10 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
     Spec {
         id: "recording",
         what: "branches are recorded while recording is on and the filter records everything",
+        run: "Up to 3 jumps run while recording is on; if none is recorded, again with every \
+              filter bit inverted.",
+        why: "All checks of records rest on it.",
+        falsified: "None of the jumps is recorded.",
         needs: &["registers.from", "registers.to", "registers.select", "bits.enable"],
         writes: true,
         documented: |_| Documented::here("records", "SDM 17.4.2; Linux lbr.c"),
@@ -18,6 +22,9 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
     Spec {
         id: "records",
         what: "each branch is recorded once",
+        run: "Up to 3 jumps at known addresses run, and the records are compared with them.",
+        why: "Every count of a report is a count of records.",
+        falsified: "A jump has no record or two, or a record belongs to no jump.",
         needs: &["recording"],
         writes: true,
         documented: |facts| {
@@ -51,6 +58,11 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
     Spec {
         id: "depth",
         what: "the LBR stack holds as many records as announced, then wraps",
+        run: "Twice the announced depth plus 3 jumps run, and the distinct ones among the \
+              records are counted.",
+        why: "lbr reads as many records as announced: of a deeper stack it would miss some, of a \
+              shallower one it would read some twice.",
+        falsified: "The records hold another number of jumps, or others than the newest.",
         needs: &["records", "cpuid"],
         writes: true,
         documented: |facts| Documented::here(facts.caps.depth.to_string(), facts.row_source()),
@@ -77,6 +89,11 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
     Spec {
         id: "order",
         what: "the slots of the newest record and the ones before it",
+        run: "The announced depth plus 3 jumps run (BRS: the depth), and the records are read in \
+              the documented order.",
+        why: "Straight-line code is derived from neighboring records: a wrong order yields code \
+              that never ran.",
+        falsified: "The first record is not the newest jump, or a later one is out of order.",
         needs: &["depth"],
         writes: true,
         documented: |facts| match facts.caps.order {
@@ -98,6 +115,10 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
     Spec {
         id: "from",
         what: "FROM is the address of the branch instruction",
+        run: "One jump and up to 3 conditional jumps at known addresses run.",
+        why: "Symbols, lines and blocks are looked up by FROM.",
+        falsified: "FROM is not the address of the jump or, where macro fusion is documented, \
+              not within 15 bytes before it.",
         needs: &["records"],
         writes: true,
         documented: |facts| {

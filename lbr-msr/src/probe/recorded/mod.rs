@@ -6,11 +6,7 @@ use alloc::{collections::BTreeMap, string::String, vec::Vec};
 use raw_cpuid::{CpuIdReader, CpuIdResult};
 
 use self::text::DumpLine;
-use super::{
-    amd::{LEAF_DEBUG, LEAF_DEBUG_EAX_LBR},
-    identify,
-    intel::LEAF_7_EDX_ARCH_LBR,
-};
+use super::{amd::LEAF_DEBUG, identify, intel::LEAF_7_EDX_ARCH_LBR};
 use crate::{
     caps::Vendor,
     table::{self, Carries, RecordKind},
@@ -190,11 +186,7 @@ impl RecordedCpuid {
                     return Some((EXTENDED, EXTENDED));
                 };
                 let highest = extended.eax;
-                // Leaf 80000008H only tells whether there is BRS, which Zen 3 alone has.
-                let has_stack = self.cpuid2(LEAF_DEBUG, 0).eax & LEAF_DEBUG_EAX_LBR != 0;
-                let brs = (cpu.family == 0x19 && !has_stack).then_some(0x8000_0008);
-                let leaves = core::iter::once(LEAF_DEBUG).chain(brs);
-                leaves.filter(|leaf| absent(highest)(&leaf)).map(|leaf| (leaf, highest)).next()
+                absent(highest)(&&LEAF_DEBUG).then_some((LEAF_DEBUG, highest))
             }
         }
     }

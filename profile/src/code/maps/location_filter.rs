@@ -124,7 +124,22 @@ impl Maps {
                 }
             }
         });
-        missing.extend(wanted.iter().filter(|(any, ..)| !any).map(|(_, text, _)| (*text).clone()));
+        for (_, text, _) in wanted.iter().filter(|(any, ..)| !any) {
+            // Code without a symbol is printed as `FILE+OFFSET`, which means one instruction.
+            let bytes = match text.parse() {
+                Ok(LocationSpec::Symbol { file: None, name, offset: Some(offset) }) => {
+                    self.bytes_of_files(&name, offset)
+                }
+                _ => Vec::new(),
+            };
+            if bytes.is_empty() {
+                missing.push((*text).clone());
+            }
+            found.extend(bytes.iter().filter_map(|span| match span.start {
+                Location::File { file, offset } => Some((file, offset..offset + 1)),
+                Location::Address(_) => None,
+            }));
+        }
         found.sort_unstable_by_key(|(file, at)| (*file, at.start));
         found.dedup_by(|(file, at), (before, whole)| {
             let joins = file == before && at.start <= whole.end;

@@ -190,7 +190,7 @@ impl Maps {
     }
 
     /// A file offset, as views print it without a symbol.
-    fn bytes_of_files(&self, name: &str, offset: u64) -> Vec<Span> {
+    pub(crate) fn bytes_of_files(&self, name: &str, offset: u64) -> Vec<Span> {
         let is = |file: &usize| {
             self.path(*file).is_some_and(|path| path == name || file_name(path) == name)
         };

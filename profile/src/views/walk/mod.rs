@@ -1,17 +1,19 @@
 //! Branches by number, in execution order: shared by the views that use more than one branch at a
 //! time.
 
+mod contexts;
 mod frames;
 
 use lbr_msr::record::{BranchType, Event};
 
 use crate::clean::table::{Keyed, Table};
-use crate::clean::{self, Cleaned, CommonResult, View, add};
+use crate::clean::{self, Cleaned, CommonResult, Continuity, View, add};
 use crate::code::maps::Maps;
 use crate::code::straight;
 use crate::index;
 use crate::read::address::{KERNEL, crosses};
 
+use contexts::Contexts;
 pub(crate) use frames::{Frames, Returned, returns_behind};
 
 /// The effect of a branch on control flow.
@@ -189,6 +191,7 @@ pub(crate) trait Visit: Send {
 #[derive(Debug)]
 pub(crate) struct Walk<V> {
     edges: Edges,
+    contexts: Contexts,
     /// Mappings and files of the previous pass.
     known: Option<Maps>,
     visit: V,
@@ -199,7 +202,8 @@ pub(crate) struct Walk<V> {
 impl<V> Walk<V> {
     /// Starts empty.
     pub(crate) fn new(visit: V) -> Walk<V> {
-        Walk { edges: Edges::default(), known: None, visit, steps: Vec::new(), found: Vec::new() }
+        let (edges, contexts) = (Edges::default(), Contexts::default());
+        Walk { edges, contexts, known: None, visit, steps: Vec::new(), found: Vec::new() }
     }
 
     /// A pass over recordings that were read before: branches keep their numbers, and files their
@@ -220,9 +224,10 @@ impl<V: Visit> View for Walk<V> {
         let keys = stack.transitions.iter().map(|t| (space, t.branch.from, t.branch.to));
         edges.table.look_up(keys, &mut self.found, |edge| edge.count);
         let before = stack.before.and_then(|b| edges.find(b.space, b.from, b.to));
-        let mut last = before.filter(|_| stack.transitions.first().is_some_and(|t| t.follows));
+        let before = before.filter(|_| stack.transitions.first().is_some_and(|t| t.follows));
+        let mut parts = self.contexts.begin(stack, before);
         self.steps.clear();
-        for (taken, place) in stack.transitions.iter().zip(&self.found) {
+        for (at, (taken, place)) in stack.transitions.iter().zip(&self.found).enumerate() {
             let (branch, recorded) = (&taken.branch, taken.branch.flags.branch_type());
             let key = (space, branch.from, branch.to);
             let number = edges.number(*place, key, || kind(maps, key, recorded));
@@ -233,19 +238,30 @@ impl<V: Visit> View for Walk<V> {
                     edge.kind = Transfer::of(recorded);
                 }
             }
-            let before = last.filter(|_| taken.straight().is_some());
-            let (follows, cycles) = (taken.follows, taken.cycles());
-            self.steps.push(Step { edge, before, follows, cycles });
-            last = Some(edge);
+            let resumes = at == 0 && parts.is_known && parts.continues();
+            let mut follows = taken.follows || resumes && taken.straight().is_some();
+            while let Some(change) = parts.next_before(at) {
+                parts.visit(&mut self.visit, &mut self.steps, edges, maps, Some(change));
+                follows = change.joins == Continuity::Before;
+            }
+            let before = parts.last().filter(|_| taken.straight().is_some());
+            self.steps.push(Step { edge, before, follows, cycles: taken.cycles() });
+            *parts.last() = Some(edge);
         }
-        self.visit.stack(stack, &self.steps, edges, maps);
+        while let Some(change) = parts.next_before(usize::MAX) {
+            parts.visit(&mut self.visit, &mut self.steps, edges, maps, Some(change));
+        }
+        parts.visit(&mut self.visit, &mut self.steps, edges, maps, None);
+        self.contexts.keep(stack, parts.finish());
     }
 
     fn event(&mut self, event: &Event) {
+        self.contexts.event(event);
         self.visit.event(event);
     }
 
     fn next_recording(&mut self) {
+        self.contexts = Contexts::default();
         self.visit.next_recording();
     }
 

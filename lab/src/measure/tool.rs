@@ -1,0 +1,91 @@
+//! Assemblers and linkers, which read what anyone may have written.
+
+use std::io::{self, Read, Seek};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::libc;
+use nix::sys::signal::Signal;
+
+use super::forked;
+
+/// Maximum address space of a tool, bytes.
+const MEMORY: u64 = 2 << 30;
+/// Maximum size of a file that it writes, bytes.
+const FILE: u64 = 64 << 20;
+/// Between two looks at whether it has ended.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// A tool that has ended.
+#[derive(Debug)]
+pub struct ToolOutput {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// What it wrote to standard error. If a signal ended it, the signal's name.
+    pub stderr: Vec<u8>,
+}
+
+/// Runs a tool with limits on time, memory and file size. It ends with the calling thread. Its
+/// standard output is dropped.
+///
+/// # Errors
+/// It cannot be started, or it runs for more than `most`, and was killed.
+pub fn run_tool(tool: &mut Command, most: Duration) -> io::Result<ToolOutput> {
+    let mut said = tempfile::tempfile()?;
+    tool.env("LC_ALL", "C").stdout(Stdio::null()).stderr(said.try_clone()?);
+    let limits = [
+        (libc::RLIMIT_AS, MEMORY),
+        (libc::RLIMIT_FSIZE, FILE),
+        (libc::RLIMIT_CPU, most.as_secs().saturating_add(1)),
+        (libc::RLIMIT_CORE, 0),
+    ];
+    forked::limited(tool, limits);
+    let mut child = tool.spawn()?;
+    let started = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        if started.elapsed() > most {
+            let _ = child.kill();
+            child.wait()?;
+            let what = format!("it took more than {} s and was ended", most.as_secs_f32());
+            return Err(io::Error::new(io::ErrorKind::TimedOut, what));
+        }
+        std::thread::sleep(LOOK);
+    };
+    let mut stderr = Vec::new();
+    said.rewind()?;
+    said.read_to_end(&mut stderr)?;
+    if let Some(signal) = status.signal() {
+        let name = Signal::try_from(signal).map_or("a signal", Signal::as_str);
+        stderr.extend_from_slice(format!("{name} ended it").as_bytes());
+    }
+    Ok(ToolOutput { status, stderr })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_does_not_end_is_killed() {
+        let most = Duration::from_millis(20);
+        let error = run_tool(Command::new("sleep").arg("1000"), most).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[test]
+    fn memory_and_files_are_limited() {
+        let hour = Duration::from_secs(3600);
+        let shell = |script: &str| run_tool(Command::new("sh").args(["-c", script]), hour).unwrap();
+        let limits = shell("ulimit -v >&2; ulimit -f >&2; ulimit -t >&2");
+        let limits = String::from_utf8(limits.stderr).unwrap();
+        let found: Vec<u64> = limits.lines().map(|line| line.parse().unwrap()).collect();
+        assert!(found[0] <= MEMORY / 1024 && found[1] <= FILE / 512 && found[2] <= 3601);
+        let ended = shell("kill -SEGV $$");
+        assert_eq!(String::from_utf8(ended.stderr).unwrap(), "SIGSEGV ended it");
+    }
+}
