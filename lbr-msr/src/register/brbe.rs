@@ -1,6 +1,11 @@
 //! Arm's Branch Record Buffer Extension (FEAT_BRBE). EL0 cannot read these registers; the types
 //! decode captured values. Source: BRBE.
 
+use alloc::{
+    format,
+    string::{String, ToString},
+};
+
 use super::{
     field::{Code, Field, code},
     fields, words,

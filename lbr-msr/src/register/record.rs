@@ -4,6 +4,11 @@
 //! TO that holds only an address (formats 1, 2, 5 and 7, Architectural LBR, P6, NetBurst models 3
 //! and later) needs no type.
 
+use alloc::{
+    format,
+    string::{String, ToString},
+};
+
 use super::{
     field::{Code, Field, code},
     fields, sign_extend, words,

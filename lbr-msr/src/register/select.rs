@@ -1,5 +1,10 @@
 //! Intel's registers for filtering, depth and top of stack.
 
+use alloc::{
+    format,
+    string::{String, ToString},
+};
+
 use super::{
     field::{Field, replacing},
     fields, flags, words,
