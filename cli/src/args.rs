@@ -1,6 +1,6 @@
-//! The command line. Each command's arguments stand with the command.
+//! The command line. The arguments of a command are defined next to the command.
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Arg, ArgAction, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
     annotate::Annotate, decode::DecodeArgs, diff::Diff, disarm::DisarmArgs, doctor::DoctorArgs,
@@ -10,26 +10,52 @@ use crate::commands::{
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 use crate::commands::{crash::Crash, learn::Learn, time::TimeArgs};
 
-/// Last Branch Records: registers, recordings, timings.
+/// Last Branch Records: record, report, time and decode
 #[derive(Debug, Parser)]
-#[command(name = "lbr", version = VERSION, about, max_term_width = 100, after_help = EXIT_CODES)]
+#[command(
+    name = "lbr", version = VERSION, about, max_term_width = 100, after_help = EXIT_CODES,
+    disable_help_flag = true, arg = help()
+)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
-    /// Colours: on a terminal, unless NO_COLOR is set; always; never.
-    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN", hide_possible_values = true)]
+    /// When to use colors: auto, always or never
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN",
+          hide_possible_values = true, help_heading = heading::GLOBAL)]
     pub(crate) color: Color,
-    /// On a terminal too, lines as long as they are: nothing is shortened or left
-    /// out.
-    #[arg(long, global = true)]
+    /// Never truncate lines
+    #[arg(long, global = true, help_heading = heading::GLOBAL)]
     pub(crate) wide: bool,
-    /// No pager. Else what fills more than a terminal goes through LBR_PAGER, PAGER
-    /// or less.
-    #[arg(long, global = true)]
+    /// Do not pipe long output into $LBR_PAGER, $PAGER or less
+    #[arg(long, global = true, help_heading = heading::GLOBAL)]
     pub(crate) no_pager: bool,
 }
 
-/// When text is in colour.
+/// `--help` under the heading of the options that every command has.
+fn help() -> Arg {
+    Arg::new("help")
+        .short('h')
+        .long("help")
+        .action(ArgAction::Help)
+        .global(true)
+        .help("Print help: -h on one screen, --help with examples")
+        .help_heading(heading::GLOBAL)
+        .display_order(9)
+}
+
+/// Headings of options, in the order of every help.
+pub(crate) mod heading {
+    pub(crate) const RECORDING: &str = "Recording";
+    pub(crate) const MACHINE: &str = "Machine";
+    pub(crate) const INPUT: &str = "Input files";
+    pub(crate) const SELECTION: &str = "Selection";
+    pub(crate) const SYMBOLS: &str = "Symbols";
+    pub(crate) const VIEW: &str = "View";
+    pub(crate) const OUTPUT: &str = "Output";
+    pub(crate) const GLOBAL: &str = "Global options";
+}
+
+/// When text is colored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Color {
     /// On a terminal.
@@ -50,7 +76,7 @@ impl From<Color> for anstream::ColorChoice {
     }
 }
 
-/// The release, the commit where it is known, the target.
+/// Release, commit (if known) and target.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("LBR_BUILT"), ")");
 
 const EXIT_CODES: &str = "Exit status:
@@ -62,7 +88,7 @@ const EXIT_CODES: &str = "Exit status:
   5  data of too poor quality (--strict)
   6  something grew by more than is allowed (diff --fail-above)";
 
-/// What to do.
+/// A command and its arguments.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Doctor(DoctorArgs),

@@ -1,4 +1,4 @@
-//! Exit codes, and the one place where errors become sentences.
+//! Exit statuses, and the conversion of errors into sentences.
 
 use std::process::ExitCode;
 
@@ -11,11 +11,11 @@ use crate::present::out::fail;
 pub(crate) struct Failure {
     /// The documented exit status.
     pub(crate) code: u8,
-    /// What failed, where, why, and what to do next.
+    /// The cause, its location, and what to do next.
     pub(crate) error: anyhow::Error,
 }
 
-/// What a command ends with: an exit status, or a failure to report.
+/// The result of a command: an exit status, or a failure to report.
 pub(crate) type Outcome = Result<u8, Failure>;
 
 /// Done.
@@ -45,24 +45,24 @@ impl<T, E: Into<anyhow::Error>> OrExit<T> for Result<T, E> {
     }
 }
 
-/// Anything without a code of its own is a failure while running.
+/// Errors without an exit status count as failures while running.
 impl<E: Into<anyhow::Error>> From<E> for Failure {
     fn from(e: E) -> Failure {
         Failure { code: FAILED, error: e.into() }
     }
 }
 
-/// Prints a failure as one sentence and gives the exit status. A closed pipe
-/// is success: whoever reads our output has seen enough.
+/// Prints a failure as one sentence and returns its exit status. A closed pipe is success: the
+/// reader has seen enough.
 pub(crate) fn report(outcome: Outcome) -> ExitCode {
     match outcome {
         Ok(code) => ExitCode::from(code),
         Err(Failure { error, .. }) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(Failure { code, error }) => {
-            // Whatever else is read and written is named where it fails.
+            // Only standard output fails without a path; all other errors name theirs.
             let bare = error.chain().len() == 1 && error.is::<std::io::Error>();
             let place = if bare { "standard output: " } else { "" };
-            // What this error lists are lines to be copied.
+            // This error lists lines to be copied.
             let listed = error
                 .chain()
                 .any(|cause| matches!(cause.downcast_ref(), Some(MsrError::NotListed { .. })));

@@ -11,7 +11,7 @@ use crate::input::{self, Source, selected};
 use crate::present::number::{counted, grouped, nonzero, percent};
 use crate::symbols;
 
-/// What all views count.
+/// Totals of any view.
 pub(crate) struct Totals {
     pub(crate) branches: u64,
     pub(crate) distinct: u64,
@@ -33,12 +33,12 @@ impl From<&Flow> for Totals {
     }
 }
 
-/// What a view adds to the head.
+/// A view's additions to the head.
 #[derive(Default)]
 pub(crate) struct Notes {
     /// How far its numbers can be trusted: `complete`, or an interval.
     pub(crate) trust: Option<String>,
-    /// Counts of what is unusual.
+    /// Nonzero counts of unusual events.
     pub(crate) unusual: Vec<String>,
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn lines(
     lines
 }
 
-/// Counts of what was lost or dropped.
+/// Counts of losses and drops.
 fn unusual(quality: &Quality) -> Vec<String> {
     let lost = quality.lost.iter().map(|(label, count)| {
         format!("{} lost ({})", grouped(*count), label.map_or("dropped", |label| label.name()))
@@ -92,7 +92,7 @@ fn unusual(quality: &Quality) -> Vec<String> {
     lost.chain(dropped(quality)).collect()
 }
 
-/// Counts of what the cleaner dropped.
+/// Counts of dropped entries.
 fn dropped(quality: &Quality) -> Vec<String> {
     // An empty call stack is execution in the outermost function.
     let is_snapshot = quality.labels.contains_key(&Label::Snapshot);
@@ -152,7 +152,7 @@ pub(crate) fn share_trust(quality: &Quality, shares: impl Iterator<Item = f64>) 
     })
 }
 
-/// What was counted and how good it is, as one JSON object.
+/// Totals and data quality, as one JSON object.
 pub(crate) fn quality_json(sources: &[Source], quality: &Quality, totals: &Totals) -> Value {
     let labels: serde_json::Map<String, Value> =
         quality.labels.iter().map(|(label, n)| (label.name().to_owned(), json!(n))).collect();

@@ -1,5 +1,5 @@
-//! The commands of `lbr`: arguments, what they do, presentation. A library only
-//! so that fuzz targets run them as the program does.
+//! The commands of `lbr`: arguments, actions, output. It is a library only so that fuzz targets can
+//! run them as the program does.
 
 mod args;
 mod commands;
@@ -11,18 +11,23 @@ mod output;
 mod present;
 mod select;
 mod symbols;
+mod usage;
 
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
 use args::Cli;
+use lbr_msr::text::AsText;
+use present::escape::escaped;
 
 /// Runs `lbr` with these words, the first of them its own name, and gives the
 /// documented exit status.
 pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let args = match Cli::try_parse_from(words) {
+    let words: Vec<OsString> = words.into_iter().collect();
+    let args = match Cli::try_parse_from(&words) {
         Ok(args) => args,
         Err(usage) if commands::soft::is_list(&usage) => {
             return exit::report(commands::soft::cpus());
@@ -33,12 +38,22 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(exit::DONE);
         }
         Err(usage) => {
-            present::out::usage(&usage.to_string());
+            // Messages quote the words in escaped form.
+            let shown = words.iter().map(|word| escaped(&word.as_bytes().as_text()).into_owned());
+            let usage = Cli::try_parse_from(shown).err().unwrap_or(usage);
+            present::out::fail(&usage::sentence(&usage, command_of(&words)), std::iter::empty());
             return ExitCode::from(exit::USAGE);
         }
     };
     present::out::set(args.color.into(), args.wide, args.no_pager);
     exit::report(commands::run(args.command))
+}
+
+/// The command that these words name.
+fn command_of(words: &[OsString]) -> Option<&str> {
+    let all = command();
+    let mut words = words.iter().skip(1).filter_map(|word| word.to_str());
+    words.find(|word| all.find_subcommand(word).is_some())
 }
 
 /// The command line, for manual pages and the completions of shells.

@@ -9,7 +9,7 @@ static MEMORY: Memory = Memory;
 
 fn main() -> std::process::ExitCode {
     Memory::give_back();
-    // A file that grows beyond what is allowed is an error of its own, not an end.
+    // A file that exceeds the size limit is an error, not the end of the process.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
     lbr_commands::run(std::env::args_os())
 }

@@ -1,5 +1,4 @@
-//! What is said where the system gives no more memory. Rust ends a process then
-//! by a signal.
+//! The message if the system has no more memory. By default Rust ends the process by a signal.
 #![allow(unsafe_code, reason = "an allocator: the system's, and a sentence where it has nothing")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -17,11 +16,10 @@ use crate::present::escape::escaped;
 pub struct Memory;
 
 impl Memory {
-    /// Gives large blocks back to the system as soon as they are not needed, each
-    /// for itself: otherwise the C library keeps them in the middle of others once
-    /// it has seen a larger one go.
+    /// Makes the C library return each large block to the system as soon as it is freed; otherwise
+    /// it keeps them in its heap once it has seen a larger one freed.
     pub fn give_back() {
-        /// The size from which on it begins with that, bytes.
+        /// The size of large blocks, bytes.
         #[cfg(target_env = "gnu")]
         const LARGE: libc::c_int = 128 << 10;
         // SAFETY: it changes a setting, before there is another thread.
@@ -32,10 +30,10 @@ impl Memory {
     }
 }
 
-/// What stays where this process ends here.
+/// The file that survives if this process ends here.
 static KEPT: OnceLock<String> = OnceLock::new();
 
-/// From here on a recording is kept in this file, whatever happens.
+/// From here on, this file has a recording that survives a crash.
 pub(crate) fn keeps(file: &str) {
     // One process writes one recording.
     let _ = KEPT.set(escaped(file).into_owned());
@@ -47,7 +45,7 @@ pub(crate) fn keeps(file: &str) {
 fn none(bytes: usize) -> ! {
     let mut text = [0; 512];
     let mut left = &mut text[..];
-    // What does not fit is left out.
+    // Truncates if it does not fit.
     let _ = write!(left, "lbr: out of memory: {bytes} bytes more were refused");
     match getrlimit(Resource::RLIMIT_AS) {
         Ok((limit, _)) if limit != RLIM_INFINITY => {
@@ -56,7 +54,7 @@ fn none(bytes: usize) -> ! {
         _ => {}
     }
     if let Some(file) = KEPT.get() {
-        let _ = write!(left, "; what was written before is kept in {file} and can be read");
+        let _ = write!(left, "; {file} has what was written before, and can be read");
     }
     let _ = left.write_all(b"\n");
     let unused = left.len();

@@ -9,50 +9,55 @@ use profile::maps::{Location, LocationFilter, Maps};
 use profile::select::{NotTimes, Selection, Times};
 use serde_json::{Value, json};
 
+use crate::args::heading;
 use crate::commands::cpus::CpuList;
 use crate::exit::{Failure, USAGE};
 use crate::input::Reading;
 use crate::present::number::{grouped, part};
 
-/// Names that are offered where none is as asked for.
+/// Maximum number of suggestions.
 const OFFERED: usize = 8;
 
-/// Which samples count. One that does not say what is asked for is left out.
+/// Selects samples. A sample without the selected property is skipped.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Selection")]
+#[command(next_help_heading = heading::SELECTION)]
 pub(crate) struct SelectArgs {
-    /// Only samples of this event, by perf's name (branch-misses, cycles:u,
-    /// cpu_core/cycles/); without modifiers all events of that name, unless one
-    /// is called exactly so.
+    /// Only samples of this event, such as cycles:u
+    ///
+    /// A name without modifiers selects all events of that name, unless one is called exactly so.
     #[arg(long, value_name = "NAME")]
     event: Vec<String>,
-    /// Only samples of threads that had this name when the sample was taken. To
-    /// know the names a recording is read twice: one from a pipe is copied first.
-    #[arg(long, visible_alias = "comms", value_name = "NAME", value_delimiter = ',')]
+    /// Only samples of threads with this name
+    ///
+    /// The name is the one at the time of the sample. The recording is read twice for it; a pipe
+    /// is copied to a temporary file first.
+    #[arg(long, alias = "comms", value_name = "NAME", value_delimiter = ',')]
     comm: Vec<String>,
-    /// Only samples of this process.
+    /// Only samples of this process
     #[arg(long, value_name = "PID", value_delimiter = ',', allow_negative_numbers = true)]
     pid: Vec<i32>,
-    /// Only samples of this thread.
+    /// Only samples of this thread
     #[arg(long, value_name = "TID", value_delimiter = ',', allow_negative_numbers = true)]
     tid: Vec<i32>,
-    /// Only samples taken on these CPUs, such as 0-3,6.
+    /// Only samples taken on these CPUs, such as 0-3,6
     #[arg(short = 'C', long, value_name = "LIST")]
     cpu: Option<CpuList>,
-    /// Only samples from START to STOP, in seconds as perf script prints them;
-    /// either may be missing, several stand in quotes with blanks between them.
-    /// Also 10%-20%, or 10%/2 for the second tenth, where the recording says
-    /// when its first and last sample were taken.
+    /// Only samples in this time, in seconds, or 10%-20%
+    ///
+    /// Seconds are those that perf script prints. START or STOP may be empty. Separate several
+    /// spans by spaces, in quotes. Percentages (also 10%/2, the second tenth) need a recording that
+    /// has the times of its first and last sample.
     #[arg(long, value_name = "START,STOP", value_parser = spans)]
     time: Option<Spans>,
-    /// Read recordings that belong to another user too, as perf's --force.
-    #[arg(short, long)]
+    /// Read recordings of other users too, as perf's --force
+    #[arg(short, long, help_heading = heading::INPUT, hide_short_help = true)]
     force: bool,
-    /// Threads that read and count [default: one for each CPU that may be used]. What
-    /// comes out is the same: text is parsed in all of them; of perf.data the branches
-    /// (view hot) and blocks are counted in all, where nobody says it from 512 MiB on,
-    /// every other view in one.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    /// Threads that read and count [default: one for each allowed CPU]
+    ///
+    /// The result does not depend on it. All threads parse text; perf.data is counted by several
+    /// threads only in the views hot and blocks, by default from 512 MiB on.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024),
+          help_heading = heading::INPUT, hide_short_help = true)]
     threads: Option<u16>,
 }
 
@@ -107,25 +112,25 @@ pub(crate) fn offered(names: Vec<String>) -> String {
     once.join(", ") + &more
 }
 
-/// Which rows are shown. Every stack was counted as a whole: without some of
-/// its branches, code would seem to have run between others. A branch is of the
-/// file and the function that it stands in, whose code decided to take it, and a
-/// block of those that the branch at its end stands in.
+/// Selects rows. All stacks are counted, whatever rows are shown: without some of its branches, a
+/// stack would seem to have fall-through ranges that never ran. A branch belongs to the file and
+/// function of its FROM, a block to those of the branch that ends it.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Selection")]
+#[command(next_help_heading = heading::SELECTION)]
 pub(crate) struct RowArgs {
-    /// Only rows of this file: a path, its last part (libc.so.6), or
-    /// `[kernel.kallsyms]`, `[vdso]`, `[unknown]`; `all` shows every file [default in
-    /// text: the recorded program and its own libraries]. A branch belongs to the file of its
-    /// FROM, and a block ends in its own. Shares stay of all files, as in perf.
-    #[arg(long, visible_alias = "dsos", value_name = "NAME", value_delimiter = ',')]
+    /// Only rows of this file, such as libc.so.6, or all
+    ///
+    /// `all` shows every file. A path, its last part, or `[kernel.kallsyms]`, `[vdso]`, `[unknown]`
+    /// [default in text: the recorded program and its own libraries]. A branch belongs to the file
+    /// of its FROM, a block to the file it ends in. Shares refer to all files, as in perf.
+    #[arg(long, alias = "dsos", value_name = "NAME", value_delimiter = ',')]
     dso: Vec<String>,
-    /// Only rows of these functions: a name, whole or without parameters, template
-    /// arguments, namespaces and what compilers put behind it (.isra.0); * and ?
-    /// stand for what may be any. FILE+0xOFFSET is one instruction of code without symbols.
-    /// A branch belongs to the function of its FROM.
-    /// Shares stay of all. Several may be given.
-    #[arg(long = "symbol", visible_alias = "symbols", value_name = "GLOB")]
+    /// Only rows of these functions; * and ? are wildcards
+    ///
+    /// A name matches with or without parameters, template arguments, namespaces and compiler
+    /// suffixes (.isra.0); FILE+0xOFFSET is one instruction of code without symbols. A branch belongs to the function of its FROM. Shares refer to all
+    /// functions. May be repeated.
+    #[arg(long = "symbol", alias = "symbols", value_name = "GLOB")]
     symbols: Vec<String>,
     /// Only rows of the program's own files if neither is given.
     #[arg(skip)]
@@ -140,7 +145,7 @@ pub(crate) const ALL: &str = "all";
 pub(crate) struct Rows {
     of_what: RowArgs,
     unit: &'static str,
-    /// What they count together, and what all rows do.
+    /// The count of these rows, and of all rows.
     count: u64,
     of: u64,
     rows: usize,
@@ -158,28 +163,28 @@ impl RowArgs {
         RowArgs { dso: names.to_vec(), ..RowArgs::default() }
     }
 
-    /// The same, but without names only rows of the program's own files.
+    /// As given, but by default only rows of the program's own files.
     pub(crate) fn program_first(&self, own: bool) -> RowArgs {
         RowArgs { own, ..self.clone() }
     }
 
-    /// The files that are asked for; empty if all are.
+    /// The requested files; empty for all.
     pub(crate) fn files(&self) -> &[String] {
         if self.dso.iter().any(|name| name == ALL) { &[] } else { &self.dso }
     }
 
-    /// The same functions in other files.
+    /// The same functions, in other files.
     pub(crate) fn with_files(&self, names: Vec<String>) -> RowArgs {
         RowArgs { dso: names, ..self.clone() }
     }
 
-    /// Whether rows are asked for by their files or functions.
+    /// Whether rows are selected by files or functions.
     pub(crate) fn any(&self) -> bool {
         !self.files().is_empty() || !self.symbols.is_empty()
     }
 
-    /// The places that are asked for; `None` for all. `places` are those of the
-    /// rows, with their counts, for who asks for a file that there is not.
+    /// The requested locations; `None` for all. `places` are the rows' locations with counts, for
+    /// error messages that list known files.
     pub(crate) fn places(
         &self,
         maps: &mut Maps,
@@ -223,7 +228,7 @@ impl RowArgs {
         Ok(Some(self.rows(unit, (count, of), (rows.len(), all_rows))))
     }
 
-    /// Leaves out the blocks, or the branches, of other files than those asked for.
+    /// Drops the blocks, or the branches, of files that were not requested.
     pub(crate) fn keep_flow(&self, flow: &mut Flow, blocks: bool) -> Result<Option<Rows>, Failure> {
         let Flow { sites, blocks: ran, maps, block_quality, taken, .. } = flow;
         if blocks {
@@ -233,7 +238,7 @@ impl RowArgs {
         self.keep(maps, sites, (*taken, "branches"), |site| (site.location, site.taken))
     }
 
-    /// What is said of rows that were left out.
+    /// The message about omitted rows.
     pub(crate) fn rows(
         &self,
         unit: &'static str,

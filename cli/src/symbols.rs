@@ -1,8 +1,9 @@
-//! Where names of addresses come from, as arguments.
+//! Sources of symbols, as arguments.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
 
+use crate::args::heading;
 use crate::present::number::counted;
 use crate::present::out::say;
 use clap::Args;
@@ -10,39 +11,41 @@ use lbr_msr::text::AsText;
 use profile::maps::{Maps, Unkept};
 use profile::symbols::{Sources, SymbolError};
 
-/// Where names are looked for beside the files that were mapped.
+/// Where symbols are looked up, in addition to the mapped files.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Symbols")]
+#[command(next_help_heading = heading::SYMBOLS)]
 pub(crate) struct SymbolArgs {
-    /// Names of the kernel's functions, in the format of /proc/kallsyms: those
-    /// of the kernel that was recorded. Without it /proc/kallsyms is read, if
-    /// that kernel runs here.
-    #[arg(long, value_name = "FILE")]
+    /// Kernel symbols, in the format of /proc/kallsyms
+    ///
+    /// They must be those of the recorded kernel. By default /proc/kallsyms is read if that kernel
+    /// is running.
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     kallsyms: Option<PathBuf>,
-    /// The ELF file of the kernel that was recorded, for the names and source
-    /// lines of its functions. Without it the one with the same build id is
-    /// looked for below /usr/lib/debug, in /boot, in the folder that the kernel
-    /// was built in, and in perf's cache.
-    #[arg(long, value_name = "FILE")]
+    /// ELF file of the recorded kernel, for symbols and source lines
+    ///
+    /// By default the file with the same build ID, if it is below /usr/lib/debug, in /boot, in the
+    /// kernel's build directory or in perf's cache.
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     vmlinux: Option<PathBuf>,
-    /// Take the programs and libraries that were recorded from below this
-    /// folder, not from this machine's own: DIR/usr/bin/foo, or DIR/foo, for
-    /// /usr/bin/foo; debug files too, below DIR/usr/lib/debug.
+    /// Look for the recorded programs and libraries below DIR
+    ///
+    /// /usr/bin/foo is DIR/usr/bin/foo or DIR/foo; its debug file may be below DIR/usr/lib/debug.
+    /// This machine's own files are not used then.
     #[arg(long, value_name = "DIR")]
     symfs: Option<PathBuf>,
-    /// Look here first for the programs and libraries that were recorded, and
-    /// for their debug files, before /usr/lib/debug: by build id
-    /// (.build-id/xx/yyy, .build-id/xx/yyy.debug), under the program's own
-    /// folder, programs also by their name alone. Several may be given.
+    /// Look here first for recorded files and debug files
+    ///
+    /// Searched before /usr/lib/debug: by build ID (.build-id/xx/yyy, .build-id/xx/yyy.debug),
+    /// under the program's own path, and for programs under the name alone. May be repeated.
     #[arg(long, value_name = "DIR")]
     debug_dir: Vec<PathBuf>,
-    /// Leave source lines and inlined functions out.
+    /// Skip source lines and inlined functions
     #[arg(long)]
     no_source: bool,
 }
 
 impl SymbolArgs {
-    /// What is read beside recordings, and so is no place for an output.
+    /// Files that are read besides recordings, and so must not be outputs.
     pub(crate) fn files(&self) -> impl Iterator<Item = &PathBuf> {
         self.kallsyms.iter().chain(&self.vmlinux)
     }
@@ -75,10 +78,10 @@ impl SymbolArgs {
     }
 }
 
-/// Says on standard error why files gave no names, and what would help.
+/// Prints on standard error which files gave no symbols, why, and a remedy.
 pub(crate) fn warn(all: &[&Maps]) {
     for file in profile::lines::cut_files() {
-        say!("{} was cut short while it was read: its source lines are left out", file.as_text());
+        say!("{} was cut short while it was read: its source lines are missing", file.as_text());
     }
     for Unkept { mappings, processes } in all.iter().map(|maps| maps.unkept()) {
         if mappings + processes == 0 {

@@ -162,6 +162,36 @@ fn objdump_sees_the_same_instructions() {
     assert!(seen > 100);
 }
 
+/// A position-independent program: text has the addresses of objdump, on request those of its
+/// process, which JSON always has.
+#[test]
+fn text_has_the_addresses_of_the_file() {
+    let Some(program) = build("calls.c", &["-O1", "-g", "-pie", "-fPIE"]) else { return };
+    let Some(theirs) = objdump(program.name()) else { return };
+    let Some(recorded) = record(program.name(), &[]) else { return };
+    let printed = done(&["annotate", "pick", "-i", &recorded.file]);
+    let at_load = done(&["annotate", "pick", "-i", &recorded.file, "--load-addresses"]);
+    let rows = json(&["pick", "-i", &recorded.file]);
+    let insns = of_kind(&rows, "instruction");
+    let first = hex(&rows[0]["file_address"]);
+    let shift = hex(&rows[0]["address"]) - first;
+    assert!(shift > 0 && printed.contains(&format!(": {first:#x}..")), "{printed}");
+    for insn in &insns {
+        let (at, mnemonic) = (hex(&insn["address"]), insn["mnemonic"].as_str().unwrap());
+        assert_eq!(theirs[&(at - shift)].1, mnemonic);
+        let has = |text: &str, at: u64| text.contains(&format!(" {at:x}  {mnemonic}"));
+        assert!(has(&printed, at - shift) && has(&at_load, at), "{at:#x}: {printed}");
+    }
+    // Targets in operands are on the same scale.
+    let jumps = printed.lines().filter_map(|line| line.split_once("  ja     0x"));
+    let to = |(_, rest): (&str, &str)| {
+        let digits = rest.split_whitespace().next().unwrap();
+        u64::from_str_radix(digits, 16).unwrap()
+    };
+    let targets: Vec<u64> = jumps.map(to).collect();
+    assert!(!targets.is_empty() && targets.iter().all(|to| theirs.contains_key(to)), "{printed}");
+}
+
 /// Counts of every instruction of outcomes.S from its generator alone.
 #[test]
 fn counts_follow_from_the_source() {

@@ -14,7 +14,7 @@ use crate::support::lbr::{alone, text, wrapper};
 use crate::support::skip::skipped;
 
 /// The repository.
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
 }
 
@@ -47,13 +47,13 @@ fn blocks(page: &str) -> impl Iterator<Item = (&str, &str)> {
 
 /// A folder for running a page, with `lbr`, the test programs, and a program that stands for the
 /// reader's.
-struct Reader {
+pub(crate) struct Reader {
     folder: tempfile::TempDir,
     path: OsString,
 }
 
 impl Reader {
-    fn new() -> Reader {
+    pub(crate) fn new() -> Reader {
         let folder = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink(root().join("tests"), folder.path().join("tests")).unwrap();
         std::fs::copy(root().join("tests/programs/calls.c"), folder.path().join("prog.c")).unwrap();
@@ -65,7 +65,7 @@ impl Reader {
         Reader { folder, path }
     }
 
-    fn run(&self, command: &str) -> Output {
+    pub(crate) fn run(&self, command: &str) -> Output {
         alone(Command::new("sh"))
             .args(["-c", command])
             .current_dir(self.folder.path())
@@ -82,7 +82,7 @@ impl Reader {
 }
 
 /// Whether a command could not be tried here: tracing is not permitted, or a tool is missing.
-fn out_of_reach(out: &Output) -> bool {
+pub(crate) fn out_of_reach(out: &Output) -> bool {
     let said = text(&out.stderr);
     // A shell that may not search a folder of PATH reports "permission denied".
     let unsearched = said.starts_with("sh: ") && said.contains("Permission denied");

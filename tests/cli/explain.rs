@@ -209,7 +209,8 @@ fn arm_registers_have_no_msr_number() {
 
 #[test]
 fn bad_input_is_status_2_and_one_sentence() {
-    let cases: [(&[&str], &str); 15] = [
+    let cases: [(&[&str], &str); 16] = [
+        (&["FOO"], "no register is called \"FOO\"; lbr explain lists the registers\n"),
         (&[""], "no register is called \"\""),
         (&["x\u{1b}[31m"], "\"x\\u{1b}[31m\""),
         (&["--build", "LBR_SELECT", "call_stack,u"], "nor branches to record in perf's names"),

@@ -45,6 +45,7 @@ mod export_program;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod faults;
 mod handlers;
+mod help;
 mod hist;
 mod hostile;
 mod hosts;
@@ -62,6 +63,7 @@ mod read_back;
 mod record;
 
 mod report;
+mod screens;
 mod script;
 mod select;
 mod spelling;
@@ -94,3 +96,4 @@ mod guest_verify;
 mod time;
 mod verify_hardware;
 mod views;
+mod wrong;

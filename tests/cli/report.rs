@@ -172,7 +172,7 @@ fn a_cut_file_is_read_up_to_the_cut() {
     assert!(text.lines().last().unwrap().contains("\"samples\":1"), "{text}");
     assert!(text.lines().last().unwrap().contains("\"partial\":true"), "{text}");
     let said = format!(
-        "lbr: {}: cut off or damaged at byte {}: what follows is missing\n",
+        "lbr: {}: cut off or damaged at byte {}: the rest is missing\n",
         file.display(),
         data_at + 152
     );

@@ -200,7 +200,7 @@ fn omitted_samples_are_counted() {
     let folder = tempfile::tempdir().unwrap();
     let file = recording(folder.path());
     let path = file.to_str().unwrap();
-    let line = "selected: pid 100, cpu 0: 32 of 64 samples; left out: 16 of other processes, \
+    let line = "selected: pid 100, cpu 0: 32 of 64 samples; omitted: 16 of other processes, \
                 16 on other CPUs\n";
     let chosen = ["--pid", "100", "-C", "0"];
     let with = |args: &[&'static str]| -> Vec<String> {
@@ -224,7 +224,7 @@ fn omitted_samples_are_counted() {
     assert!(run(&["lint"]).contains(line));
     let verdict = run(&["lint", "--json"]);
     assert!(verdict.lines().last().unwrap().contains("\"left_out\":32"), "{verdict}");
-    let list = run(&["hist"]);
+    let list = run(&["hist", "--list"]);
     assert!(list.contains(line.trim_end()), "{list}");
     let json = run(&["hist", "--json"]);
     assert!(json.lines().last().unwrap().contains("\"left_out\":32"), "{json}");
@@ -346,9 +346,9 @@ fn unknown_names() {
     // An unused number gives a table without rows.
     let out = lbr(&["report", "-i", path, "--pid", "7"]);
     assert_eq!(out.status.code(), Some(0));
-    let said = format!("lbr: {path}: no sample is of the selection (pid 7)\n");
+    let said = format!("lbr: {path}: no samples match the selection (pid 7)\n");
     assert_eq!(text(&out.stderr), said);
-    assert!(text(&out.stdout).contains("pid 7: 0 of 64 samples; left out: 64 of other processes"));
+    assert!(text(&out.stdout).contains("pid 7: 0 of 64 samples; omitted: 64 of other processes"));
     for wrong in [["--time", "2,1"], ["--cpu", "x"], ["--pid", "main"], ["--time", "0%/1"]] {
         let out = lbr(&[&["report", "-i", path][..], &wrong].concat());
         assert_eq!(out.status.code(), Some(2), "{wrong:?}");
@@ -451,7 +451,7 @@ fn several_events() {
     let alone = done(&["report", "-i", path, "--event", "cycles"]);
     assert!(
         alone.contains(
-            "cycles:u\nselected: event cycles: 2 of 3 samples; left out: 1 of other events\n"
+            "cycles:u\nselected: event cycles: 2 of 3 samples; omitted: 1 of other events\n"
         ),
         "{alone}"
     );
@@ -491,16 +491,16 @@ fn headings_of_the_help() {
         panic!("{option} is not there: {help}");
     };
     for (option, heading) in [
-        ("--view", "Options:"),
+        ("--view", "View:"),
         ("--event", "Selection:"),
         ("--cpu", "Selection:"),
         ("--dso", "Selection:"),
         ("--kallsyms", "Symbols:"),
         ("--no-source", "Symbols:"),
-        ("--min-probability", "View paths:"),
-        ("--cross-calls", "View paths:"),
-        ("--caller", "View callgraph:"),
-        ("--truth", "View callgraph:"),
+        ("--min-probability", "View:"),
+        ("--cross-calls", "View:"),
+        ("--caller", "View:"),
+        ("--truth", "View:"),
     ] {
         assert_eq!(heading_of(option), heading, "{option}");
     }

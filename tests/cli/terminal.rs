@@ -23,7 +23,11 @@ fn shown(width: u16, args: &[&str]) -> String {
 }
 
 /// The same; `change` gets the terminal, for a command that also reads from it.
-fn typed(width: u16, args: &[&str], change: impl FnOnce(&mut Command, &OwnedFd)) -> String {
+pub(crate) fn typed(
+    width: u16,
+    args: &[&str],
+    change: impl FnOnce(&mut Command, &OwnedFd),
+) -> String {
     let size = Winsize { ws_row: 40, ws_col: width, ws_xpixel: 0, ws_ypixel: 0 };
     let pty = openpty(Some(&size), None).unwrap();
     let mut command = command(args);
@@ -188,7 +192,7 @@ fn foreign_text_is_shown_escaped() {
     }
     for kind in ["pprof", "perfdata"] {
         let text = shown(100, &["export", "--to", kind, "-i", file]);
-        assert!(text.starts_with("lbr: this is no text for a terminal"), "{text}");
+        assert!(text.starts_with("lbr: this output is binary"), "{text}");
     }
     let hot = shown(300, &["report", "-i", file]);
     assert!(hot.contains(r"e\x1b]0;TXT\x07\x1b[2Jvil\x9b2J\x7f\u{202e}\u{200b}+0x4"), "{hot}");

@@ -19,15 +19,16 @@ fn a_sound_cpu_is_as_documented() {
     let output = lbr(&["verify", "--soft-cpu", "skylake", "--write"]);
     assert_eq!(output.status.code(), Some(0));
     let text = text(output.stdout);
-    assert!(
-        text.starts_with("CPU 0: 06_5EH Skylake, stepping 0, intel_legacy, depth 32"),
-        "{text}"
-    );
-    assert!(text.contains("(software LBR)"));
+    let head: Vec<&str> = text.lines().collect();
+    assert_eq!(head[0], "46 as documented, none differs");
+    assert!(head[1].starts_with("CPU 0: 06_5EH Skylake, stepping 0, intel_legacy, depth 32"));
+    assert!(head[1].ends_with("(software LBR)") && head.len() == 2, "{text}");
+
+    let output = lbr(&["verify", "--soft-cpu", "skylake", "--write", "-v"]);
+    let text = self::text(output.stdout);
     let depth = text.lines().find(|line| line.contains(" depth  ")).unwrap();
     assert!(depth.starts_with("as documented") && depth.ends_with(": 32"), "{depth}");
-    let last = text.lines().last().unwrap();
-    assert!(last.starts_with("0 differ, ") && last.contains(" 0 cannot tell here"), "{last}");
+    assert_eq!(text.lines().count(), 2 + 46 + 6, "every check is printed: {text}");
 }
 
 #[test]
@@ -37,14 +38,15 @@ fn differences_come_first_with_expected_and_found() {
     assert_eq!(output.status.code(), Some(1));
     let text = text(output.stdout);
     let at: Vec<&str> = text.lines().collect();
-    assert_eq!(at[1], "lies switched on: tos-off-by-one");
-    assert!(at[2].starts_with("differs         order "), "{text}");
-    assert!(at[3].contains("expected  TOS holds the index of the newest"), "{text}");
-    assert!(at[3].contains("SDM 17.4.8"), "{text}");
-    assert!(at[4].contains("found     the newest is at TOS - 1: TOS is one too high"), "{text}");
+    assert!(at[0].contains(" as documented, 1 differs: order; "), "{text}");
+    assert_eq!(at[2], "injected faults: tos-off-by-one");
+    assert!(at[3].starts_with("differs      order "), "{text}");
+    assert!(at[4].contains("expected  TOS holds the index of the newest"), "{text}");
+    assert!(at[4].contains("SDM 17.4.8"), "{text}");
+    assert!(at[5].contains("found     the newest is at TOS - 1: TOS is one too high"), "{text}");
     let stack = at.iter().find(|line| line.contains("call_stack.nested")).unwrap();
     assert!(stack.ends_with("depends on order"), "{stack}");
-    assert!(at.last().unwrap().starts_with("1 differs, "), "{text}");
+    assert!(!text.contains("as documented  "), "{text}");
 }
 
 #[test]
@@ -87,7 +89,7 @@ fn reports_go_to_files_and_can_be_compared() {
     let base = ["verify", "--soft-cpu", "nehalem", "--write"];
     let output = lbr(&[&base[..], &["--json", &sound]].concat());
     assert_eq!(output.status.code(), Some(0));
-    assert!(text(output.stdout).contains("0 differ"), "the table is shown as well");
+    assert!(text(output.stdout).contains("none differs"), "the verdict is printed as well");
     let lie = ["--soft-lie", "ignores-ret", "--json", &lying, "--markdown", &markdown];
     assert_eq!(lbr(&[&base[..], &lie].concat()).status.code(), Some(1));
 
@@ -106,7 +108,7 @@ fn reports_go_to_files_and_can_be_compared() {
     let said = text(output.stdout);
     let expected = "\
 A  06_1AH Nehalem, soft (CPUs 0)
-B  06_1AH Nehalem, soft (CPUs 0), lies: ignores-ret
+B  06_1AH Nehalem, soft (CPUs 0), faults: ignores-ret
 filter.ret
   A  as documented: ret suppressed, all others recorded
   B  differs: ret recorded although suppressed
@@ -129,6 +131,11 @@ fn without_write_only_read_checks_are_made() {
     let output = lbr(&["verify", "--soft-cpu", "zen4"]);
     assert_eq!(output.status.code(), Some(0));
     let said = text(output.stdout);
+    assert!(said.lines().next().unwrap().contains(" as documented, none differs; "), "{said}");
+    let added = said.lines().last().unwrap();
+    assert!(added.starts_with("--write adds ") && added.contains(" depth, order"), "{said}");
+    assert_eq!(said.lines().count(), 3, "{said}");
+    let said = text(lbr(&["verify", "--soft-cpu", "zen4", "-v"]).stdout);
     assert!(said.contains("as documented   registers.from"), "{said}");
     let depth = said.lines().find(|line| line.contains(" depth  ")).unwrap();
     assert!(depth.starts_with("cannot tell") && depth.ends_with("needs --write"), "{depth}");
@@ -159,13 +166,16 @@ fn bad_usage_is_an_error() {
     fs::write(&no_report, "{\"a\":1}\n").unwrap();
     let no_report = no_report.to_str().unwrap();
     for (args, word) in [
-        (&["--soft-cpu", "skylake", "--soft-lie", "x"][..], "unknown lie `x`"),
+        (
+            &["--soft-cpu", "skylake", "--soft-lie", "x"][..],
+            "unknown fault `x`; --soft-lie list lists them",
+        ),
         (&["--soft-lie", "no-info"], "--soft-cpu"),
         (&["--backend", "soft"], "--soft-cpu skylake"),
-        (&["--soft-cpu", "skylake", "--backend", "msr"], "leave out --backend"),
+        (&["--soft-cpu", "skylake", "--backend", "msr"], "omit --backend"),
         (&["--soft-cpu", "skylake", "--perf-capabilities", "5"], "lbr probe"),
         (&["--soft-cpu", "skylake", "-C", "7"], "CPU 7"),
-        (&["--diff", no_report, no_report], "is no report"),
+        (&["--diff", no_report, no_report], "is not a report"),
         (&["--diff", "/nonexistent/a", no_report], "cannot read /nonexistent/a"),
     ] {
         let output = lbr(&[&["verify"], args].concat());

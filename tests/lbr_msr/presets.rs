@@ -55,7 +55,7 @@ fn spellings() {
     }
     for wrong in ["", "zen9", "06_FF", "19_00", "lake"] {
         let error = SoftCpu::preset(wrong).unwrap_err().to_string();
-        assert!(error.contains("06_5E") && error.contains("skylake") && error.contains("19_61"));
+        assert!(error.contains("06_5E") && error.contains("skylake"));
     }
 }
 

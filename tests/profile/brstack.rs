@@ -500,7 +500,7 @@ fn the_bad_line_is_named() {
         said("\nmain+0x10/foo/P/-/-/0\n")
             .contains("line 2: branch 1: neither an address nor a symbol")
     );
-    assert!(said("what is this\n").contains("neither perf.data nor text"));
+    assert!(said("what is this\n").contains("neither perf.data nor perf script"));
 }
 
 /// Redirected by PowerShell.

@@ -1,4 +1,4 @@
-//! Which backend reaches the registers of a CPU, and what stands in the way.
+//! Chooses the backend that reads the registers of a CPU, and explains refusals.
 
 use std::fs;
 
@@ -23,11 +23,11 @@ use super::machine::MachineArgs;
 use super::probe::is_wrong_assumption;
 use crate::exit::{FAILED, Failure, NO_LBR, NOT_PERMITTED, OrExit, USAGE};
 
-/// What records branches: every command's `--backend`.
+/// `--backend` of every command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Backend {
-    /// The CPU's registers where they can be used (msr-safe before msr), else what stands in for
-    /// them: the kernel's perf events (record, time), or software
+    /// The CPU's registers if available (msr-safe before msr), otherwise the kernel's perf events
+    /// (record, time), otherwise software
     Auto,
     /// The CPU's registers through the msr driver, /dev/cpu/N/msr
     Msr,
@@ -40,7 +40,7 @@ pub(crate) enum Backend {
 }
 
 impl Backend {
-    /// The driver that was asked for by name.
+    /// The driver, if one was named.
     fn driver(self) -> Option<&'static str> {
         match self {
             Backend::Auto | Backend::Perf | Backend::Soft => None,
@@ -49,9 +49,9 @@ impl Backend {
         }
     }
 
-    /// Takes the registers where they can be had, else the kernel's `perf` events
-    /// (`None`: not for what was asked). A backend that was asked for by name is
-    /// refused where it cannot be had; left to us, software stands in.
+    /// Chooses the registers if they are available, otherwise the kernel's perf events (`None`: not
+    /// for these options), otherwise software. A backend that was named is refused if it is
+    /// unavailable.
     pub(crate) fn choose<T>(
         self,
         registers: impl FnOnce() -> Result<T, Failure>,
@@ -69,7 +69,7 @@ impl Backend {
                         Some(Err(other)) if other.code != USAGE => {
                             let (why, other) =
                                 (format!("{:#}", failure.error), format!("{:#}", other.error));
-                            // What hides the registers hides perf's branch stacks too.
+                            // A hypervisor that hides the registers hides perf's branch stacks too.
                             let error = if why == other {
                                 anyhow!("{why}; the same holds for perf events")
                             } else {
@@ -84,7 +84,7 @@ impl Backend {
             }
         };
         match found {
-            // What was typed is wrong for any backend.
+            // A usage error holds for any backend.
             Err(Failure { code, error }) if code != USAGE => Err(Failure {
                 code,
                 error: anyhow!("--backend {name}: {error:#}; --backend soft works"),
@@ -106,19 +106,19 @@ pub(crate) fn of_registers() -> impl TypedValueParser<Value = Backend> {
         .map(|name| Backend::from_str(&name, false).unwrap_or(Backend::Auto))
 }
 
-/// What records.
+/// The chosen backend.
 pub(crate) enum Choice<T> {
     /// The branch records of this machine's CPUs.
     Hardware(T),
-    /// Software, with the refusal of the hardware where nobody asked for it.
+    /// Software, and why not hardware, unless software was requested.
     Software(Option<Failure>),
 }
 
 /// The registers of a CPU of this machine.
 pub(crate) type Hardware = Box<dyn Registers>;
 
-/// What the first write will do to the kernel, to be said on stderr before it;
-/// `None` where it is tainted already, or the driver leaves it as it is.
+/// The warning about tainting the kernel, before the first write; `None` if it is tainted already
+/// or the driver does not taint it.
 pub(crate) fn taint_notice(registers: &dyn Registers, root: &Root) -> Option<&'static str> {
     let tainted = || {
         fs::read_to_string(root.join("proc/sys/kernel/tainted"))
@@ -130,25 +130,24 @@ pub(crate) fn taint_notice(registers: &dyn Registers, root: &Root) -> Option<&'s
         .then_some("writing MSRs taints the kernel (CPU_OUT_OF_SPEC) until it is booted anew")
 }
 
-/// What was found on a CPU.
-pub(crate) struct Looked<T> {
-    /// Its branch records.
+/// A CPU that was examined.
+pub(crate) struct Examined<T> {
+    /// Its LBR capabilities.
     pub(crate) caps: LbrCaps,
-    /// Its registers, open for reading alone.
+    /// Its registers, opened read-only.
     pub(crate) registers: Hardware,
-    /// What a command is going to do with them.
+    /// The result of `usable`.
     pub(crate) usable: T,
 }
 
-/// Opens the registers of a CPU for reading alone, and finds out what they
-/// are. Whether there is anything that a command can use is said before what
-/// stands in the way: `usable` refuses records that it cannot.
+/// Opens the registers of a CPU read-only and probes them. `usable` runs before the registers are
+/// opened, so that an unusable facility is reported before a missing permission.
 pub(crate) fn look<T>(
     backend: Backend,
     cpu: u32,
     machine: &MachineArgs,
     usable: impl Fn(&LbrCaps) -> Result<T, Failure>,
-) -> Result<Looked<T>, Failure> {
+) -> Result<Examined<T>, Failure> {
     let cpus = machine.cpus()?;
     let root = machine.root();
     let found = cpus
@@ -174,7 +173,7 @@ pub(crate) fn look<T>(
             usable(&caps)?;
             vec![IA32_PERF_CAPABILITIES, caps.registers.control, caps.registers.from]
         }
-        // The register may tell what the user left out.
+        // The register may supply the missing format.
         Err(unsupported) if unsupported.why == Why::AssumedFormatMissing => {
             vec![IA32_PERF_CAPABILITIES]
         }
@@ -187,10 +186,10 @@ pub(crate) fn look<T>(
         None => probe_assuming(&found.cpuid, Some(&mut registers as &mut dyn MsrRead), assume),
     };
     let caps = caps.map_err(no_records)?;
-    Ok(Looked { usable: usable(&caps)?, caps, registers })
+    Ok(Examined { usable: usable(&caps)?, caps, registers })
 }
 
-/// There are no records to read, or the user told wrong of them.
+/// The CPU has no LBR, or the user's assumption is wrong.
 pub(crate) fn no_records(unsupported: Unsupported) -> Failure {
     let code = if is_wrong_assumption(&unsupported.why) { USAGE } else { NO_LBR };
     Failure { code, error: unsupported.into() }
@@ -206,7 +205,7 @@ pub(crate) fn open_for(
     open(backend, cpu, root, &plan.needs(), true).map_err(refused)
 }
 
-/// Opens the registers of a CPU for what a list says.
+/// Opens the registers of a CPU for a list of needs.
 pub(crate) fn open(
     backend: Backend,
     cpu: u32,
@@ -228,14 +227,14 @@ pub(crate) fn refused(error: MsrError) -> Failure {
         MsrError::Fault { .. }
         | MsrError::DriverMissing { .. }
         | MsrError::Offline { .. }
-        // There is an LBR, and it is another's for now.
+        // There is an LBR, but another program uses it.
         | MsrError::InUse { .. } => NO_LBR,
         _ => FAILED,
     };
     Failure { code, error: error.into() }
 }
 
-/// The exit status of what the kernel's perf events refuse on a CPU, and what helps.
+/// Exit status and advice for a refusal of perf events.
 pub(crate) fn refused_by_perf(refused: Refused, cpu: &CpuIdentity) -> Failure {
     let code = match refused {
         Refused::Level { .. } | Refused::Rate { .. } | Refused::Forbidden | Refused::NoRdpmc => {
@@ -280,14 +279,14 @@ pub(crate) fn not_armed(error: GuardError) -> Failure {
     let code = match &error {
         GuardError::Arm(error) => return no_plan(error.clone()),
         GuardError::Failed(error) => refused(error.clone()).code,
-        // There is an LBR, and it is another's for now.
+        // There is an LBR, but another program uses it.
         GuardError::InUse { .. } => NO_LBR,
         _ => FAILED,
     };
     Failure { code, error: error.into() }
 }
 
-/// The exit status of what a facility cannot do.
+/// Exit status for an operation that the facility does not support.
 pub(crate) fn no_plan(error: ArmError) -> Failure {
     match error {
         ArmError::Register(error) => refused(error),
@@ -322,7 +321,7 @@ mod tests {
         Err(Failure { code, error: anyhow!("{error}") })
     }
 
-    /// What is chosen, or why nothing is, in words.
+    /// The choice and its reason, in words.
     fn chosen(backend: Backend, registers: Found, perf: Option<Found>) -> String {
         let found = |found: Found| found.or_else(failure);
         match backend.choose(|| found(registers), || perf.map(found)) {

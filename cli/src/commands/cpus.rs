@@ -1,4 +1,4 @@
-//! Lists of CPUs as people and the kernel write them: `0-3,6`.
+//! Lists of CPUs in the kernel's format: `0-3,6`.
 
 use std::str::FromStr;
 
@@ -10,10 +10,10 @@ pub(crate) struct CpuList(Vec<u32>);
 /// range is a typing error, not a list to build.
 const MOST: u32 = 8192;
 
-/// Why a text is no list of CPUs.
+/// A text that is not a list of CPUs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no list of CPUs; write such as 0-3,6")]
-pub(crate) struct NotCpus(String);
+#[error("not a list of CPUs, such as 0-3,6")]
+pub(crate) struct NotCpus;
 
 impl CpuList {
     /// The CPUs; there is at least one.
@@ -26,17 +26,16 @@ impl FromStr for CpuList {
     type Err = NotCpus;
 
     fn from_str(text: &str) -> Result<CpuList, NotCpus> {
-        let wrong = || NotCpus(text.to_owned());
         let number = |word: &str| {
             let digits = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
-            word.parse::<u32>().ok().filter(|number| digits && *number < MOST).ok_or_else(wrong)
+            word.parse::<u32>().ok().filter(|number| digits && *number < MOST).ok_or(NotCpus)
         };
         let mut cpus: Vec<u32> = Vec::new();
         for word in text.trim().split(',') {
             let (first, last) = word.split_once('-').unwrap_or((word, word));
             let (first, last) = (number(first)?, number(last)?);
             if last < first {
-                return Err(wrong());
+                return Err(NotCpus);
             }
             cpus.extend(first..=last);
         }
@@ -57,7 +56,7 @@ mod tests {
         assert_eq!(list("0-3,6\n"), Ok(vec![0, 1, 2, 3, 6]));
         assert_eq!(list("6,0-1,1"), Ok(vec![0, 1, 6]));
         for wrong in ["", "a", "1-", "-1", "3-1", "0,,1", "+1", "0-99999999", "unknown"] {
-            assert_eq!(list(wrong), Err(NotCpus(wrong.to_owned())), "{wrong:?}");
+            assert_eq!(list(wrong), Err(NotCpus), "{wrong:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `lbr disarm`: recording off, whoever left it on.
+//! `lbr disarm`: disables recording that something left enabled.
 
 use lbr_msr::text::AsText;
 use std::io::{self, Write};
@@ -16,37 +16,44 @@ use super::{
     cpus::CpuList,
     machine::MachineArgs,
 };
+use crate::args::heading;
 use crate::present::out::{Out, say};
 use crate::{
     exit::{DONE, Failure, NO_LBR, OrExit, Outcome, USAGE},
     present::json,
 };
 
-/// Switch branch recording off where something left it on
+/// Disable branch recording that something left enabled
 ///
-/// For each CPU: where recording is on or a filter is set, recording is
-/// switched off, the filter is set to 0 and the records are cleared; nothing
-/// is written elsewhere. A perf that records branches at that moment loses
-/// them.
+/// Examples:
+///   lbr disarm                       every CPU
+///   lbr disarm -C 0-3,6
+///   lbr disarm --json
+///
+/// On each CPU with recording or a filter enabled, lbr disables recording, sets
+/// the filter to 0 and clears the records. It writes nothing else. A perf that
+/// is recording branches loses them.
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct DisarmArgs {
     /// The CPUs, such as 0-3,6 [default: all that are online]
-    #[arg(short = 'C', long, value_name = "LIST")]
+    #[arg(short = 'C', long, value_name = "LIST", help_heading = heading::MACHINE)]
     cpu: Option<CpuList>,
 
-    /// Where the registers are
-    #[arg(long, value_parser = of_registers(), default_value = "auto")]
+    /// How to reach the registers
+    #[arg(long, value_parser = of_registers(), default_value = "auto",
+          help_heading = heading::MACHINE)]
     backend: Backend,
 
     #[command(flatten)]
     machine: MachineArgs,
 
     /// Print JSON Lines
-    #[arg(long)]
+    #[arg(long, help_heading = heading::OUTPUT)]
     json: bool,
 }
 
-/// What was found on a CPU, and done.
+/// The state of a CPU, and what was done.
 struct DisarmedCpu {
     recording: bool,
     control: (String, u64),
@@ -91,7 +98,7 @@ pub(crate) fn run(args: DisarmArgs) -> Outcome {
     let many = failures.len() > 1;
     let code = failures.first().map(|(_, first)| if alike(first.code) { first.code } else { 1 });
     for (cpu, failure) in failures {
-        // The others have been dealt with; the last word is the exit status.
+        // The other CPUs are done; this one sets the exit status.
         if !many {
             return Err(failure);
         }

@@ -10,6 +10,7 @@ use profile::select::LeftOut;
 use profile::symbols::Sources;
 use serde_json::json;
 
+use crate::args::heading;
 use crate::exit::{DONE, Outcome, POOR};
 use crate::input::{self, Inputs, Source, selected};
 use crate::present::json;
@@ -19,34 +20,43 @@ use crate::present::table::{Cell, Printer, Table};
 use crate::select::SelectArgs;
 use crate::symbols::SymbolArgs;
 
-/// Say whether the numbers of a recording can be trusted
+/// Check whether the numbers of a recording can be trusted
 ///
-/// One verdict: sound (nothing but notes), doubtful (warnings: some numbers are off) or poor
-/// (errors). Each finding says how often it was found, what it means and what `lbr report` does
-/// about it. Of several recordings: a verdict each, and the worst of them over all.
+/// Examples:
+///   lbr lint                         one verdict, and what was found
+///   lbr lint --strict                status 5 unless sound, for scripts
+///   lbr lint perf.data old.data      a verdict each, and the worst
+///
+/// The verdict is sound (notes at most), doubtful (warnings: some numbers are
+/// off) or poor (errors). Each finding has its count, what it means, and what
+/// `lbr report` does about it.
 #[derive(Debug, Args)]
-#[command(after_help = STRIDE)]
+#[command(verbatim_doc_comment, after_long_help = STRIDE)]
 pub(crate) struct LintArgs {
     #[command(flatten)]
     inputs: Inputs,
-    /// Exit with status 5 unless the verdict is sound.
-    #[arg(long)]
-    strict: bool,
-    /// Longest block, in bytes, that a newest entry standing there twice may end without being
-    /// suspected of being a duplicate.
-    #[arg(long, value_name = "BYTES", default_value_t = Stride(DEFAULT_STRIDE), value_parser = stride)]
-    stride: Stride,
-    /// One JSON object a finding (`"view":"lint"`), after those of a recording its verdict
-    /// (`"view":"verdict"`), and after several recordings the worst (`"view":"overall"`).
-    #[arg(long)]
-    json: bool,
-    /// The findings as comma-separated values, under the keys of --json.
-    #[arg(long, conflicts_with = "json")]
-    csv: bool,
     #[command(flatten)]
     select: SelectArgs,
     #[command(flatten)]
     symbols: SymbolArgs,
+    /// Block size from which a repeated newest entry is suspect
+    ///
+    /// In bytes, AutoFDO's rule (below).
+    #[arg(long, value_name = "BYTES", default_value_t = Stride(DEFAULT_STRIDE), value_parser = stride,
+          help_heading = heading::VIEW)]
+    stride: Stride,
+    /// Exit with status 5 unless the verdict is sound
+    #[arg(long, help_heading = heading::OUTPUT)]
+    strict: bool,
+    /// Print JSON Lines
+    ///
+    /// One object a finding (`"view":"lint"`), after those of a recording its verdict
+    /// (`"view":"verdict"`), after several recordings the worst (`"view":"overall"`).
+    #[arg(long, help_heading = heading::OUTPUT)]
+    json: bool,
+    /// Print comma-separated values, with the keys of --json
+    #[arg(long, conflicts_with = "json", help_heading = heading::OUTPUT)]
+    csv: bool,
 }
 
 const STRIDE: &str = "Duplicated newest entries:
@@ -58,7 +68,7 @@ const STRIDE: &str = "Duplicated newest entries:
   in its libraries are said beside it. Beyond 0x50 bytes it is a suspicion; beyond 0x1000, AutoFDO's
   own limit, `lbr report` drops one of the two.";
 
-/// A number of bytes, printed as people write strides.
+/// A number of bytes, printed in hexadecimal.
 #[derive(Clone, Copy, Debug)]
 struct Stride(u64);
 
@@ -152,7 +162,7 @@ pub(crate) fn run(args: &LintArgs) -> Outcome {
             print(&mut out, finding)?;
         }
         if lint.findings.is_empty() {
-            out.line("nothing speaks against it")?;
+            out.line("no problems found")?;
         }
     }
     if sources.len() > 1 && printer != Printer::Csv {
@@ -240,7 +250,7 @@ fn print(out: &mut Out<'_>, finding: &Finding) -> std::io::Result<()> {
 /// A recording and one of its findings.
 type Row<'a> = (&'a Source, &'a Finding);
 
-/// For programs; people get sentences.
+/// A table for programs; people get sentences.
 fn table<'a>() -> Table<'a, (), Row<'a>> {
     Table::<(), Row<'_>>::new()
         .constant("view", "lint")

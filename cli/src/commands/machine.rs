@@ -20,43 +20,48 @@ use lbr_msr::{
 use sampler::target::Affinity;
 
 use super::{cpus::CpuList, number::hex, soft::CpuParser};
+use crate::args::heading;
 use crate::exit::{Failure, NO_LBR, OrExit, USAGE};
 use crate::input;
 use crate::present::out::say;
 
 /// The machine whose registers are used.
 #[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = heading::MACHINE)]
 pub(crate) struct HostArgs {
-    /// Take CPUID from FILE: the text of `cpuid -r`, or a dump of InstLatX64,
-    /// AIDA64, libcpuid, x86info, cpucontrol or CPU-Z
+    /// Take CPUID from this file (of cpuid -r)
+    ///
+    /// Also a dump of InstLatX64, AIDA64, libcpuid, x86info, cpucontrol or CPU-Z.
     #[arg(long, value_name = "FILE")]
     pub(crate) cpuid: Option<PathBuf>,
 
-    /// For an Intel model that the CPU table does not know: the model to take
-    /// it for, or depth=,from=,to=,info=,tos=,select=[,format=] with addresses
-    /// in hexadecimal
-    #[arg(long, value_name = "FF_MMH|LIST")]
+    /// For an unknown Intel model: treat it as this one
+    ///
+    /// A model of the CPU table, or depth=,from=,to=,info=,tos=,select=[,format=] with addresses in
+    /// hexadecimal.
+    #[arg(long, value_name = "FF_MMH|LIST", hide_short_help = true)]
     pub(crate) assume: Option<Assumption>,
 
-    /// Look for /dev, /sys and /proc under DIR; unless a CPU is given otherwise
-    /// the CPUs are those that DIR/cpuid records, as text that --cpuid takes
+    /// Look for /dev, /sys and /proc below DIR
+    ///
+    /// The CPUs are then those of DIR/cpuid, text that --cpuid takes, unless --cpuid is given.
     #[arg(long, value_name = "DIR", alias = "root", hide_short_help = true)]
     pub(crate) msr_root: Option<PathBuf>,
 }
 
-/// Which CPU to look at: of that machine, or one that stands in for it.
+/// The CPU to examine: of that machine, or of the software LBR.
 #[derive(Clone, Debug, Args)]
+#[command(next_help_heading = heading::MACHINE)]
 pub(crate) struct MachineArgs {
     #[command(flatten)]
     pub(crate) host: HostArgs,
 
-    /// Take this as the value of IA32_PERF_CAPABILITIES (345H), in hexadecimal
+    /// Value of IA32_PERF_CAPABILITIES (345H), in hexadecimal
     #[arg(long, value_name = "HEX", value_parser = hex)]
     pub(crate) perf_capabilities: Option<u64>,
 
-    /// Take a CPU that the software LBR knows: FF_MMH, or a name such as
-    /// skylake or zen4; `list` lists them
-    #[arg(long, value_name = "FF_MMH", value_parser = CpuParser, conflicts_with = "cpuid")]
+    /// A CPU of the software LBR, such as skylake; `list` lists them
+    #[arg(long, value_name = "CPU", value_parser = CpuParser, conflicts_with = "cpuid")]
     pub(crate) soft_cpu: Option<SoftCpu>,
 }
 
@@ -67,13 +72,13 @@ impl From<HostArgs> for MachineArgs {
 }
 
 impl MachineArgs {
-    /// Where device nodes are looked for.
+    /// The root below which device nodes are looked for.
     pub(crate) fn root(&self) -> Root {
         self.host.msr_root.as_ref().map_or_else(Root::default, Root::at)
     }
 
-    /// The CPUs are those of the machine that this runs on. Another root is
-    /// another machine: nothing that is asked of this one belongs to it.
+    /// Whether the CPUs are those of this machine. Another root is another machine, and facts about
+    /// this one do not apply.
     pub(crate) fn is_live(&self) -> bool {
         self.host.cpuid.is_none() && self.soft_cpu.is_none() && self.root().is_real()
     }
@@ -89,8 +94,7 @@ impl MachineArgs {
         }
     }
 
-    /// The CPU to use where none is named: the last that this process may run
-    /// on, for CPU 0 has most of the interrupts.
+    /// The default CPU: the last allowed one, because CPU 0 serves most interrupts.
     pub(crate) fn usual_cpu(&self) -> Result<u32, Failure> {
         let mut allowed: Vec<u32> = Affinity::current()?.cpus().collect();
         if !self.is_live() {
@@ -110,7 +114,7 @@ impl MachineArgs {
                 let mut given = GivenPerfCapabilities(value);
                 probe_assuming(cpuid, Some(&mut given), self.host.assume.as_ref())
             } else {
-                // A recorded CPU has registers where a root for them is named.
+                // A recorded CPU has registers only if a root for them is named.
                 let has_registers = self.is_live() || self.host.msr_root.is_some();
                 let mut device =
                     if has_registers { Device::open(*cpu, &self.root()).ok() } else { None };
@@ -133,8 +137,8 @@ fn recording(path: &Path) -> anyhow::Result<Vec<RecordedCpu>> {
     read().with_context(|| format!("cannot read CPUID from {}", path.as_text()))
 }
 
-/// The CPUs of another root, by the text that lies in it: those that are online
-/// there, where it says which. One that was recorded alone stands for all.
+/// The CPUs of another root, from its text: those that are online there, if known. A single
+/// recorded CPU is used for all.
 fn recorded_at(root: &Root) -> Result<Vec<RecordedCpu>, Failure> {
     let path = root.join("cpuid");
     if !path.exists() {
@@ -189,7 +193,7 @@ fn here() -> anyhow::Result<Vec<RecordedCpu>> {
     let numbers: Vec<u32> = cpus.iter().map(|cpu| cpu.cpu).collect();
     let online = Root::default().online();
     if online != "unknown" && online != cpu_list(&numbers) {
-        // Whoever asks several times, as a choice among backends does, is told once.
+        // Several callers ask, but one message is enough.
         static SAID: Once = Once::new();
         SAID.call_once(|| {
             say!(

@@ -1,5 +1,5 @@
-//! Numbers as people type them: hexadecimal, with or without `0x`; where one value stands
-//! alone also binary, `0b`, and with `_` between digits.
+//! Parses numbers: hexadecimal, with or without `0x`; a single value also as binary, `0b`, and with
+//! `_` between digits.
 
 /// Why a word is not a number.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -27,8 +27,7 @@ pub(crate) fn hex(word: &str) -> Result<u64, NotHex> {
     value(word, word)
 }
 
-/// The value of a word: binary behind `0b`, else hexadecimal; `_` between the
-/// digits is passed over.
+/// The value of a word: binary after `0b`, otherwise hexadecimal; `_` between digits is ignored.
 pub(crate) fn number(word: &str) -> Result<u64, NotHex> {
     let plain = word.replace('_', "");
     let binary = plain.strip_prefix("0b").or_else(|| plain.strip_prefix("0B"));
@@ -38,7 +37,7 @@ pub(crate) fn number(word: &str) -> Result<u64, NotHex> {
     }
 }
 
-/// The value of hexadecimal digits behind an optional `0x`, typed as `word`.
+/// The value of hexadecimal digits after an optional `0x`, typed as `word`.
 fn value(plain: &str, word: &str) -> Result<u64, NotHex> {
     let digits = plain.strip_prefix("0x").or_else(|| plain.strip_prefix("0X")).unwrap_or(plain);
     // `from_str_radix` would take a sign.

@@ -1,4 +1,4 @@
-//! `lbr probe`: what the branch records of a CPU can do.
+//! `lbr probe`: the LBR capabilities of a CPU.
 
 use std::io::Write;
 
@@ -14,6 +14,7 @@ use lbr_msr::{
 use serde_json::{Value, json};
 
 use super::machine::MachineArgs;
+use crate::args::heading;
 use crate::{
     exit::{DONE, OrExit, Outcome, USAGE},
     present::{
@@ -23,18 +24,24 @@ use crate::{
     },
 };
 
-/// Tell what the branch records of this CPU, or of a recorded one, can do
+/// Show what the LBR of this CPU, or of a recorded one, can do
 ///
-/// Prints one block (with --json: one object) for each distinct core type.
-/// The exit status is 0 whenever the question could be answered, also where
-/// the answer is that there are no branch records.
+/// Examples:
+///   lbr probe
+///   lbr probe --cpuid cpuid.txt      a CPU recorded with cpuid -r
+///   lbr probe --soft-cpu zen4 --json
+///
+/// Prints one block (with --json one object) for each core type. The exit
+/// status is 0 whenever the question could be answered, also if the answer is
+/// that there is no LBR.
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct ProbeArgs {
     #[command(flatten)]
     machine: MachineArgs,
 
     /// Print JSON Lines
-    #[arg(long)]
+    #[arg(long, help_heading = heading::OUTPUT)]
     json: bool,
 }
 
@@ -42,7 +49,7 @@ pub(crate) struct ProbeArgs {
 pub(crate) fn run(args: ProbeArgs) -> Outcome {
     let cpus = args.machine.cpus()?;
     let groups = args.machine.groups(&cpus);
-    // What the user told and the prober cannot use is no answer.
+    // A wrong assumption of the user is an error, not an answer.
     if let Some(told_wrong) = groups.iter().find_map(wrong_assumption) {
         return Err(anyhow::Error::new(told_wrong.clone())).or_exit(USAGE);
     }
@@ -65,7 +72,7 @@ fn wrong_assumption(group: &CoreGroup) -> Option<&Unsupported> {
     group.probed.as_ref().err().filter(|unsupported| is_wrong_assumption(&unsupported.why))
 }
 
-/// The prober cannot use what the user told with --assume.
+/// The prober cannot use the value of --assume.
 pub(super) const fn is_wrong_assumption(why: &Why) -> bool {
     matches!(
         why,
@@ -76,7 +83,7 @@ pub(super) const fn is_wrong_assumption(why: &Why) -> bool {
     )
 }
 
-/// Who the CPU is, whatever probing it yields.
+/// The identity of a CPU, whether or not it has an LBR.
 pub(super) fn identity(group: &CoreGroup) -> &CpuIdentity {
     match &group.probed {
         Ok(caps) => &caps.cpu,
@@ -134,8 +141,8 @@ const fn no_facility(why: &Why) -> &'static str {
     if matches!(why, Why::BrsUnknown) { "unknown" } else { "none" }
 }
 
-/// The format that the table expects, where IA32_PERF_CAPABILITIES was not
-/// read and records are laid out by one.
+/// The format that the table expects, if IA32_PERF_CAPABILITIES was not read and the layout depends
+/// on it.
 fn expected_format(caps: &LbrCaps) -> Option<u8> {
     match (caps.format, caps.layout) {
         (None, Layout::Legacy { format, .. }) => Some(format.0),

@@ -4,19 +4,21 @@ use anyhow::anyhow;
 use clap::Args;
 use sampler::target::User;
 
+use crate::args::heading;
 use crate::exit::{Failure, NOT_PERMITTED};
 use crate::present::out::say;
 
 /// The option of commands that run a program.
 #[derive(Debug, Args)]
 pub(crate) struct Rights {
-    /// Run the program with this user's rights (as root) [default: ours]
-    #[arg(long, value_name = "NAME", requires = "command", value_parser = user)]
+    /// Run the program as this user (needs root)
+    #[arg(long, value_name = "NAME", requires = "command", value_parser = user,
+          help_heading = heading::RECORDING)]
     pub(crate) user: Option<User>,
 }
 
 impl Rights {
-    /// Refuses to give a program another's rights where we are not root.
+    /// Refuses `--user` unless lbr is root.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         if self.user.is_some() && !nix::unistd::geteuid().is_root() {
             let error = anyhow!("--user: only root can run a program with another user's rights");
@@ -25,7 +27,7 @@ impl Rights {
         Ok(())
     }
 
-    /// Whether a program that is started gets all rights of root.
+    /// Whether the program runs with all rights of root.
     pub(crate) fn are_roots(&self) -> bool {
         self.user.is_none() && nix::unistd::geteuid().is_root()
     }
@@ -40,7 +42,7 @@ impl Rights {
 
 /// A user by name.
 fn user(name: &str) -> Result<User, String> {
-    let unknown = || format!("there is no user {name}");
+    let unknown = || format!("no user is called {name}");
     let found = nix::unistd::User::from_name(name).map_err(|errno| errno.to_string())?;
     let found = found.ok_or_else(unknown)?;
     let name = std::ffi::CString::new(name).map_err(|_| unknown())?;

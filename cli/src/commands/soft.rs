@@ -35,7 +35,10 @@ impl TypedValueParser for CpuParser {
             list.insert(ContextKind::Custom, ContextValue::String(LIST.to_owned()));
             return Err(list);
         }
-        SoftCpu::preset.parse_ref(command, arg, value)
+        let named = |name: &str| {
+            SoftCpu::preset(name).map_err(|error| format!("{error}; --soft-cpu list lists them"))
+        };
+        named.parse_ref(command, arg, value)
     }
 }
 

@@ -15,12 +15,12 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 /// Between two looks at whether to stop.
 const LOOK: u16 = 100;
-/// Somebody has to write into a pipe with a name before so long.
+/// How long to wait for a writer of a named pipe.
 const WRITER: Duration = Duration::from_secs(10);
-/// Nobody waits longer for the next bytes of a file that is read whole.
+/// How long to wait for the next bytes of a file that is read whole.
 const NEXT: Duration = Duration::from_secs(60);
 
-/// Opens a file; a pipe too, without waiting for whoever writes it.
+/// Opens a file or a pipe, without waiting for the pipe's writer.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)
 }
@@ -30,7 +30,7 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
 pub(crate) struct Stream {
     file: File,
     stop: Arc<AtomicBool>,
-    /// It has a name, and nobody was seen to have it open for writing.
+    /// It is a named pipe, and no writer was seen yet.
     unwritten: bool,
     /// Ends waiting for the next bytes.
     patience: Option<Duration>,
@@ -43,7 +43,7 @@ impl Stream {
         Ok(Stream { file, stop, unwritten: false, patience: None })
     }
 
-    /// Of a file that [`open`] opened.
+    /// For a file that [`open`] opened.
     pub(crate) fn new(file: File, stop: Arc<AtomicBool>) -> io::Result<Stream> {
         let unwritten = file.metadata()?.file_type().is_fifo();
         Ok(Stream { file, stop, unwritten, patience: None })
@@ -65,10 +65,10 @@ impl Read for Stream {
             };
             if ready || self.unwritten {
                 match self.file.read(buffer) {
-                    // Nobody has it open for writing: not yet, unless it was hung up.
+                    // No writer has opened it yet, unless it was hung up.
                     Ok(0) if self.unwritten && !ready => {
                         if began.elapsed() > WRITER {
-                            return late("a pipe that nobody writes");
+                            return late("a pipe without a writer");
                         }
                         continue;
                     }
@@ -88,8 +88,7 @@ impl Read for Stream {
     }
 }
 
-/// All that a file holds, at most `limit` bytes; `-` is standard input. Nobody
-/// is waited for without end.
+/// Reads at most `limit` bytes of a file; `-` is standard input. Every wait has a limit.
 pub(crate) fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let never = Arc::new(AtomicBool::new(false));
     let stream = match path == Path::new("-") {
@@ -106,8 +105,8 @@ pub(crate) fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Whether root or this process owns a file. What others leave for us to read
-/// may be made to deceive: perf refuses it too.
+/// Whether root or this process owns a file. Files of other users may be forged; perf refuses them
+/// too.
 pub(crate) fn is_owned(file: &File) -> io::Result<bool> {
     Ok(is_trusted(file.metadata()?.uid()))
 }

@@ -1,4 +1,4 @@
-//! Recordings as arguments: opening them, and saying what was odd about them.
+//! Recordings as arguments: opens them, and reports anomalies.
 
 pub(crate) mod file;
 mod progress;
@@ -24,18 +24,21 @@ use signal_hook::{consts::SIGINT, flag};
 pub(crate) use self::progress::Progress;
 pub(crate) use self::reread::Reread;
 pub(crate) use self::source::{Source, warn};
+use crate::args::heading;
 use crate::exit::{FAILED, Failure, OrExit, USAGE};
 use crate::present::out::say;
 
 /// Recordings as arguments.
 #[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = heading::INPUT)]
 pub(crate) struct Inputs {
-    /// perf.data, or text of `perf script` with the branches (`-F brstack`, `brstacksym`, `+brstackoff`);
-    /// `-` is standard input [default: perf.data].
+    /// perf.data or perf script text; - is stdin [default: perf.data]
+    ///
+    /// Text needs the branch stacks: `perf script -F brstack`, `brstacksym` or `+brstackoff`.
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// The same, as perf's option.
-    #[arg(short, long, value_name = "FILE", conflicts_with = "files")]
+    /// Same as FILE, as in perf
+    #[arg(short, long, value_name = "FILE", conflicts_with = "files", hide_short_help = true)]
     input: Vec<PathBuf>,
 }
 
@@ -93,7 +96,7 @@ pub(crate) fn open(path: &Path, reading: &Reading) -> Result<Recording, Failure>
     Ok(recording)
 }
 
-/// Says which samples count.
+/// Selects samples.
 fn select(
     path: &Path,
     recording: &mut Recording,
@@ -105,7 +108,7 @@ fn select(
     })
 }
 
-/// The same, read to its end whatever signals come.
+/// As [`open`], without a selection, and not ended by signals.
 pub(crate) fn open_whole(path: &Path, force: bool) -> Result<Recording, Failure> {
     let cannot = |cause| failure(path, ReadError::Open { path: path.to_owned(), cause });
     let opened = if path == Path::new("-") {
@@ -139,7 +142,7 @@ const LARGE: u64 = 512 << 20;
 
 static INTERRUPTED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// Whether Ctrl-C came where something is read.
+/// Whether Ctrl-C was pressed.
 pub(crate) fn is_interrupted() -> bool {
     INTERRUPTED.get().is_some_and(|flag| flag.load(Ordering::Relaxed))
 }
@@ -166,10 +169,10 @@ pub(crate) fn count<V: View>(
     Ok((counter.finish(), sources))
 }
 
-/// Reads recordings one after the other, `read` each to its end. Ctrl-C ends
-/// the one at hand and leaves out the others, which is said.
+/// Reads recordings one after another with `read`, each to its end. Ctrl-C ends the current one and
+/// skips the others, with a message.
 ///
-/// What a pipe says only at its end, and the selection asks for, takes a copy.
+/// A selection that depends on the end of a pipe needs a copy of it.
 pub(crate) fn read_all(
     paths: &[PathBuf],
     reading: &Reading,
@@ -186,7 +189,7 @@ pub(crate) fn read_all(
     read_each(paths, open_at, read)
 }
 
-/// The same, with recordings that `open` opens, by index.
+/// As [`read_all`], with recordings that `open` opens, by index.
 pub(crate) fn read_each(
     paths: &[PathBuf],
     open: impl Fn(usize) -> Result<Recording, Failure>,
@@ -247,10 +250,13 @@ fn warn_of_twins(paths: &[PathBuf]) {
     }
 }
 
-/// What a reading error means for the exit status: a recording that cannot be
-/// used is bad input, one that could not be read is a failure.
+/// The exit status of a read error: a recording that cannot be used is bad input, one that could
+/// not be read is a failure.
 pub(crate) fn failure(path: &Path, error: ReadError) -> Failure {
     let code = if matches!(error, ReadError::Io { .. }) { FAILED } else { USAGE };
+    if let Some(why) = nothing_there(path, &error) {
+        return Failure { code: USAGE, error: anyhow!(why) };
+    }
     // An error of opening names the file itself.
     let named = matches!(error, ReadError::Open { .. });
     let error = anyhow::Error::new(error);
@@ -258,7 +264,24 @@ pub(crate) fn failure(path: &Path, error: ReadError) -> Failure {
     Failure { code, error }
 }
 
-/// A file as people call it.
+/// What to do about a recording that does not exist, or that is empty.
+fn nothing_there(path: &Path, error: &ReadError) -> Option<String> {
+    let is_missing = |error: &ReadError| match error {
+        ReadError::Open { cause, .. } => cause.kind() == std::io::ErrorKind::NotFound,
+        _ => false,
+    };
+    if is_missing(error) && path == Path::new("perf.data") {
+        let makes = "lbr record PROGRAM makes one, -i FILE names another recording";
+        return Some(format!("no perf.data here: {makes}"));
+    }
+    if is_missing(error) {
+        return Some(format!("{} does not exist", name(path)));
+    }
+    let is_empty = std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() == 0);
+    is_empty.then(|| format!("{} is empty: nothing was recorded into it", name(path)))
+}
+
+/// The path for messages.
 pub(crate) fn name(path: &Path) -> String {
     if path == Path::new("-") { "standard input".to_owned() } else { path.as_text().into_owned() }
 }

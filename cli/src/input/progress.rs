@@ -1,4 +1,4 @@
-//! How far reading is, where it takes longer than a second.
+//! Progress of reading, shown if it takes longer than a second.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Begins to wait.
+    /// Starts the timer.
     pub(crate) fn new() -> Progress {
         let wanted = std::io::stderr().is_terminal();
         Progress { started: Instant::now(), bar: None, wanted }

@@ -25,8 +25,7 @@ const MOST_KEPT: u64 = 16 << 30;
 pub(crate) struct Reread {
     paths: Vec<PathBuf>,
     reading: Reading,
-    /// What came through a pipe, in a file without a name: nothing is left of
-    /// it, however this process ends.
+    /// Copies of pipes, in unnamed files: the kernel removes them, however this process ends.
     kept: Vec<Option<File>>,
     /// Ctrl-C ended the copying.
     stopped: bool,
@@ -40,7 +39,7 @@ impl Reread {
         input::once(paths)?;
         let kept: Result<Vec<_>, Failure> = paths.iter().map(|path| kept(path)).collect();
         let kept = kept?;
-        // What was copied before Ctrl-C is read, twice and whole.
+        // The part copied before Ctrl-C is read, twice and whole.
         let stopped = kept.iter().any(Option::is_some) && interrupted()?;
         let reached = stopped.then(|| vec![u64::MAX; paths.len()]);
         let (paths, reading) = (paths.to_vec(), reading.clone());
@@ -100,7 +99,7 @@ impl Reread {
 
     fn path(&self, at: usize) -> PathBuf {
         match self.kept.get(at) {
-            // Opened anew: with a position of its own.
+            // Reopened, so that it has its own position.
             Some(Some(kept)) => format!("/proc/self/fd/{}", kept.as_raw_fd()).into(),
             _ => self.paths.get(at).cloned().unwrap_or_else(|| "-".into()),
         }
@@ -116,7 +115,7 @@ fn kept(path: &Path) -> Result<Option<File>, Failure> {
     let keep = || -> anyhow::Result<File> {
         let mut kept = tempfile::tempfile()?;
         let room = fstatvfs(&kept)?;
-        // Whatever else needs the disk finds half of what was free.
+        // Leaves half of the free space to others.
         let most = MOST_KEPT.min(room.blocks_available() * room.fragment_size() / 2);
         let stop = input::interrupted()?;
         let mut stream = match stdin {
@@ -132,7 +131,7 @@ fn kept(path: &Path) -> Result<Option<File>, Failure> {
     Ok(Some(kept))
 }
 
-/// Copies to the end, to a line without end, or until Ctrl-C; at most so many bytes.
+/// Copies to the end, to a line without end, or until Ctrl-C; at most `most` bytes.
 fn copy(from: &mut impl Read, to: &mut File, most: u64) -> anyhow::Result<()> {
     let mut buffer = vec![0; 256 * 1024];
     let (mut line, mut copied) = (0, 0);

@@ -1,4 +1,4 @@
-//! What is said of the samples that were selected, and of those that were not.
+//! Messages about selected and omitted samples.
 
 use anyhow::anyhow;
 use profile::quality::Quality;
@@ -10,12 +10,12 @@ use crate::exit::{Failure, USAGE};
 use crate::present::number::{counted, grouped};
 use crate::select::offered;
 
-/// Refuses names that no recording has, and says which there are.
+/// Refuses names that no recording has, and lists known ones.
 pub(crate) fn check(sources: &[Source]) -> Result<(), Failure> {
     let Some(selection) = sources.first().and_then(|source| source.selection.as_ref()) else {
         return Ok(());
     };
-    // What was not read may have it.
+    // The unread part may have it.
     if sources.iter().any(Source::is_partial) {
         return Ok(());
     }
@@ -48,8 +48,7 @@ pub(crate) fn check(sources: &[Source]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What was selected and what was left out, in one line; `None` where nothing
-/// was asked for.
+/// The selection and what it omitted, in one line; `None` without a selection.
 pub(crate) fn line(sources: &[Source], kept: u64, left: &LeftOut) -> Option<String> {
     let selection = sources.first()?.selection.as_ref()?;
     let all = kept.saturating_add(left.samples);
@@ -60,12 +59,12 @@ pub(crate) fn line(sources: &[Source], kept: u64, left: &LeftOut) -> Option<Stri
     );
     let out = left_words(left);
     if !out.is_empty() {
-        line += &format!("; left out: {out}");
+        line += &format!("; omitted: {out}");
     }
     Some(line)
 }
 
-/// What was left out, in words; empty where nothing was.
+/// The omitted samples, in words; empty if there are none.
 pub(crate) fn left_words(left: &LeftOut) -> String {
     let mut words: Vec<String> = left
         .by
@@ -93,7 +92,7 @@ pub(crate) fn left_words(left: &LeftOut) -> String {
     words.join(", ")
 }
 
-/// The events, the selection, and what was left out, for JSON.
+/// The events, the selection, and what it omitted, for JSON.
 pub(crate) fn put_json(json: &mut Value, sources: &[Source], left: &LeftOut) {
     let mut events: Vec<(String, u64)> = Vec::new();
     for event in sources.iter().flat_map(Source::events) {
@@ -137,7 +136,7 @@ pub(crate) fn put_json(json: &mut Value, sources: &[Source], left: &LeftOut) {
     json["thread_names_not_kept"] = json!(left.names_unkept);
 }
 
-/// What was selected of recordings that were counted together.
+/// The selection, for recordings that were counted together.
 pub(crate) fn of_quality(sources: &[Source], quality: &Quality) -> Option<String> {
     line(sources, quality.samples, &quality.left_out)
 }

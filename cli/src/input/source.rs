@@ -1,4 +1,4 @@
-//! What is left of a recording that was read, and what was odd about it.
+//! Metadata and anomalies of a recording that was read.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -17,21 +17,21 @@ use crate::present::out::say;
 /// Events that a head names.
 const EVENTS: usize = 12;
 
-/// What is left of a recording that was read.
+/// Metadata and anomalies of a recording that was read.
 #[derive(Debug)]
 pub(crate) struct Source {
-    /// As people call it.
+    /// Its name, for messages.
     pub(crate) name: String,
     /// CPU, as the recording describes it.
     pub(crate) cpu: Option<String>,
     /// Who recorded it.
     pub(crate) by: Option<String>,
-    /// What its samples were chosen by, if not all were.
+    /// The selection of its samples, unless all are selected.
     pub(crate) selection: Option<Arc<Selection>>,
     /// Which names it has.
     pub(crate) names: Names,
     events: Vec<EventSamples>,
-    /// It has symbols in place of addresses.
+    /// Whether it has symbols in place of addresses.
     pub(crate) has_names: bool,
     pub(super) notes: Notes,
     /// Modelled predictions and cycles were omitted.
@@ -40,7 +40,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// What others wrote is [escaped] here, before it gets into lines, titles and pages.
+    /// Text from the recording is [escaped] here, before it gets into lines, titles and pages.
     pub(crate) fn of(path: &Path, recording: &Recording) -> Source {
         let shown = |text: &str| escaped(text).into_owned();
         let info = recording.info();
@@ -68,8 +68,7 @@ impl Source {
         self.events.iter().fold(0, |sum, event| sum.saturating_add(event.samples))
     }
 
-    /// Its events with branch stacks; of a selection those that are in it.
-    /// What nobody named is none.
+    /// Its selected events with branch stacks. Unnamed events are skipped.
     pub(crate) fn events(&self) -> impl Iterator<Item = &EventSamples> {
         let several = self.events.len() > 1;
         let all = self.selection.is_none();
@@ -100,7 +99,7 @@ impl Source {
         std::iter::once(cpu).chain(by).collect()
     }
 
-    /// What it does not say, and others do.
+    /// Fields that this recording lacks.
     pub(crate) fn limits(&self) -> Vec<&'static str> {
         let Notes { offsets_in_files, processes_unsaid, straights, .. } = self.notes;
         let limits = [
@@ -136,8 +135,8 @@ impl Source {
         })
     }
 
-    /// Whether its recorder says that nothing was measured: the registers of an
-    /// emulated CPU look like those of any other.
+    /// Whether the recorder reports that nothing was measured: the registers of an emulated CPU
+    /// look like any others.
     pub(crate) fn says_modelled(&self) -> bool {
         self.cpu.as_ref().is_some_and(|cpu| cpu.contains("not measured"))
     }
@@ -151,7 +150,7 @@ impl Source {
         sources.iter().any(models)
     }
 
-    /// Says that branches are modelled, where its recorder does not.
+    /// Reports that branches are modelled, if the recorder did not.
     pub(crate) fn modelled(sources: &[Source], software: u64) -> Option<&'static str> {
         let is_unsaid = software > 0 && !sources.iter().any(Source::says_modelled);
         is_unsaid.then_some("software LBR, not measured")
@@ -162,8 +161,8 @@ impl Source {
         self.notes.stopped
     }
 
-    /// Says that Ctrl-C ended it before it was given to the reader, which took
-    /// its end for damage.
+    /// Records that Ctrl-C ended it before it was given to the reader, which took its end for
+    /// damage.
     pub(crate) fn was_stopped(&mut self) {
         self.notes.stopped = true;
         self.notes.cut_at = None;
@@ -174,7 +173,7 @@ impl Source {
         self.partial().is_some()
     }
 
-    /// Why its end was not read, for the head of what is printed.
+    /// Why it was not read to its end, for the head of the output.
     pub(crate) fn partial(&self) -> Option<&'static str> {
         if self.notes.stopped {
             return Some("partial: stopped by Ctrl-C");
@@ -208,20 +207,20 @@ fn by_name(events: Vec<EventSamples>) -> Vec<EventSamples> {
     names
 }
 
-/// Says on standard error what was odd about a recording that was read.
+/// Prints the anomalies of a recording that was read on standard error.
 pub(crate) fn warn(source: &Source) {
     let Source { name, notes, omits_modelled, refused, .. } = source;
     if *omits_modelled {
         say!("{name}: its predictions and cycles are modelled, and are omitted here");
     }
     if notes.stopped {
-        say!("{name}: stopped by Ctrl-C: partial, what follows was not read");
+        say!("{name}: stopped by Ctrl-C: partial, the rest was not read");
     }
     if let Some(selection) = source.selection.as_ref().filter(|_| source.samples() == 0) {
-        say!("{name}: no sample is of the selection ({selection})");
+        say!("{name}: no samples match the selection ({selection})");
     }
     if let Some(at) = notes.cut_at {
-        say!("{name}: cut off or damaged at byte {at}: what follows is missing");
+        say!("{name}: cut off or damaged at byte {at}: the rest is missing");
     }
     if notes.unfinished {
         say!("{name}: its recorder never finished it; read to the end");

@@ -13,9 +13,8 @@ use super::file::open;
 /// No source is longer, bytes.
 const LONGEST_SOURCE: u64 = 64 << 20;
 
-/// A source file: debug information may name anything, such as a pipe that
-/// nobody writes, a device without end, or what the kernel makes as it is read
-/// (its log, which is gone then) and says to be empty.
+/// Reads a source file. Debug information may name anything, such as a pipe without a writer, an
+/// endless device, or a kernel log that reading would empty; these report a length of 0.
 fn source(path: &Path) -> io::Result<Vec<u8>> {
     let found = std::fs::metadata(path)?;
     if !found.is_file() || !(1..=LONGEST_SOURCE).contains(&found.len()) {
@@ -33,7 +32,7 @@ pub(crate) struct Sources {
 }
 
 impl Sources {
-    /// A line with its text, where its file can be read.
+    /// A source line with its text, if its file can be read.
     pub(crate) fn line(&mut self, line: &SourceLine) -> String {
         let read = || {
             let bytes = source(Path::new(&*line.file)).ok()?;

@@ -1,9 +1,8 @@
 //! A name in a directory that an output goes into.
 //!
-//! The path is resolved one component at a time, and the directory stays open:
-//! whoever renames a component afterwards changes nothing. A link is followed
-//! only if root or the user who runs `lbr` owns it, since its owner decides
-//! where it leads (systemd's `CHASE_SAFE` is the same idea). The kernel's
+//! The path is resolved one component at a time, and the directory stays open: renaming a component
+//! afterwards changes nothing. A link is followed only if root or the user who runs `lbr` owns it,
+//! since its owner decides where it leads (systemd's `CHASE_SAFE` is the same idea). The kernel's
 //! `RESOLVE_NO_SYMLINKS` would also refuse `/var/run` and people's own links.
 
 use std::collections::hash_map::RandomState;
@@ -62,7 +61,7 @@ impl DirEntry {
         fstatat(&self.directory, self.name.as_os_str(), AtFlags::AT_SYMLINK_NOFOLLOW)
     }
 
-    /// Whether the name leads to this file.
+    /// Whether the name refers to this file.
     pub(super) fn is_of(&self, file: &File) -> bool {
         let both = self.status().and_then(|named| Ok((named, fstat(file)?)));
         both.is_ok_and(|(named, file)| (named.st_dev, named.st_ino) == (file.st_dev, file.st_ino))
@@ -98,8 +97,8 @@ impl DirEntry {
         }
     }
 
-    /// Gives a file that [`unnamed`](Self::unnamed) made the name, in place of
-    /// whatever has it.
+    /// Gives a file that [`unnamed`](Self::unnamed) made its name, replacing any other file of that
+    /// name.
     pub(super) fn publish(&self, file: &mut File, mode: u32) -> io::Result<()> {
         let descriptor = format!("/proc/self/fd/{}", file.as_raw_fd());
         let link = |name: &OsStr| {
@@ -120,8 +119,8 @@ impl DirEntry {
         })
     }
 
-    /// Makes a file under a random name and renames it. Signals wait meanwhile,
-    /// so that only SIGKILL can leave the random name.
+    /// Makes a file under a random name and renames it. Signals are blocked, so that only SIGKILL
+    /// can leave the random name.
     fn replace(&self, mut make: impl FnMut(&OsStr) -> io::Result<()>) -> io::Result<()> {
         let ends = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
         let before = SigSet::from_iter(ends).thread_swap_mask(SigmaskHow::SIG_BLOCK);
@@ -235,7 +234,7 @@ impl Walk {
         }
         let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let next = openat(&self.at, name, flags, Mode::empty())?;
-        // Of the descriptor, so that the name may change meanwhile.
+        // Through the descriptor, because the name may change.
         let status = fstat(&next)?;
         match SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT {
             SFlag::S_IFDIR => {
@@ -261,7 +260,7 @@ mod tests {
     use std::io::Write;
     use std::os::unix::fs::PermissionsExt;
 
-    /// Such as on NFS: the file cannot be linked, and is copied.
+    /// Some file systems, such as NFS, cannot link the file: it is copied.
     #[test]
     fn a_file_that_cannot_be_linked_is_copied() {
         let folder = tempfile::tempdir().unwrap();

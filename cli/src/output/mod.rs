@@ -1,5 +1,4 @@
-//! The one place where outputs are made, so that nothing that is already in the
-//! directory decides which file is overwritten.
+//! Creates outputs, so that no file already in the directory decides which file is overwritten.
 //!
 //! The directory is opened once, as [`directory`] describes. A file is never
 //! opened through a link, and has no name until it is complete: then it takes
@@ -74,12 +73,12 @@ impl Output {
         Output { mode: 0o600, ..self }
     }
 
-    /// As it was named.
+    /// Its path as given.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether it can be opened again by its name, and read.
+    /// Whether it can be reopened by its path, and read.
     pub(crate) fn is_file(&self) -> bool {
         matches!(self.to, To::File(_))
     }
@@ -91,12 +90,12 @@ impl Output {
         matches!(&self.to, To::Ours(file) if is_file(file))
     }
 
-    /// Refuses a terminal: what is to be written is no text.
+    /// Refuses to write binary output to a terminal.
     pub(crate) fn no_terminal(&self) -> Result<(), Failure> {
         if !matches!(&self.to, To::Ours(file) if file.is_terminal()) {
             return Ok(());
         }
-        Err(anyhow!("this is no text for a terminal: give -o FILE, or a pipe")).or_exit(USAGE)
+        Err(anyhow!("this output is binary: give -o FILE, or a pipe")).or_exit(USAGE)
     }
 
     /// Writes all of it.
@@ -104,8 +103,8 @@ impl Output {
         self.stream(|to| to.write_all(bytes.as_ref()).map(Ok)).map_err(|failure| failure.error)
     }
 
-    /// Writes it piece by piece. A file has its name once all is written, and
-    /// none where writing it failed, or what `write` does beside that.
+    /// Writes it piece by piece. A file gets its name once it is complete, and none if writing it
+    /// or `write` fails.
     pub(crate) fn stream<T>(
         &self,
         write: impl FnOnce(&mut Out<'_>) -> std::io::Result<Result<T, Failure>>,
@@ -113,8 +112,8 @@ impl Output {
         self.stream_with_header(|out| Ok(write(out)?.map(|made| (made, Vec::new()))))
     }
 
-    /// The same; with what is made come the first bytes of a file, which are
-    /// written over those that stand there.
+    /// The same; `write` also returns the first bytes of the file, which overwrite those written
+    /// before.
     pub(crate) fn stream_with_header<T>(
         &self,
         write: impl FnOnce(&mut Out<'_>) -> std::io::Result<Result<(T, Vec<u8>), Failure>>,
@@ -163,13 +162,13 @@ impl To {
     }
 }
 
-/// An output as people call it.
+/// The name of an output for messages.
 pub(crate) fn name(path: &Path) -> std::borrow::Cow<'_, str> {
     if path == Path::new("-") { "standard output".into() } else { path.as_text() }
 }
 
-/// The descriptor of ours that a path names. The names in /dev are links that
-/// lead to it, and to wherever it leads.
+/// Our descriptor that a path names, if any. The names in /dev are links to it, and further to its
+/// file.
 fn ours(path: &Path) -> Option<std::io::Result<File>> {
     let own = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned().map(File::from);
     match path.to_str()? {
@@ -184,7 +183,7 @@ fn ours(path: &Path) -> Option<std::io::Result<File>> {
     }
 }
 
-/// The file behind an input.
+/// The file of an input.
 fn of_input(path: &Path) -> Option<Metadata> {
     if path == Path::new("-") {
         return File::from(std::io::stdin().as_fd().try_clone_to_owned().ok()?).metadata().ok();

@@ -1,14 +1,12 @@
 //! The file that is recorded into.
 //!
-//! A recorder that is killed leaves a readable file under the name that was
-//! asked for, so the file has its name from the first byte on, and becomes
-//! seekable where it lies; it is not renamed into place at the end. What
-//! keeps it from being another file than ours: it is always made new
-//! (`O_EXCL`, which follows no link), for its owner alone, and is locked as
-//! long as it is written. An older recording becomes `FILE.old`, as under
-//! perf, unless another recorder still holds its lock: then this one is
-//! refused, as it is where a file is not a recording. An empty file is taken away instead, as perf does; it is also what
-//! a recorder leaves that lost a race for the name.
+//! A recorder that is killed leaves a readable file under the name that was asked for, so the file
+//! has its name from the first byte on, and becomes seekable where it lies; it is not renamed into
+//! place at the end. What keeps it from being another file than ours: it is always made new
+//! (`O_EXCL`, which follows no link), for its owner alone, and is locked as long as it is written.
+//! An older recording becomes `FILE.old`, as under perf, unless another recorder still holds its
+//! lock: then this one is refused, as it is where a file is not a recording. An empty file is taken
+//! away instead, as perf does; it is also what a recorder leaves that lost a race for the name.
 
 use lbr_msr::text::AsText;
 use std::fs::{File, TryLockError};
@@ -31,7 +29,7 @@ use super::{Output, To, name};
 use crate::exit::{FAILED, Failure, USAGE};
 use crate::present::number::grouped;
 
-/// Others may take the name as often while we try to have it.
+/// Attempts to get the name while other processes take it.
 const TRIES: usize = 100;
 
 /// An output of perf.data.
@@ -43,9 +41,9 @@ pub(crate) enum RecordingFile {
     Stream(Stream),
 }
 
-/// Takes standard output for the recording alone, where it goes there: what the
-/// program prints, and we, goes to standard error, as under perf. To be called
-/// before the program is started, which inherits what it finds.
+/// Reserves standard output for the recording, if it is the output: what the program and lbr print
+/// goes to standard error, as under perf. Must be called before the program is started, because it
+/// inherits the descriptors.
 pub(crate) fn prepare(output: &Output) -> Result<(), Failure> {
     output.no_terminal()?;
     if matches!(output.to, To::Ours(_)) {
@@ -54,8 +52,8 @@ pub(crate) fn prepare(output: &Output) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Begins a recording; also returns whether an older one became `FILE.old`. A signal ends
-/// waiting for a pipe's reader.
+/// Starts a recording; also returns whether an older one became `FILE.old`. A signal ends waiting
+/// for a pipe's reader.
 pub(crate) fn begin(
     output: Output,
     meta: Meta,
@@ -82,12 +80,12 @@ pub(crate) fn begin(
 #[derive(Debug)]
 pub(crate) struct Finished {
     file: File,
-    /// What was written into it.
+    /// What it contains.
     pub(crate) written: Written,
 }
 
 impl Finished {
-    /// Where the file is if it was renamed, for a sentence.
+    /// The file's new place, if it was renamed, for a message.
     fn moved(&self) -> String {
         let named = self.file.metadata().is_ok_and(|file| file.nlink() > 0);
         let link = || std::fs::read_link(format!("/proc/self/fd/{}", self.file.as_raw_fd()));
@@ -121,8 +119,8 @@ impl Finished {
     }
 }
 
-/// Ends it: a file becomes seekable. What was recorded before a failure is
-/// worth keeping: it is finished either way. `None` of a pipe.
+/// Finishes it: a file becomes seekable. A recording that ends in a failure is finished too,
+/// because it is worth keeping. `None` for a pipe.
 pub(crate) fn finish<T>(
     writer: Writer<RecordingFile>,
     path: &Path,
@@ -132,7 +130,7 @@ pub(crate) fn finish<T>(
         Some(RecordingFile::File(file)) => Some(file.try_clone().context("the recording")?),
         _ => None,
     };
-    // Of what a disk refused in the end it took the begin.
+    // If the disk is full at the end, the start was still written.
     let kept = match file.as_ref().map(|file| file.metadata().map_or(0, |there| there.len())) {
         Some(bytes) if bytes > 0 => {
             let (bytes, path) = (grouped(bytes), path.as_text());
@@ -199,7 +197,7 @@ fn move_away(entry: &DirEntry, path: &Path) -> Result<bool, Failure> {
             return Err(not_a_recording(path, "not a recording"));
         }
     }
-    // Also a link: the file that it leads to stays where it is.
+    // A link is renamed too: its target stays.
     let moved = entry.rename(&entry.with_suffix(".old")?);
     moved.map_err(io::Error::from).with_context(cannot)?;
     Ok(true)
@@ -212,7 +210,7 @@ fn not_a_recording(path: &Path, why: &str) -> Failure {
     Failure { code: USAGE, error }
 }
 
-/// Whether nobody else has the lock. A file system without locks refuses nobody.
+/// Takes the lock if it is free. A file system without locks always grants it.
 fn lock(file: &File) -> bool {
     !matches!(file.try_lock(), Err(TryLockError::WouldBlock))
 }

@@ -1,5 +1,4 @@
-//! Pipes and devices as outputs: nobody has to read them, and whoever waits for
-//! a reader is still to be stopped.
+//! Pipes and devices as outputs: they may have no reader, and waiting for one ends with a signal.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -18,31 +17,31 @@ use crate::input::file::is_owned;
 
 /// Between two looks at whether to stop.
 const LOOK: u16 = 100;
-/// A reader that is there may take so long for a piece once a signal has come.
+/// How long a reader may take for a piece after a signal.
 const LAST: Duration = Duration::from_secs(2);
-/// What a pipe takes at once if it takes anything. PIPE_BUF.
+/// The size that a pipe accepts atomically: PIPE_BUF.
 const PIECE: usize = 4096;
 
 /// An output that is written in pieces which do not wait.
 #[derive(Debug)]
 pub(crate) struct Stream {
     file: File,
-    /// Where signals do not end this process by themselves.
+    /// The signals that end a wait, if they do not end the process.
     interrupts: Option<Interrupts>,
 }
 
-/// Whether a signal has asked us to end.
+/// Whether a signal has asked lbr to end.
 fn is_stopped(interrupts: Option<Interrupts>) -> bool {
     interrupts.is_some_and(|interrupts| interrupts.count() > 0) || crate::input::is_interrupted()
 }
 
 impl Stream {
-    /// Of a descriptor that is open.
+    /// For an open descriptor.
     pub(crate) fn new(file: File, interrupts: Option<Interrupts>) -> Stream {
         Stream { file, interrupts }
     }
 
-    /// Opens a pipe, once somebody reads it, or a device.
+    /// Opens a device, or a pipe once it has a reader.
     pub(super) fn open(entry: &DirEntry, interrupts: Option<Interrupts>) -> io::Result<Stream> {
         let flags = OFlag::O_WRONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
         loop {

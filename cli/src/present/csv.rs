@@ -1,4 +1,4 @@
-//! The one place where comma-separated values are written (RFC 4180).
+//! Writes comma-separated values (RFC 4180).
 //!
 //! Spreadsheets take text that starts with `=`, `+`, `-`, `@`, a tab or a line
 //! end for a formula, and symbols of a hostile program can start so. Such a cell
@@ -39,7 +39,7 @@ fn push(line: &mut String, cell: &str) {
     line.push('"');
 }
 
-/// Whether a spreadsheet may take a cell for a formula. Numbers are none.
+/// Whether a spreadsheet may interpret a cell as a formula. Numbers are safe.
 fn is_formula(cell: &str) -> bool {
     let starts = cell.starts_with([
         '=', '+', '-', '@', '\t', '\r', '\n', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}',

@@ -1,7 +1,6 @@
-//! The one place where text that others wrote becomes fit to be shown: names of
-//! functions, files, threads, events and CPUs, and what errors quote of them.
-//! Control characters drive a terminal, line ends forge rows, and marks of
-//! direction or without width make a name look like another.
+//! Escapes foreign text: names of functions, files, threads, events and CPUs, and errors that quote
+//! them. Control characters would control the terminal, line ends would forge rows, and direction
+//! marks and zero-width characters make a name look like another.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -17,7 +16,7 @@ pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
         match c {
             '\n' | '\r' | '\t' => shown.extend(c.escape_default()),
             c if !is_hidden(c) => shown.push(c),
-            // A String takes whatever is written to it.
+            // Writing to a String cannot fail.
             c if u32::from(c) < 0x100 => drop(write!(shown, "\\x{:02x}", u32::from(c))),
             c => shown.extend(c.escape_unicode()),
         }
@@ -25,7 +24,7 @@ pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// The same of each line: the ends of lines are ours.
+/// As `escaped`, for each line: line ends are kept.
 pub(crate) fn escaped_lines(text: &str) -> String {
     let shown = |line: &str| {
         let (line, end) = line.strip_suffix('\n').map_or((line, ""), |line| (line, "\n"));
@@ -39,8 +38,8 @@ pub(crate) fn is_plain(text: &str) -> bool {
     text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
 }
 
-/// Whether a character has no shape of its own: C0, DEL and C1, ends of lines,
-/// marks of direction, characters without width, tags, and what is none.
+/// Whether a character is invisible: C0, DEL and C1, line ends, direction marks, zero-width
+/// characters, tags, and unassigned ones.
 pub(crate) fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c,

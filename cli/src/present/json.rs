@@ -38,7 +38,7 @@ impl Serialize for Object<'_> {
     }
 }
 
-/// Strings mean the same, and hold nothing that a terminal obeys.
+/// Strings are equal as JSON, but contain no control characters.
 struct Escaped;
 
 impl Formatter for Escaped {

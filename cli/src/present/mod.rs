@@ -1,4 +1,4 @@
-//! How values look to people and to programs.
+//! Presentation of values, for people and programs.
 
 pub(crate) mod bits;
 pub(crate) mod chart;

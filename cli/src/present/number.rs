@@ -22,7 +22,7 @@ pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", grouped(number), if number == 1 { one } else { many })
 }
 
-/// Those of the counts that are not zero, each with its noun for one and for many.
+/// The nonzero counts, each with its noun in singular or plural.
 pub(crate) fn counted_nonzero<'a>(
     counts: impl IntoIterator<Item = (u64, &'a str, &'a str)>,
 ) -> impl Iterator<Item = String> {
@@ -30,18 +30,18 @@ pub(crate) fn counted_nonzero<'a>(
     counts.map(|(count, one, many)| counted(count, one, many))
 }
 
-/// Those of the counts that are not zero, each with what it counts.
+/// The nonzero counts, each with its noun.
 pub(crate) fn nonzero(counts: impl IntoIterator<Item = (impl Display, u64)>) -> Vec<String> {
     let counts = counts.into_iter().filter(|(_, count)| *count > 0);
     counts.map(|(what, count)| format!("{} {what}", grouped(count))).collect()
 }
 
-/// A part as a share of the whole, 0 to 1; `None` where there is nothing.
+/// A part as a share of the whole, 0 to 1; `None` if the whole is 0.
 pub(crate) fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// A share, 0 to 1, as people read it: `12.50%`. Only nothing is `0%`, and only all is `100.00%`.
+/// A share, 0 to 1, in percent: `12.50%`. Only zero is `0%`, and only all is `100.00%`.
 pub(crate) fn percent(share: f64) -> String {
     match share * 100.0 {
         0.0 => "0%".to_owned(),
@@ -51,13 +51,12 @@ pub(crate) fn percent(share: f64) -> String {
     }
 }
 
-/// A part as a share of the whole, as people read it; `-` where there is
-/// nothing.
+/// A part as a share of the whole, in percent; `-` if the whole is 0.
 pub(crate) fn part(part: u64, whole: u64) -> String {
     share(part, whole).map_or_else(dash, percent)
 }
 
-/// An interval of shares as people read it.
+/// An interval of shares, in percent.
 pub(crate) fn range(Interval { low, high }: Interval) -> String {
     format!("{:.2} to {:.2}%", low * 100.0, high * 100.0)
 }
@@ -67,7 +66,7 @@ pub(crate) fn ends(interval: Option<Interval>) -> (Option<f64>, Option<f64>) {
     interval.map(|Interval { low, high }| (low, high)).unzip()
 }
 
-/// What is not known is no zero.
+/// Unknown is not zero.
 pub(crate) fn dash() -> String {
     "-".to_owned()
 }

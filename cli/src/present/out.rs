@@ -1,6 +1,5 @@
-//! Where text goes, standard output and standard error: how wide it is, whether
-//! it shows colours, and the one way of a line there. No line holds what a
-//! terminal would obey, and none is wider than the terminal.
+//! Text on standard output and standard error: width, colors, and escaping. No line contains
+//! control characters, and none is wider than the terminal.
 
 use std::fmt::{Display, Write as _};
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -13,18 +12,18 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 use super::escape::escaped;
 use super::pager;
 
-/// The look of what is as it should be.
+/// A check that passed.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
-/// Of what is to be looked at.
+/// A warning.
 pub(crate) const DOUBTFUL: Style = AnsiColor::Yellow.on_default();
-/// Of what is wrong.
+/// An error.
 pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
-/// Of what is in nobody's way.
+/// Secondary text.
 pub(crate) const FAINT: Style = Style::new().dimmed();
 
-/// Cells that the following lines of a long one are set in by.
+/// Indent of continuation lines, cells.
 const INDENT: usize = 4;
-/// Cells of a terminal that does not say.
+/// Default width.
 const USUAL: usize = 80;
 /// Narrower terminals are written to as if they were so wide.
 const LEAST: usize = 40;
@@ -32,7 +31,7 @@ const LEAST: usize = 40;
 /// Whether lines are cut to the terminal; set once, from the command line.
 static WIDE: OnceLock<bool> = OnceLock::new();
 
-/// Does as the command line says: `--color`, `--wide` and `--no-pager`.
+/// Applies `--color`, `--wide` and `--no-pager`.
 pub(crate) fn set(color: ColorChoice, wide: bool, no_pager: bool) {
     color.write_global();
     if no_pager {
@@ -45,7 +44,7 @@ pub(crate) fn set(color: ColorChoice, wide: bool, no_pager: bool) {
 /// Text on its way to a terminal, a pipe or a file.
 pub(crate) struct Out<'a> {
     to: BufWriter<Box<dyn Write + 'a>>,
-    /// Cells of a line; `None` where nobody counts them.
+    /// Width of a line in cells; `None` if unlimited.
     pub(crate) width: Option<usize>,
     /// Styles are shown.
     pub(crate) color: bool,
@@ -76,17 +75,17 @@ impl<'a> Out<'a> {
         Out { to: BufWriter::new(Box::new(to)), width: None, color: false, modelled: false }
     }
 
-    /// Writes a line; on a terminal as many as it takes, between words.
+    /// Writes a line, folded between words on a terminal.
     pub(crate) fn line(&mut self, text: impl Display) -> io::Result<()> {
         self.styled(Style::new(), text)
     }
 
-    /// Writes several.
+    /// Writes several lines.
     pub(crate) fn lines(&mut self, texts: &[String]) -> io::Result<()> {
         texts.iter().try_for_each(|text| self.line(text))
     }
 
-    /// The same in a style.
+    /// As [`line`](Self::line), styled.
     pub(crate) fn styled(&mut self, style: Style, text: impl Display) -> io::Result<()> {
         let text = text.to_string();
         let style = if self.color { style } else { Style::new() };
@@ -128,38 +127,26 @@ fn width_of(stream: &(impl IsTerminal + std::os::fd::AsFd)) -> Option<usize> {
     Some(size.or_else(columns).unwrap_or(USUAL).max(LEAST))
 }
 
-/// Says something on standard error. Whether anybody can hear it changes
-/// nothing: a full or closed standard error ends no recording.
+/// Prints a message on standard error. Failures are ignored: a full or closed standard error must
+/// not end a recording.
 pub(crate) fn tell(text: impl Display) {
     message(Style::new().bold(), &text.to_string(), std::iter::empty());
 }
 
-/// Says on standard error why the command failed, and lists what belongs to it.
+/// Prints on standard error why the command failed, and a list that belongs to it.
 pub(crate) fn fail<'a>(text: &str, list: impl Iterator<Item = &'a str>) {
     message(BAD, text, list);
-}
-
-/// Says on standard error what is wrong with the command line, line by line.
-pub(crate) fn usage(text: &str) {
-    let stderr = io::stderr();
-    let width = width_of(&stderr);
-    let mut message = String::new();
-    for line in text.lines().flat_map(|line| folded(&escaped(line), width, INDENT)) {
-        message += &line;
-        message.push('\n');
-    }
-    let _ = stderr.lock().write_all(message.as_bytes());
 }
 
 fn message<'a>(style: Style, text: &str, list: impl Iterator<Item = &'a str>) {
     let stderr = io::stderr();
     let color = AutoStream::choice(&stderr) != ColorChoice::Never;
     let style = if color { style } else { Style::new() };
-    let text = format!("lbr: {text}");
+    let text = format!("lbr: {}", without_numbers(text));
     let mut message = String::new();
     for (at, line) in folded(&escaped(&text), width_of(&stderr), INDENT).iter().enumerate() {
         let rest = line.strip_prefix("lbr:").filter(|_| at == 0);
-        // A String takes whatever is written to it.
+        // Writing to a String cannot fail.
         let _ = match rest {
             Some(rest) => writeln!(message, "{style}lbr:{style:#}{rest}"),
             None => writeln!(message, "{line}"),
@@ -173,7 +160,22 @@ fn message<'a>(style: Style, text: &str, list: impl Iterator<Item = &'a str>) {
     let _ = stderr.lock().write_all(message.as_bytes());
 }
 
-/// Says something on standard error, as `format!` takes it.
+/// A message without the numbers that Rust adds to the system's errors: `(os error 2)`.
+fn without_numbers(text: &str) -> String {
+    let mut parts = text.split(" (os error ");
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.split_once(')') {
+            Some((number, after)) if number.bytes().all(|byte| byte.is_ascii_digit()) => {
+                plain += after;
+            }
+            _ => plain = format!("{plain} (os error {part}"),
+        }
+    }
+    plain
+}
+
+/// Prints a message on standard error; takes the arguments of `format!`.
 macro_rules! say {
     ($($text:tt)*) => { $crate::present::out::tell(format_args!($($text)*)) };
 }
@@ -189,8 +191,8 @@ pub(crate) fn cells_of(c: char) -> usize {
     c.width().unwrap_or(0)
 }
 
-/// A text in lines of so many cells, cut between words, and within one that is
-/// longer than a line; all but the first are set in.
+/// Folds a text into lines of `width` cells, between words, or within a word that is longer than a
+/// line; all but the first are indented.
 pub(crate) fn folded(text: &str, width: Option<usize>, indent: usize) -> Vec<String> {
     let Some(width) = width.filter(|width| cells(text) > *width) else {
         return vec![text.replace('\u{a0}', " ")];
@@ -221,6 +223,12 @@ pub(crate) fn folded(text: &str, width: Option<usize>, indent: usize) -> Vec<Str
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn errors_of_the_system_have_no_number() {
+        let plain = without_numbers("a: No such file or directory (os error 2); b (os error x)");
+        assert_eq!(plain, "a: No such file or directory; b (os error x)");
+    }
 
     #[test]
     fn long_lines_are_cut_between_words() {

@@ -1,4 +1,4 @@
-//! Long text on a terminal goes through a pager, as git's does.
+//! Pages long text on a terminal, as git does.
 
 use std::io::{self, IsTerminal, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -10,7 +10,7 @@ use lbr_msr::environment::is_secure;
 /// Whether `--no-pager` was given.
 static UNWANTED: AtomicBool = AtomicBool::new(false);
 
-/// What is said on standard error while a pager has the terminal.
+/// Messages for standard error, held while a pager has the terminal.
 static HELD: Mutex<Option<String>> = Mutex::new(None);
 
 /// Does without a pager.
@@ -18,8 +18,8 @@ pub(super) fn unwanted() {
     UNWANTED.store(true, Ordering::Relaxed);
 }
 
-/// Standard output, through a pager where somebody sits before it. The pager
-/// starts with the first text: until then the terminal and its Ctrl-C are ours.
+/// Standard output, through a pager if it is a terminal. The pager starts with the first text:
+/// until then lbr has the terminal and Ctrl-C.
 pub(crate) fn stdout() -> impl Write {
     Standard { to: None }
 }
@@ -47,7 +47,7 @@ impl Write for Standard {
     }
 }
 
-/// Keeps a message until the pager has ended; gives it back where there is none.
+/// Holds a message until the pager has ended; returns it if no pager runs.
 pub(super) fn hold(message: String) -> Option<String> {
     match &mut *HELD.lock().unwrap_or_else(PoisonError::into_inner) {
         Some(held) => {
@@ -65,9 +65,9 @@ struct Pager {
 }
 
 impl Pager {
-    /// `None` where there is no terminal to show a page on or no key to turn it
-    /// with, where none is wanted, or where it cannot be started. None has rights
-    /// that its user may not have: a pager runs what variables of its own say.
+    /// Starts a pager; `None` if there is no terminal or keyboard, if none is wanted, or if it
+    /// fails to start. A process with more rights than its user starts none: environment variables
+    /// control what a pager runs.
     fn start() -> Option<Pager> {
         let shown = io::stdout().is_terminal() && io::stdin().is_terminal();
         let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
@@ -84,7 +84,7 @@ impl Pager {
         }
         let mut command = Command::new("sh");
         command.arg("-c").arg(program).stdin(Stdio::piped());
-        // Ends where all fits on a screen, shows colours, leaves the text there.
+        // Quit if one screen suffices, show colors, leave the text on the screen.
         if std::env::var_os("LESS").is_none() {
             command.env("LESS", "FRX");
         }

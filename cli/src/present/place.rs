@@ -11,42 +11,42 @@ use super::escape::escaped;
 use super::out::cells;
 use super::shorten::{shortened, without_middle};
 
-/// Where code lies: its symbol, its file, its line, and what was inlined there.
+/// A code location: its symbol, file, line, and inlined functions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Place {
-    /// A word in front of it, for people.
+    /// A word printed before it.
     before: &'static str,
     /// The place before it in the row is in the same function.
     same_function: bool,
-    /// Its address; `None` where it was recorded by its symbol.
+    /// Its address; `None` if it was recorded as a symbol.
     pub(crate) address: Option<u64>,
     /// The symbol that covers it, and the bytes from its start.
     pub(crate) symbol: Option<Named>,
-    /// The file that it lies in, as the recording has it.
+    /// Its file, as recorded.
     pub(crate) file: Option<String>,
     /// The index of the file among those of the recording.
     file_index: Option<usize>,
-    /// The byte of the file, where it counts its own.
+    /// Its offset in the file, if known.
     file_offset: Option<u64>,
     /// The functions that it belongs to, from the innermost on.
     frames: Vec<Frame>,
 }
 
-/// What JSON has of a place, each under a key of its own.
+/// The JSON keys of a location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     /// The address: the bare key.
     Address,
     /// `_symbol`
     Symbol,
-    /// `_offset`, in the symbol; in the file where there is no symbol
+    /// `_offset`, in the symbol; without a symbol in the file
     Offset,
     /// `_file`
     File,
     /// `_line`
     Line,
-    /// `_inlines`: from the innermost function out to the one that stands for
-    /// itself, each with its line; null where nothing was inlined.
+    /// `_inlines`: from the innermost function to the outermost, each with its line; null if
+    /// nothing was inlined.
     Inlines,
 }
 
@@ -54,10 +54,10 @@ impl Part {
     /// All that is known of a place.
     pub(crate) const ALL: &'static [Part] =
         &[Part::Address, Part::Symbol, Part::Offset, Part::File, Part::Line, Part::Inlines];
-    /// Where it lies, without its source.
+    /// The keys of a location without its source.
     pub(crate) const NAMES: &'static [Part] = &[Part::Address, Part::Symbol, Part::Offset];
 
-    /// What stands behind the key of the place.
+    /// The suffix of the location's key.
     pub(crate) const fn suffix(self) -> &'static str {
         match self {
             Part::Address => "",
@@ -76,7 +76,7 @@ pub(crate) fn anchor(file_index: usize, address: u64) -> String {
 }
 
 impl Place {
-    /// The place that an analysis says to have this address.
+    /// The location of an address, as an analysis found it.
     pub(crate) fn of(maps: &mut Maps, location: Location, addr: u64) -> Place {
         let file = maps.path_of(location).map(str::to_owned);
         Place {
@@ -91,19 +91,13 @@ impl Place {
         }
     }
 
-    /// An address of which nothing else is known.
-    pub(crate) fn at(address: u64) -> Place {
-        Place { address: Some(address), ..Place::default() }
-    }
-
-    /// File and address as one word, where it has a name: a page finds its code
-    /// by it.
+    /// A word from file and address, if it has a symbol: a page links to its code by it.
     pub(crate) fn anchor(&self) -> Option<String> {
         self.symbol.as_ref()?;
         Some(anchor(self.file_index?, self.address?))
     }
 
-    /// The same behind a word.
+    /// The same after a word.
     pub(crate) fn after(self, before: &'static str) -> Place {
         Place { before, ..self }
     }
@@ -131,9 +125,8 @@ impl Place {
         self.frames.first()?.source.as_ref()
     }
 
-    /// The place as people read it, with a name for the symbol and one for what
-    /// was inlined: symbol, else file, `foo+0x1a` of either, else address; and the
-    /// line where it is known, `foo+0x1a (foo.c:12)`.
+    /// The location for people, with a function that shortens names: symbol or file with offset,
+    /// `foo+0x1a`, otherwise the address; then the line if known, `foo+0x1a (foo.c:12)`.
     fn text(&self, name: impl Fn(&str) -> String, with_inlined: bool) -> String {
         let before = self.before;
         let mut text = match &self.symbol {
@@ -164,8 +157,8 @@ impl Place {
         text
     }
 
-    /// The place in so many cells: what was inlined goes first, then parts of
-    /// the name, then the line; the offset stays.
+    /// The location in `room` cells: inlining is omitted first, then parts of the name, then the
+    /// line; the offset stays.
     pub(crate) fn within(&self, room: usize) -> String {
         let text = self.cell();
         if cells(&text) <= room {
@@ -176,7 +169,7 @@ impl Place {
             return bare.cell();
         }
         let bare_alone = bare.clone().after("");
-        // Less of a name says nothing.
+        // A shorter name would be useless.
         for (place, least) in [(self, 12), (&bare, 8), (&bare_alone, 4)] {
             let fixed = cells(&place.text(|_| String::new(), false));
             let left = room.saturating_sub(fixed);
@@ -185,7 +178,7 @@ impl Place {
                 return text;
             }
         }
-        // Where it is says more than whose it is.
+        // The offset matters more than the rest of the name.
         let alone = match (&self.symbol, self.file_offset.filter(|_| self.file.is_some())) {
             (None, Some(offset)) => format!("…+{offset:#x}"),
             (None, None) => Place { file: None, ..bare_alone }.to_string(),

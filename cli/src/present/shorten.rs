@@ -5,16 +5,15 @@ use profile::symbols::groups;
 
 use super::out::{cells, cells_of};
 
-/// A name in so many cells. What stands between angle brackets and parentheses
-/// goes first, the longest of them before the others, then the folders,
-/// namespaces and modules in front, and only then the middle of what is left.
+/// A name in `room` cells. Text in angle brackets and parentheses is shortened first, the longest
+/// first, then leading folders, namespaces and modules, then the middle of the rest.
 pub(crate) fn shortened(name: &str, room: usize) -> String {
     if cells(name) <= room {
         return name.to_owned();
     }
     let mut name = name.to_owned();
     while let Some((start, end)) = longest_group(&name) {
-        // `<A as B>::f` says most by the last names of both.
+        // In `<A as B>::f` the last names of both say most.
         let inside = name.get(start..end).unwrap_or_default();
         let brief = match inside.split_once(" as ").filter(|_| start == 1) {
             Some((one, other)) => format!("{} as {}", last(one), last(other)),
@@ -65,14 +64,13 @@ pub(crate) fn without_middle(text: &str, room: usize) -> String {
     head
 }
 
-/// The last part of a path, without what stands in brackets behind it.
+/// The last part of a path, without a suffix in brackets.
 fn last(path: &str) -> &str {
     let bare = path.split(['<', '(']).next().filter(|bare| !bare.is_empty()).unwrap_or(path);
     bare.rsplit("::").next().unwrap_or(bare)
 }
 
-/// Where the longest text between brackets stands, if any is longer than the
-/// dots for it.
+/// The longest text between brackets, if it is longer than an ellipsis.
 fn longest_group(name: &str) -> Option<(usize, usize)> {
     let mut longest: Option<(usize, usize)> = None;
     groups(name, |start, end| {
@@ -90,7 +88,7 @@ fn is_brief(inside: &str) -> bool {
     inside.split_once(" as ").is_some_and(|(one, other)| last(one) == one && last(other) == other)
 }
 
-/// Where the first part of a path ends, outside of brackets.
+/// The end of the first part of a path, outside of brackets.
 fn first_separator(name: &str) -> Option<usize> {
     let mut inside = Vec::new();
     groups(name, |start, end| inside.push(start..end));

@@ -43,7 +43,7 @@ pub(super) fn names(asked: &str, all: impl Iterator<Item = &'static str>) -> Vec
     let digits: String = asked.chars().filter(char::is_ascii_digit).take(2).collect();
     let index = if digits.is_empty() { "0" } else { &digits };
     let length = asked.chars().count();
-    let slips = |name: &str| (bare(name).len() / 3).max(2);
+    let slips = |name: &str| (bare(name).len() / 3).max(1);
     let mut scored: Vec<(usize, String)> = all
         .map(|name| name.replace("{n}", index))
         // Each additional letter is one edit.

@@ -10,7 +10,7 @@
 //! interrupt after the last user address that logs bits 63:48 as ones (BU8, W119), which follows
 //! from a layout with 48 address bits. Errata of BTS alone (W125, AR62) change no register here.
 
-use alloc::{string::String, vec::Vec};
+use alloc::string::String;
 use core::{fmt, str::FromStr};
 
 /// One deviation from the documentation.
@@ -157,15 +157,10 @@ const FAULTS: [(Fault, &str, FaultKind, &str); 38] = [
 
 /// An unknown fault name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown lie `{name}`; known are {}", known())]
+#[error("unknown fault `{name}`")]
 pub struct UnknownFault {
     /// As typed.
     pub name: String,
-}
-
-fn known() -> String {
-    let names: Vec<&str> = FAULTS.iter().map(|row| row.1).collect();
-    names.join(", ")
 }
 
 impl Fault {

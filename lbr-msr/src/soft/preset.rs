@@ -4,7 +4,7 @@
 //! yields, so that a software CPU takes the same path as a real one. The leaves that decide about
 //! branch records come from recordings of real machines where available; all others are 0.
 
-use alloc::{string::String, vec::Vec};
+use alloc::string::String;
 
 use crate::{
     access::MsrRead,
@@ -37,31 +37,21 @@ pub struct SoftCpu {
 
 /// An unknown CPU name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "unknown CPU `{name}`; give FF_MM of a model in the CPU table (such as 06_5E), of AMD {amd}, \
-     or one of: {names}",
-    amd = AMD_KEYS,
-    names = names()
-)]
+#[error("unknown CPU `{name}`: neither a known model, such as 06_5E, nor a name, such as skylake")]
 pub struct UnknownCpu {
     /// As typed.
     pub name: String,
 }
 
-/// AMD presets, for error messages.
-const AMD_KEYS: &str = "19_01, 19_21, 19_11, 19_61, 1A_02, 1A_24, 1A_44";
-
-fn names() -> String {
-    let names: Vec<&str> = table::NAMES.iter().map(|(name, _)| *name).collect();
-    names.join(", ")
-}
+/// AMD's models.
+const AMD: [&str; 7] = ["19_01", "19_21", "19_11", "19_61", "1A_02", "1A_24", "1A_44"];
 
 impl SoftCpu {
     /// The preset for a model (`06_5E`, `6_5e`, `06_5EH`) or a name such as `skylake`,
     /// `sandy-bridge` (or `sandybridge`) or `zen4`.
     ///
     /// # Errors
-    /// [`UnknownCpu`], which lists the known names.
+    /// [`UnknownCpu`].
     pub fn preset(name: &str) -> Result<SoftCpu, UnknownCpu> {
         let unknown = || UnknownCpu { name: name.into() };
         let (family, model) = table::parse_cpu(name).ok_or_else(unknown)?;
@@ -75,7 +65,7 @@ impl SoftCpu {
     /// Every preset: the rows of the CPU table, then AMD's.
     pub fn all() -> impl Iterator<Item = SoftCpu> {
         let intel = table::MODELS.iter().map(Model::key);
-        let amd = AMD_KEYS.split(", ").map(String::from);
+        let amd = AMD.into_iter().map(String::from);
         intel.chain(amd).filter_map(|key| SoftCpu::preset(&key).ok())
     }
 

@@ -1,4 +1,4 @@
-//! Arrows from jumps to their targets, drawn beside the code in lanes.
+//! Arrows from jumps to their targets, drawn in lanes next to the code.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ struct ArrowLine {
 pub(super) struct Arrows {
     lines: Vec<ArrowLine>,
     lanes: usize,
-    /// Jumps for which there was no room.
+    /// Jumps that did not fit.
     pub(super) omitted: usize,
 }
 
@@ -34,8 +34,8 @@ const LEFT: u8 = 4;
 const RIGHT: u8 = 8;
 
 impl Arrows {
-    /// Those of a function. The jumps taken most often come first, then the
-    /// short ones; each short one lies inside the long ones.
+    /// The arrows of a function. The most frequent jumps come first, then the shorter ones, whose
+    /// lanes are inside those of longer ones.
     pub(super) fn of(annotated: &Annotated) -> Arrows {
         let mut wanted = wanted(annotated);
         wanted.sort_by_key(|(line, weight)| (std::cmp::Reverse(*weight), line.last - line.first));
@@ -80,7 +80,7 @@ impl Arrows {
         if self.lanes == 0 { 0 } else { self.lanes * 2 + 1 }
     }
 
-    /// What is drawn beside an instruction.
+    /// The arrows of an instruction's row.
     pub(super) fn row(&self, row: usize) -> String {
         let mut cells = vec![0u8; self.width()];
         let mut head = false;
@@ -107,7 +107,7 @@ impl Arrows {
         drawn
     }
 
-    /// What is drawn between an instruction and the one before it.
+    /// The arrows between an instruction and the previous one.
     pub(super) fn above(&self, row: usize) -> String {
         let mut cells = vec![0u8; self.width()];
         for line in self.lines.iter().filter(|line| line.first < row && row <= line.last) {
@@ -144,7 +144,7 @@ impl ArrowLine {
 /// The lines that one would like to draw, with how often their jumps were
 /// taken.
 fn wanted(annotated: &Annotated) -> Vec<(ArrowLine, u64)> {
-    // Direct jumps by their target, indirect ones by themselves.
+    // Direct jumps share lines by target; each indirect jump has its own.
     let mut lines: BTreeMap<(bool, usize), (ArrowLine, u64)> = BTreeMap::new();
     let mut add = |indirect: bool, from: usize, to: usize, count: u64| {
         let key = (indirect, if indirect { from } else { to });
@@ -226,8 +226,8 @@ mod tests {
         assert_eq!((arrows.above(0), arrows.above(3)), ("     ".to_owned(), "│ │  ".to_owned()));
     }
 
-    /// Two jumps to one target share a line; a switch leaves from one row; a
-    /// jump to itself is a row of its own.
+    /// Two jumps to one target share a line, a switch leaves from one row, and a jump to itself has
+    /// a separate row.
     #[test]
     fn shared() {
         let one = arrows(&[(&[0, 1], &[3], 0)]);

@@ -23,10 +23,10 @@ pub(super) struct Cells {
     pub(super) ipc: String,
 }
 
-/// What stands above the columns.
+/// Headings of the columns.
 pub(super) const HEADINGS: [&str; 6] = ["count", "taken", "mispredict", "p50", "p90", "IPC"];
 
-/// What the columns of all rows are made of.
+/// The data of all rows.
 pub(super) struct Columns<'a> {
     pub(super) annotated: &'a Annotated,
     peak: u64,
@@ -38,7 +38,7 @@ impl<'a> Columns<'a> {
         Columns { annotated, peak: annotated.peak(), ending: annotated.blocks_by_end() }
     }
 
-    /// Those of a row.
+    /// The cells of a row.
     pub(super) fn cells(&self, at: usize, insn: &Instruction) -> Cells {
         let annotated = self.annotated;
         let branch = insn.branch.as_ref();
@@ -70,8 +70,7 @@ impl Cells {
     }
 }
 
-/// The share with the wider side of its interval; `~` where stacks are too few
-/// for one.
+/// The share with the wider side of its interval; `~` if there are too few stacks for one.
 fn taken(branch: &Branch, exact: bool) -> String {
     let Some(share) = branch.taken_share else { return dash() };
     match branch.taken_interval {
@@ -99,13 +98,13 @@ fn missed(branch: &Branch, exact: bool) -> String {
     }
 }
 
-/// Saturated cycles are more than they say.
+/// Saturated cycles are a lower bound.
 pub(super) fn ipc(block: &Timed) -> String {
     let bound = if block.cycles.saturated() > 0 { "<" } else { "" };
     block.ipc().map_or_else(dash, |ipc| format!("{bound}{ipc:.2}"))
 }
 
-/// Mnemonic and operands; bytes where they are no instruction.
+/// Mnemonic and operands; bytes if they are not an instruction.
 pub(super) fn words(insn: &Instruction) -> String {
     match &insn.text {
         Some(text) if text.operands.is_empty() => text.mnemonic.clone(),
@@ -117,7 +116,7 @@ pub(super) fn words(insn: &Instruction) -> String {
     }
 }
 
-/// What stands behind an instruction: the names of its targets.
+/// Text after an instruction: the names of its targets.
 pub(super) fn remark(
     annotated: &Annotated,
     at: usize,
@@ -157,8 +156,7 @@ pub(super) fn remark(
     (!went.is_empty()).then(|| format!("-> {}", went.join(", ")))
 }
 
-/// A target as people read it, escaped; places inside the function by their distance
-/// from its start.
+/// A target for people, escaped; inside the function as its offset.
 fn target_name(annotated: &Annotated, target: &Target) -> Option<String> {
     if let Some(insn) = target.inside.and_then(|at| annotated.instructions.get(at)) {
         let offset = target.address.wrapping_sub(annotated.function.address);

@@ -21,7 +21,7 @@ const FEW: usize = 4;
 /// Instructions on a page at most: 4,000 are a megabyte.
 const INSTRUCTIONS: usize = 4000;
 
-/// What a page needs once, however many functions it shows.
+/// Styles, once for each page.
 pub(crate) const STYLE: &str = "
 .annotated { border-collapse: collapse; font: 13px/1.35 ui-monospace, 'DejaVu Sans Mono', monospace; }
 .annotated th { position: sticky; top: 0; background: Canvas; text-align: right; font-weight: 600; padding: 2px 8px; }
@@ -39,7 +39,7 @@ summary { cursor: pointer; font-weight: 600; margin: 0.6em 0 0; }
 summary .remark { color: GrayText; font-weight: 400; }
 ";
 
-/// One function, as a title and a table. Stretches that did not run are one row.
+/// One function, as a title and a table. Instructions that did not run are folded into one row.
 pub(crate) fn markup(annotated: &Annotated) -> Markup {
     let (arrows, columns) = (Arrows::of(annotated), Columns::of(annotated));
     html! {
@@ -97,8 +97,8 @@ pub(crate) fn markup(annotated: &Annotated) -> Markup {
     }
 }
 
-/// Rows, cut where instructions begin or cease to have run. Long stretches that
-/// did not run are one row, unless nothing did.
+/// Splits rows into runs that did and did not execute. A long run that did not execute is folded
+/// into one row, unless nothing executed.
 fn runs(annotated: &Annotated) -> Vec<(Range<usize>, bool)> {
     let ran = |insn: &Instruction| insn.count.is_some_and(|count| count > 0);
     let (mut runs, mut at): (Vec<(Range<usize>, bool)>, usize) = (Vec::new(), 0);
@@ -114,8 +114,8 @@ fn runs(annotated: &Annotated) -> Vec<(Range<usize>, bool)> {
     runs
 }
 
-/// The hottest functions, each under its name, with at most so many
-/// instructions together; `None` where none has a name and code.
+/// The hottest functions, each under its name, up to [`INSTRUCTIONS`] together; `None` if no
+/// function has both a name and code.
 pub(crate) fn hottest(flow: &mut Flow, syntax: Syntax) -> Option<Markup> {
     let hot = annotate::hottest(flow);
     let all = hot.iter().fold(0, |sum: u64, hot| sum.saturating_add(hot.heat));
@@ -125,7 +125,7 @@ pub(crate) fn hottest(flow: &mut Flow, syntax: Syntax) -> Option<Markup> {
         let rows: usize = runs(&annotated).iter().filter(|run| !run.1).map(|run| run.0.len()).sum();
         if rows <= left {
             left -= rows;
-            shown.push((*heat as f64 / all as f64, annotated));
+            shown.push((*heat as f64 / all as f64, annotated.at_file_addresses(syntax)));
         }
     }
     (!shown.is_empty()).then(|| {

@@ -1,5 +1,4 @@
-//! `lbr annotate`: the code of a function, with what a recording says about
-//! each instruction.
+//! `lbr annotate`: the code of a function, with counts for each instruction.
 
 mod arrows;
 mod cells;
@@ -18,6 +17,7 @@ use profile::annotate::{self, Annotated, Syntax};
 use profile::flow::FlowCounter;
 use profile::maps::Location;
 
+use crate::args::heading;
 use crate::exit::{DONE, Failure, OrExit, Outcome, USAGE};
 use crate::head::{self, Notes, Totals, finish};
 use crate::input::{self, Source};
@@ -28,58 +28,74 @@ use crate::present::out::Out;
 use crate::select::{RowArgs, SelectArgs};
 use crate::symbols::SymbolArgs;
 
-/// Show the code of a function with what a recording says about it.
+/// Show the code of a function with its counts, mispredictions and cycles
 ///
-/// In front of each instruction: how often it ran; of branches the share that
-/// was taken, arrows to their targets, and the share that was mispredicted when
-/// taken; where a block ends, the median and 90th percentile of its core cycles
-/// and its instructions per cycle. A block is the straight code from the target
-/// of a branch to the next branch taken.
+/// Examples:
+///   lbr annotate                     the hottest function
+///   lbr annotate main                a function of the program
+///   lbr annotate libc.so.6:qsort     a function of a library
 ///
-/// Counts are exact where every taken branch was recorded (`lbr record -c N`);
-/// else they are what the sample saw, not scaled up. A `-` is not a zero: the
-/// recording does not say.
+/// Each instruction has its count. A branch has the share that was taken, an
+/// arrow to its target, and the share of its taken branches that were
+/// mispredicted. The end of a block has the median and 90th percentile of its
+/// core cycles, and its instructions per cycle. A block is the straight-line
+/// code from the target of a branch to the next taken branch.
+///
+/// Counts are exact if every taken branch was recorded (`lbr record -c N`);
+/// otherwise they are those of the sample, not scaled up. `-` means not
+/// recorded, which is not zero.
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Annotate {
-    /// A function (main, libc.so.6:malloc; the end of its name will do: push for
-    /// `Vec<T>::push`), an address (0x401136) or a line (foo.c:12) in one, or the
-    /// code between two (0x401136..0x401160, loop..leaf) [default: the hottest
-    /// function]. A recording is given with -i.
+    /// A function, an address, a line or a range [default: the hottest function]
+    ///
+    /// A function (main, libc.so.6:malloc; the end of its name suffices: push for `Vec<T>::push`),
+    /// an address (0x401136) or a line (foo.c:12) in one, or the code between two
+    /// (0x401136..0x401160, loop..leaf). Addresses are load addresses, which --load-addresses
+    /// prints. Name a recording with -i.
     #[arg(value_name = "PLACE")]
     place: Option<String>,
-    /// perf.data, or text of `perf script -F brstack`; `-` is standard input.
-    /// Given several times, the recordings are counted together.
-    #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
+    /// perf.data or perf script text; - is stdin
+    ///
+    /// Recordings that are given several times are counted together.
+    #[arg(short, long, value_name = "FILE", default_value = "perf.data",
+          help_heading = heading::INPUT)]
     input: Vec<PathBuf>,
-    /// How to write instructions.
-    #[arg(long, value_enum, default_value_t = Style::Intel)]
-    syntax: Style,
-    /// Basic blocks by how often they ran, the hottest first, instead of by
-    /// address.
-    #[arg(long)]
-    hottest: bool,
-    /// Source lines between the instructions, where the program was built with
-    /// them (-g).
-    #[arg(long, conflicts_with = "no_source")]
-    source: bool,
-    /// JSON Lines: the function, then its instructions, then its blocks with
-    /// their cycles (`"kind"`).
-    #[arg(long, conflicts_with = "html")]
-    json: bool,
-    /// A page for the browser instead of text; without a place, of the ten
-    /// hottest functions; `-` is standard output.
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
-    /// The function's control-flow graph as a picture: FILE.svg, or FILE.dot for
-    /// Graphviz; `-` is SVG on standard output.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["html", "json", "hottest"])]
-    graph: Option<PathBuf>,
     #[command(flatten)]
     select: SelectArgs,
     #[command(flatten)]
     rows: RowArgs,
     #[command(flatten)]
     symbols: SymbolArgs,
+    /// Syntax of instructions
+    #[arg(long, value_enum, default_value_t = Style::Intel, help_heading = heading::VIEW)]
+    syntax: Style,
+    /// Print basic blocks by count, hottest first
+    #[arg(long, help_heading = heading::VIEW)]
+    hottest: bool,
+    /// Print source lines between the instructions (needs -g)
+    #[arg(long, conflicts_with = "no_source", help_heading = heading::VIEW)]
+    source: bool,
+    /// Print load addresses, not those in the file
+    #[arg(long, help_heading = heading::VIEW)]
+    load_addresses: bool,
+    /// Write a page; without PLACE, of the ten hottest functions
+    ///
+    /// `-` is standard output.
+    #[arg(long, value_name = "FILE", help_heading = heading::OUTPUT)]
+    html: Option<PathBuf>,
+    /// Draw the control-flow graph into FILE.svg or FILE.dot
+    ///
+    /// FILE.dot is for Graphviz; `-` is SVG on standard output.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["html", "json", "hottest"],
+          help_heading = heading::OUTPUT)]
+    graph: Option<PathBuf>,
+    /// Print JSON Lines
+    ///
+    /// The function, its instructions, then its blocks with their cycles (`"kind"`). Addresses are
+    /// load addresses.
+    #[arg(long, conflicts_with = "html", help_heading = heading::OUTPUT)]
+    json: bool,
 }
 
 /// How to write instructions.
@@ -163,7 +179,10 @@ fn annotate(args: &Annotate) -> Outcome {
         let error = anyhow!("{} of {} is not among --dso and --symbol", found.name, found.path);
         return Err(Failure { code: USAGE, error });
     }
-    let annotated = annotate::annotate(&mut flow, &found, syntax).or_exit(USAGE)?;
+    let mut annotated = annotate::annotate(&mut flow, &found, syntax).or_exit(USAGE)?;
+    if !args.json && !args.load_addresses {
+        annotated = annotated.at_file_addresses(syntax);
+    }
     let head = head(&flow, Some(&annotated), &sources);
     if let Some(output) = &output {
         let name = escaped(&annotated.function.name);

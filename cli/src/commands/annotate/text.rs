@@ -18,7 +18,7 @@ use crate::present::table::{Cell, Table};
 /// Blocks with cycles that the table below the code shows.
 const BLOCKS: usize = 20;
 
-/// What to print.
+/// Options of the output.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Options {
     pub(super) source: bool,
@@ -82,15 +82,15 @@ fn block_title(annotated: &Annotated, rank: usize, block: &BasicBlock) -> String
 struct Page<'a> {
     columns: Columns<'a>,
     arrows: Option<Arrows>,
-    /// Of the columns; those without one are not shown.
+    /// Widths of the columns; hidden ones have none.
     widths: [Option<usize>; 6],
-    /// Of addresses.
+    /// Width of addresses.
     address: usize,
     source: Option<Sources>,
 }
 
-/// Columns by how soon they go where a terminal has no room: IPC, p90, p50,
-/// mispredict, taken. The count stays.
+/// Columns in the order in which they are dropped on a narrow terminal: IPC, p90, p50, mispredict,
+/// taken. The count stays.
 const SPARE: [usize; 5] = [5, 4, 3, 2, 1];
 /// Cells that an instruction is to have.
 const CODE: usize = 28;
@@ -166,7 +166,7 @@ impl<'a> Page<'a> {
         Ok(())
     }
 
-    /// A row that is no instruction.
+    /// A row without an instruction.
     fn between(&self, out: &mut Out<'_>, at: usize, text: &str) -> io::Result<()> {
         let dim = if out.color { FAINT } else { Style::new() };
         let (gutter, drawn) = (self.gutter([""; 6]), self.drawn(|arrows| arrows.above(at)));
@@ -192,7 +192,7 @@ impl<'a> Page<'a> {
         if let Some(room) = out.width.map(|width| width.saturating_sub(self.before())) {
             code = without_middle(&code, room);
             let left = room.saturating_sub(cells(&code) + 2);
-            // Of a remark less says nothing.
+            // A shorter remark would be useless.
             remark = if left < 8 { String::new() } else { without_middle(&remark, left) };
         }
         let gap = if remark.is_empty() { "" } else { "  " };

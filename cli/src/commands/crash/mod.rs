@@ -30,6 +30,7 @@ use serde_json::{Map, Value, json};
 use super::backend::{Backend, not_started};
 use super::record::software_sources;
 use super::rights::Rights;
+use crate::args::heading;
 use crate::exit::{FAILED, Failure, Outcome, USAGE};
 use crate::output::{Output, recording};
 use crate::present::json;
@@ -42,33 +43,38 @@ use cause::Cause;
 
 /// Run a program and print the branches that led to its death
 ///
-/// A flight recorder: it keeps the last branches of each thread on the software LBR. When a signal
-/// kills the program, it prints the path that led there, newest last, the instruction, its registers
-/// and the address that it accessed. The path survives what defeats a backtrace: a smashed stack, a
+/// Examples:
+///   lbr crash ./prog                 the path, if a signal kills it
+///   lbr crash --at exit ./prog       the path at the end too
+///   lbr crash --children -o crash.data ./prog
+///
+/// A flight recorder: it keeps the last branches of each thread on the software
+/// LBR. When a signal kills the program, it prints the path that led there,
+/// newest last, the instruction, its registers and the address that it
+/// accessed. The path survives what defeats a backtrace: a smashed stack, a
 /// jump through a null or dangling pointer, an overwritten return address.
 ///
 /// The exit status is the program's; 128 + N if signal N killed it.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  lbr crash ./server --port 80
-  lbr crash --at call:abort --last 200 ./tests
-  lbr crash --children -o crash.data make test")]
+#[command(verbatim_doc_comment, next_help_heading = heading::RECORDING)]
 pub(crate) struct Crash {
     /// Branches to keep for each thread
     #[arg(long, value_name = "N", default_value_t = 64,
           value_parser = clap::value_parser!(u16).range(1..=1024))]
     last: u16,
-    /// Also print the path when threads exit, when a signal first arrives, or when a function is
-    /// first called: exit, signal:NAME, call:FUNCTION
+    /// Also print at exit, signal:NAME or call:FUNCTION
+    ///
+    /// When threads exit, when the signal first arrives, or when the function is first called.
     #[arg(long, value_name = "WHEN", default_value = "death", hide_default_value = true,
           value_parser = when)]
     at: When,
     /// Also write the branches to this perf.data file
-    #[arg(short = 'o', long = "output", value_name = "FILE")]
+    #[arg(short = 'o', long = "output", value_name = "FILE", help_heading = heading::OUTPUT)]
     output: Option<PathBuf>,
-    /// Print one JSON object a branch, then one for each death; the program's standard output goes
-    /// to standard error
-    #[arg(long)]
+    /// Print JSON Lines: one object a branch, then one a death
+    ///
+    /// The program's standard output goes to standard error.
+    #[arg(long, help_heading = heading::OUTPUT)]
     json: bool,
     /// The recorder: auto and soft are the software LBR
     #[arg(long, value_enum, default_value_t = Backend::Auto, hide_possible_values = true)]

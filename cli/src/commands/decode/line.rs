@@ -25,8 +25,8 @@ pub(super) enum BadLine {
     TooLong,
 }
 
-/// Bytes of the longest line that is read: no record needs so many, and a file
-/// without line ends must not fill the memory.
+/// Maximum line length, bytes: longer than any record, so that a file without line ends does not
+/// fill the memory.
 const LONGEST_LINE: usize = 1 << 16;
 
 /// Reads the next line; `false` at the end. Of a line that is too long the

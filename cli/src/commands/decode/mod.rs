@@ -11,10 +11,11 @@ use std::{
 };
 
 use anyhow::Context;
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 use lbr_msr::{LbrFormat, caps::Layout};
 
 use super::number::hex;
+use crate::args::heading;
 use crate::{
     exit::{DONE, OrExit, Outcome, USAGE},
     input::file::{self, Stream},
@@ -24,45 +25,55 @@ use crate::{
     },
 };
 
-/// Decode raw branch-record registers
+/// Decode raw LBR registers
 ///
-/// Reads one record a line: the values of FROM, TO and, where the layout has
-/// it, INFO, in hexadecimal with or without 0x, separated by blanks. Packed
-/// records (format 0, pm) are the one register, and further columns are
-/// ignored. A BRBE record is INF SRC TGT. Empty lines and lines that start
-/// with # are skipped.
+/// Examples:
+///   echo 401000 401020 | lbr decode --format 0
+///   echo 8000000000401000 401020 | lbr decode --format 3
+///   echo 401000 401020 1000000000000005 | lbr decode --facility arch --json
 ///
-/// A field that the record does not hold is `-` (JSON: null). A line that is
-/// not a record is reported with its number; the others are decoded, and the
-/// exit status is 2.
+/// Each line is a record: FROM, TO and, if the layout has it, INFO, in
+/// hexadecimal with or without 0x, separated by spaces. Packed records (format
+/// 0, pm) are one register; further columns are ignored. A BRBE record is INF
+/// SRC TGT. Empty lines and lines that start with # are skipped.
+///
+/// `lbr probe` prints the format of a CPU. A field that the record does not
+/// have is `-` (JSON: null). A line that is not a record is reported with its
+/// number; the others are decoded, and the exit status is 2.
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+#[command(group = ArgGroup::new("layout").required(true).args(["format", "facility"]))]
 pub(crate) struct DecodeArgs {
-    /// The LBR_FMT code, 0 to 7 (bits 5:0 of IA32_PERF_CAPABILITIES)
-    #[arg(long, value_name = "N", value_parser = known_format, required_unless_present = "facility", conflicts_with = "facility")]
+    /// The LBR_FMT code, 0 to 7, as lbr probe prints it
+    ///
+    /// Bits 5:0 of IA32_PERF_CAPABILITIES.
+    #[arg(long, value_name = "N", value_parser = known_format, help_heading = heading::MACHINE)]
     format: Option<LbrFormat>,
 
     /// A facility without an LBR_FMT code
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, help_heading = heading::MACHINE)]
     facility: Option<FacilityName>,
 
-    /// The CPU announces neither HLE nor RTM: transaction flags mean nothing
-    #[arg(long)]
+    /// The CPU has neither HLE nor RTM: transaction flags mean nothing
+    #[arg(long, help_heading = heading::MACHINE)]
     no_tsx: bool,
 
     /// Width of virtual addresses in bits, for amd_v2 and amd_brs
-    #[arg(long, value_name = "N", default_value_t = 48, value_parser = clap::value_parser!(u8).range(32..=58))]
+    #[arg(long, value_name = "N", default_value_t = 48, value_parser = clap::value_parser!(u8).range(32..=58),
+          help_heading = heading::MACHINE)]
     virt_bits: u8,
 
-    /// CPUID leaf 1CH, which tells what INFO of arch holds; all fields are
-    /// taken as valid without it
-    #[arg(long, value_name = "EAX,EBX,ECX", value_parser = leaf_1c)]
+    /// CPUID leaf 1CH, which defines the fields of INFO (arch)
+    ///
+    /// Without it all fields are taken as valid.
+    #[arg(long, value_name = "EAX,EBX,ECX", value_parser = leaf_1c, help_heading = heading::MACHINE)]
     caps: Option<Leaf1c>,
 
     /// Print JSON Lines
-    #[arg(long)]
+    #[arg(long, help_heading = heading::OUTPUT)]
     json: bool,
 
-    /// Where to read; `-` is the standard input
+    /// File with the records; `-` is standard input
     #[arg(value_name = "FILE", default_value = "-")]
     file: PathBuf,
 }
@@ -90,7 +101,7 @@ enum FacilityName {
     Netburst,
 }
 
-/// CPUID leaf 1CH. Only ECX tells about records.
+/// CPUID leaf 1CH. Only ECX describes records.
 #[derive(Clone, Copy, Debug)]
 struct Leaf1c {
     ecx: u32,
@@ -100,10 +111,10 @@ fn known_format(word: &str) -> Result<LbrFormat, String> {
     let code = hex(word).map_err(|e| e.to_string())?;
     match u8::try_from(code).map(LbrFormat) {
         Ok(LbrFormat::NONE) => {
-            Err("0x3f says that there is no model-specific LBR; use --facility arch".to_owned())
+            Err("0x3f means: no model-specific LBR; use --facility arch".to_owned())
         }
         Ok(format) if format.is_known() => Ok(format),
-        _ => Err(format!("nobody documents LBR_FMT {code:#x}; 0 to 7 are known")),
+        _ => Err(format!("unknown LBR_FMT {code:#x}; 0 to 7 are documented")),
     }
 }
 
@@ -138,7 +149,7 @@ impl DecodeArgs {
         }
         if let Some(format) = self.format {
             let layout = Layout::of_format(format, tsx)
-                .with_context(|| format!("nobody documents LBR_FMT {format}"))?;
+                .with_context(|| format!("unknown LBR_FMT {format}"))?;
             return Ok(Records::Lbr(layout));
         }
         Ok(Records::Lbr(match self.facility.context("--format or --facility is needed")? {
@@ -163,7 +174,7 @@ pub(crate) fn run(args: DecodeArgs) -> Outcome {
     let mut input = open(&args.file).or_exit(USAGE)?;
     let mut out = Out::stdout();
     let table = record::table(records, false);
-    // Rows are printed as they come: nobody knows them all.
+    // Rows are printed as they come, so the widths cannot depend on them.
     let layout = table.layout(&out, &mut (), std::iter::empty(), 0);
     if !args.json {
         layout.headings(&mut out)?;
@@ -186,7 +197,7 @@ pub(crate) fn run(args: DecodeArgs) -> Outcome {
             Ok(Some(row)) => layout.row(&mut out, &mut (), &row)?,
             Err(e) => {
                 status = USAGE;
-                // What came before stays before it where both go to one place.
+                // Keeps the order of output and errors on one terminal.
                 out.flush()?;
                 say!("{}:{number}: {e}", name(&args.file));
             }

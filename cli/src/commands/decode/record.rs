@@ -1,4 +1,4 @@
-//! A record, raw beside decoded.
+//! A record: raw values, then decoded fields.
 
 use lbr_msr::caps::Layout;
 use lbr_msr::decode::brbe::{self, BrbeRecord, RawBrbe};
@@ -14,15 +14,15 @@ use crate::present::table::{Cell, Table};
 
 /// A record of a ring or of a line.
 pub(crate) struct Row {
-    /// Where in the ring.
+    /// Its slot.
     slot: Option<u32>,
     /// The registers: FROM, TO and INFO, or INF, SRC and TGT.
     raw: [Option<u64>; 3],
-    /// What they say; `None` where they hold no branch.
+    /// The decoded fields; `None` for an empty record.
     decoded: Option<Decoded>,
 }
 
-/// What is shown of a branch, whatever recorded it.
+/// The fields of a branch that are printed.
 struct Decoded {
     from: Option<u64>,
     to: Option<u64>,
@@ -75,7 +75,7 @@ impl From<BrbeRecord> for Decoded {
 }
 
 impl Row {
-    /// Of an LBR, as far as its source knows what the registers say.
+    /// From an LBR, as far as its source knows the fields.
     pub(crate) fn of(
         slot: Option<u32>,
         layout: Layout,
@@ -86,7 +86,7 @@ impl Row {
         Row { slot, raw: [Some(raw.from), Some(raw.to), raw.info], decoded }
     }
 
-    /// Of Arm's BRBE.
+    /// From Arm's BRBE.
     pub(super) fn of_brbe(raw: RawBrbe) -> Row {
         let decoded = brbe::decode(&raw).map(Decoded::from);
         Row { slot: None, raw: [raw.inf, raw.src, raw.tgt].map(Some), decoded }
@@ -116,8 +116,8 @@ impl Row {
     }
 }
 
-/// The columns: the raw registers, a rule, what they mean. Rows may come one by
-/// one, so each has its width.
+/// The columns: raw registers, a rule, decoded fields. Rows may come one by one, so widths are
+/// fixed.
 pub(crate) fn table(records: Records, slots: bool) -> Table<'static, (), Row> {
     let raw: &[&'static str] = match records {
         Records::Lbr(layout) if layout.is_packed() => &["FROM/TO"],
@@ -174,7 +174,7 @@ pub(crate) fn table(records: Records, slots: bool) -> Table<'static, (), Row> {
     }
 }
 
-/// A cell of what was decoded; nothing in a row that holds no branch.
+/// A decoded field; empty for an empty record.
 fn of(cell: fn(&Decoded) -> Cell) -> impl Fn(&mut (), &Row) -> Cell {
     move |(), row| row.decoded.as_ref().map_or(Cell::Empty, cell)
 }

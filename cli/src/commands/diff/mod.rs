@@ -1,4 +1,4 @@
-//! `lbr diff`: what changed from one build to the next.
+//! `lbr diff`: changes from one build to the next.
 
 mod print;
 mod rows;
@@ -15,6 +15,7 @@ use profile::loops;
 use profile::maps::Maps;
 
 use self::print::{html_page, print};
+use crate::args::heading;
 use crate::exit::{DIFFERS, DONE, Failure, OrExit, Outcome, USAGE};
 use crate::input::{self, Reading, Reread, Source};
 use crate::output::Output;
@@ -26,67 +27,89 @@ const OLD: &str = "perf.data.old";
 
 /// Compare two recordings: what changed from one build to the next
 ///
-/// The baseline comes first, as in perf diff. Branches match by file and offset if
-/// the build is the same, else by function, and by line in functions that have the
-/// same lines; loops match by their heads. Compared are the total, the share of all
-/// branches, the rate of mispredictions, the median cycles of the blocks that end
-/// at a branch, and the trips of loops. The tests take the stack as the unit;
-/// Holm's correction keeps the chance of any false finding at the level.
+/// Examples:
+///   lbr diff                         perf.data.old with perf.data
+///   lbr diff old.data perf.data      the baseline comes first
+///   lbr diff old.data perf.data --fail-above 5      for CI
+///
+/// Branches match by file offset if the build IDs are equal, otherwise by
+/// function, and by line in functions with the same lines. Loops match by
+/// their heads. Compared are the total, the share of all branches, the
+/// misprediction rate, the median cycles of the block that ends at a branch,
+/// and the trip counts of loops. The tests take stacks as units; Holm's
+/// correction keeps the chance of any false positive below --level.
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Diff {
-    /// The baseline and the recording that is compared with it, in any format that
-    /// report reads; one alone is compared with perf.data.old [default:
-    /// perf.data.old perf.data].
+    /// The baseline, then the recording to compare with it
+    ///
+    /// In any format that lbr report reads. One alone is compared with perf.data.old.
+    /// [default: perf.data.old perf.data]
     #[arg(value_name = "FILE", num_args = 0..=2)]
     files: Vec<PathBuf>,
-    /// Recordings of the baseline, counted together.
-    #[arg(long, value_name = "FILE", conflicts_with = "files", requires = "new")]
+    /// Recordings of the baseline, counted together
+    #[arg(long, value_name = "FILE", conflicts_with = "files", requires = "new",
+          help_heading = heading::INPUT)]
     baseline: Vec<PathBuf>,
-    /// Recordings that are compared with it, counted together.
-    #[arg(long, value_name = "FILE", conflicts_with = "files", requires = "baseline")]
+    /// Recordings to compare with it, counted together
+    #[arg(long, value_name = "FILE", conflicts_with = "files", requires = "baseline",
+          help_heading = heading::INPUT)]
     new: Vec<PathBuf>,
-    /// Find where the control flow of two complete recordings, or of two commands, parts, branch by
-    /// branch; exit with status 1 if it does. --symbol limits it. Accesses to memory are not seen
-    #[arg(long, conflicts_with_all = ["baseline", "html", "csv", "fail_above", "by"])]
-    trace: bool,
-    /// The two commands to record and compare: --trace -- PROG a -- PROG b
-    #[arg(last = true, value_name = "CMD", requires = "trace", conflicts_with = "files")]
-    commands: Vec<String>,
-    /// What makes places one [default: offset where the build ids are the same, else line].
-    #[arg(long, value_enum, value_name = "BY")]
-    by: Option<Matching>,
-    /// Significance level in percent (family-wise, Holm).
-    #[arg(long, value_name = "PCT", default_value = "1", value_parser = percentage)]
-    level: f64,
-    /// Exit with status 6 if anything grew significantly and by more than PCT
-    /// percent: the total, a share, a rate, cycles or trips. A new function grew
-    /// from nothing.
-    #[arg(long, value_name = "PCT", value_parser = percentage)]
-    fail_above: Option<f64>,
-    /// The time of the baseline, where it is another than that of --time.
-    #[arg(long, value_name = "START,STOP", value_parser = spans, help_heading = "Selection")]
-    baseline_time: Option<Spans>,
-    /// Rows at most; 0 is all [default: 25, with --json and --csv all, with --html 250].
-    #[arg(short = 'n', long, value_name = "N")]
-    limit: Option<usize>,
-    /// Write a page into this file, to look at in a browser; `-` is standard output.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "csv"])]
-    html: Option<PathBuf>,
-    /// One JSON object a row (`"view":"diff"`), and at the end one with the totals.
-    #[arg(long)]
-    json: bool,
-    /// The rows as comma-separated values, under the keys of --json.
-    #[arg(long, conflicts_with = "json")]
-    csv: bool,
     #[command(flatten)]
     select: SelectArgs,
+    /// --time of the baseline, if it differs
+    #[arg(long, value_name = "START,STOP", value_parser = spans, help_heading = heading::SELECTION,
+          hide_short_help = true)]
+    baseline_time: Option<Spans>,
     #[command(flatten)]
     shown: RowArgs,
     #[command(flatten)]
     symbols: SymbolArgs,
+    /// Find where two complete recordings, or two commands, part
+    ///
+    /// Compares their control flow branch by branch, and exits with status 1 if it parts. --symbol
+    /// limits it. Memory accesses are not seen.
+    #[arg(long, conflicts_with_all = ["baseline", "html", "csv", "fail_above", "by"],
+          help_heading = heading::VIEW)]
+    trace: bool,
+    /// Two commands to record: --trace -- PROG a -- PROG b
+    #[arg(last = true, value_name = "CMD", requires = "trace", conflicts_with = "files", hide_short_help = true,
+          help_heading = heading::INPUT)]
+    commands: Vec<String>,
+    /// How to match branches between the builds
+    ///
+    /// [default: offset if the build IDs are equal, otherwise line]
+    #[arg(long, value_enum, value_name = "BY", help_heading = heading::VIEW)]
+    by: Option<Matching>,
+    /// Significance level in percent (family-wise, Holm)
+    #[arg(long, value_name = "PCT", default_value = "1", value_parser = percentage,
+          help_heading = heading::VIEW)]
+    level: f64,
+    /// Exit with status 6 if anything grew by more than PCT%
+    ///
+    /// The growth must also be significant: of the total, a share, a rate, cycles or trip counts.
+    /// A new function grew from zero.
+    #[arg(long, value_name = "PCT", value_parser = percentage, help_heading = heading::OUTPUT)]
+    fail_above: Option<f64>,
+    /// Print up to N rows; 0 is all [default: 25]
+    ///
+    /// With --json and --csv all rows, with --html 250.
+    #[arg(short = 'n', long, value_name = "N", help_heading = heading::OUTPUT)]
+    limit: Option<usize>,
+    /// Write a page; `-` is standard output
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "csv"], help_heading = heading::OUTPUT)]
+    html: Option<PathBuf>,
+    /// Print JSON Lines
+    ///
+    /// One object a row (`"view":"diff"`), then one with the totals.
+    #[arg(long, help_heading = heading::OUTPUT)]
+    json: bool,
+    /// Print comma-separated values, with the keys of --json
+    #[arg(long, conflicts_with = "json", help_heading = heading::OUTPUT)]
+    csv: bool,
 }
 
-/// By what places are one.
+/// How places of two builds are matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Matching {
     /// Function.
@@ -121,7 +144,7 @@ struct Side {
     looked: Looked,
 }
 
-/// What was compared.
+/// The two sides and their comparison.
 struct Compared {
     sides: [Side; 2],
     comparison: Comparison,
@@ -130,7 +153,7 @@ struct Compared {
     level: f64,
 }
 
-/// Where the names of each side are looked up.
+/// The symbol tables of each side.
 struct Names {
     branches: [Maps; 2],
     loops: [Maps; 2],
@@ -171,7 +194,7 @@ pub(crate) fn run(args: &Diff) -> Outcome {
 }
 
 impl Diff {
-    /// The recordings of the baseline, and the others.
+    /// The recordings of the baseline, and those compared with it.
     fn sides(&self) -> [Vec<PathBuf>; 2] {
         let old = || vec![PathBuf::from(OLD)];
         match self.files.as_slice() {
@@ -248,7 +271,7 @@ fn look(args: &Diff, paths: &[PathBuf], reading: &Reading) -> Result<Side, Failu
     Ok(Side { recordings, sources, looked })
 }
 
-/// The events of a side, without modifiers, which say who was sampled.
+/// The events of a side, without modifiers, which only restrict the privilege level.
 fn events(side: &Side) -> Vec<String> {
     let names = side.sources.iter().flat_map(Source::events);
     let mut names: Vec<String> = names
@@ -310,12 +333,12 @@ impl Compared {
         self.comparison.rows.iter().filter(|row| is(row)).count() as u64
     }
 
-    /// The same without loops, whose heads are such places too.
+    /// Rows without loops, whose heads are such places too.
     fn places(&self, is: impl Fn(&Row) -> bool) -> u64 {
         self.count(|row| !is_loop(row) && is(row))
     }
 
-    /// How many rows grew by more than so many percent; the total counts as one.
+    /// Number of rows that grew by more than `above` percent; the total counts as one.
     fn grew(&self, above: f64) -> u64 {
         let rows = self.count(|row| {
             let mut changes = row.changes.iter().filter(|change| change.is_worse());
@@ -324,7 +347,7 @@ impl Compared {
         rows + u64::from(self.total_grew(above))
     }
 
-    /// The total grew significantly and by more than so many percent.
+    /// Whether the total grew significantly and by more than `above` percent.
     fn total_grew(&self, above: f64) -> bool {
         let is = |total: &Total| total.p <= self.level && total.relative() * 100.0 > above;
         self.total.as_ref().is_ok_and(is)

@@ -7,8 +7,8 @@ use super::{Names, is_loop};
 use crate::exit::Failure;
 use crate::select::RowArgs;
 
-/// Drops the rows of other files and functions than those asked for. `files` are the
-/// pairs of files that both sides have: the name of either means both.
+/// Drops rows of files and functions that were not requested. `files` are the pairs of files that
+/// both sides have: the name of either selects both.
 pub(super) fn keep(
     shown: &RowArgs,
     rows: &mut Vec<Row>,
@@ -30,7 +30,7 @@ pub(super) fn keep(
     };
     let branches = [within(0, false), within(1, false)];
     let heads = [within(0, true).ok().flatten(), within(1, true).ok().flatten()];
-    // One side may lack what is gone or new.
+    // One side lacks places that are gone or new.
     let branches = match branches {
         [Err(error), Err(_)] => return Err(error),
         sides => sides.map(|side| side.ok().flatten()),
@@ -44,7 +44,7 @@ pub(super) fn keep(
     Ok(())
 }
 
-/// The rows asked for, by the names of each side's files.
+/// The requested rows, by the names of each side's files.
 fn on_each_side(shown: &RowArgs, maps: &[Maps; 2], files: &[[String; 2]]) -> [RowArgs; 2] {
     let named = |side: usize, name: &String| {
         let maps = &maps[side];

@@ -1,4 +1,4 @@
-//! The columns of what is compared.
+//! The columns of a comparison.
 
 use profile::compare::{By, Change, Measure, Row};
 
@@ -27,8 +27,7 @@ fn verdict(row: &Row) -> Cell {
 /// A row and its index.
 type Item<'a> = (usize, &'a Row);
 
-/// Keys and headings of a measure: of what was, of what is, and of both in
-/// programs.
+/// Keys and headings of a measure: before, after, and in JSON the change.
 type Keys = [&'static str; 6];
 
 const fn keys(measure: Measure) -> Keys {
@@ -155,7 +154,7 @@ fn value(measure: Measure, value: Option<f64>) -> Cell {
     }
 }
 
-/// A probability for people.
+/// A p-value for people.
 fn probability(p: f64) -> String {
     match p {
         p if p < 1e-9 => "<1e-9".to_owned(),
@@ -175,7 +174,7 @@ fn place(names: &mut Names, row: &Row) -> Option<Place> {
     Some(Place::of(names.of(row, at), side.location, side.addr))
 }
 
-/// Where a row lies, as people read it.
+/// A row's location, for people.
 fn title(names: &mut Names, row: &Row) -> Cell {
     if row.by == By::Offset {
         return Cell::or_absent(place(names, row), |place| Cell::Place(Box::new(place)));

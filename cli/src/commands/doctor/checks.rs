@@ -154,7 +154,7 @@ fn perf(_: &mut Vec<Check>, _: &Root, _: bool) -> bool {
     false
 }
 
-/// Vendor, model, hypervisor, PDCM, and what they come to.
+/// Vendor, model, hypervisor, PDCM, and the LBR that follows from them.
 fn processor(checks: &mut Vec<Check>, group: &CoreGroup, cpus: &[RecordedCpu]) {
     let cpu = identity(group);
     let core = group.core_type.and_then(|core| core.name());
@@ -203,8 +203,8 @@ fn processor(checks: &mut Vec<Check>, group: &CoreGroup, cpus: &[RecordedCpu]) {
     });
 }
 
-/// Whether CPUID or IA32_PERF_CAPABILITIES says that there are such records;
-/// otherwise it follows from the model, which a hypervisor shows to any guest.
+/// Whether CPUID or IA32_PERF_CAPABILITIES announces the LBR; otherwise it follows from the model,
+/// which a hypervisor shows to any guest.
 const fn is_announced(caps: &LbrCaps) -> bool {
     match caps.facility {
         Facility::IntelArch | Facility::AmdLbrV2 | Facility::AmdBrs => true,
@@ -243,7 +243,7 @@ fn driver(checks: &mut Vec<Check>, root: &Root, cpu: u32) -> bool {
     meta.is_ok() && other.is_none()
 }
 
-/// What writing needs; whether nothing forbids it.
+/// Whether registers can be written.
 fn writes(checks: &mut Vec<Check>, root: &Root) -> bool {
     let before = checks.len();
     checks.push(match capabilities(root) {
@@ -253,7 +253,7 @@ fn writes(checks: &mut Vec<Check>, root: &Root) -> bool {
             .remedy("run as root, or: setcap cap_sys_rawio+ep on the program")
             .blocks(Obstacle::Permission),
     });
-    // The mode in force stands in brackets: `none [integrity] confidentiality`.
+    // The current mode is in brackets: `none [integrity] confidentiality`.
     let lockdown = fs::read_to_string(root.join("sys/kernel/security/lockdown")).ok();
     let mode = lockdown.as_deref().and_then(|text| text.split_once('[')?.1.split_once(']'));
     checks.push(match mode {
@@ -322,8 +322,8 @@ fn intel_pt(device: &mut Device, caps: &LbrCaps) -> Check {
     }
 }
 
-/// Whether perf, or anybody, has the LBR switched on. The kernel has no file
-/// that says so; the control registers of each CPU tell.
+/// Whether perf or another program has the LBR enabled. The kernel has no file for it, so this
+/// reads the control registers of each CPU.
 fn other_users(root: &Root, caps: &LbrCaps, groups: &[CoreGroup]) -> Check {
     let mut busy = Vec::new();
     let mut asked = 0u32;
@@ -380,7 +380,7 @@ fn idle_states(root: &Root, cpu: u32) -> Check {
     }
 }
 
-/// Whether `record` can work with such records at all.
+/// Whether `record` can use these records.
 fn recording(caps: &LbrCaps) -> Check {
     let why = match caps.facility {
         Facility::IntelLegacy | Facility::IntelArch | Facility::AmdLbrV2 => match caps.filter {

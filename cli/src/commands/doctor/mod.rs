@@ -13,6 +13,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::machine::MachineArgs;
+use crate::args::heading;
 use crate::{
     exit::{DONE, NO_LBR, NOT_PERMITTED, Outcome},
     present::{
@@ -24,30 +25,37 @@ use crate::{
 
 /// Check whether LBR works here, and how to fix it
 ///
-/// Prints a verdict, the cause, the fix, and what works instead. With -v also every check: CPU,
-/// hypervisor, msr driver, perf events, permissions, other users of the LBR. Each check is ok,
-/// bad, or ? (unknown). Writes no register.
+/// Examples:
+///   lbr doctor                       the verdict, the cause, the fix
+///   lbr doctor -v                    every check too
+///   lbr doctor --json                every check, for scripts
 ///
-/// Exit status: 0 if hardware LBR works (perf events alone suffice), 3 if not, 4 if only
-/// permission is missing.
+/// The checks are of the CPU, hypervisor, msr driver, perf events, permissions
+/// and other users of the LBR. Each is ok, bad, or ? (unknown). No register is
+/// written.
+///
+/// Exit status: 0 if hardware LBR works (perf events alone suffice), 3 if not,
+/// 4 if only permission is missing.
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct DoctorArgs {
     #[command(flatten)]
     machine: MachineArgs,
 
+    /// Install the faster software LBR: qemu-user and its plugin
+    ///
+    /// qemu-user comes from apt-get (as root); the plugin is built from the source of this lbr.
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    #[arg(long, exclusive = true, help_heading = heading::MACHINE)]
+    set_up: bool,
+
     /// Print every check
-    #[arg(short, long)]
+    #[arg(short, long, help_heading = heading::OUTPUT)]
     verbose: bool,
 
     /// Print the checks as JSON Lines
-    #[arg(long)]
+    #[arg(long, help_heading = heading::OUTPUT)]
     json: bool,
-
-    /// Install what the faster software LBR needs: qemu-user through apt-get (as root), and the
-    /// plugin, built from the source of this lbr
-    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-    #[arg(long, exclusive = true)]
-    set_up: bool,
 }
 
 /// The result of a check.

@@ -1,5 +1,4 @@
-//! Perf events with branch stacks: what they can do here, and what forbids them.
-//! Lockdown does not.
+//! Perf events with branch stacks: capabilities, and restrictions. Lockdown is not one.
 
 use lbr_msr::BranchFilter;
 use lbr_msr::access::Root;
@@ -9,8 +8,8 @@ use super::Check;
 
 const PERF: &str = "perf";
 
-/// Asks the kernel where it is this machine's (`is_live`), else its files alone.
-/// Nothing tells who else will want the counters.
+/// Asks the kernel if the root is this machine's (`is_live`), otherwise reads its files only.
+/// Competing users of the counters cannot be detected.
 pub(super) fn check(root: &Root, is_live: bool) -> Check {
     let host = Host::look(root);
     let filter = BranchFilter::DEFAULT;

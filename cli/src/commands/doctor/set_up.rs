@@ -1,4 +1,4 @@
-//! `lbr doctor --set-up`: what the faster recorder lacks is installed and built.
+//! `lbr doctor --set-up`: installs and builds what the faster recorder lacks.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use sampler::source::qemu::{Qemu, Unavailable};
 use crate::exit::{DONE, Outcome};
 use crate::present::out::{Out, say};
 
-/// Does what is missing, one thing after the other; each is said before.
+/// Runs the missing steps one after another, and prints each before.
 pub(super) fn run() -> Outcome {
     // The emulator, then the plugin.
     for _ in 0..2 {
@@ -34,7 +34,7 @@ pub(super) fn run() -> Outcome {
     Ok(DONE)
 }
 
-/// What mends it.
+/// The commands that fix it.
 fn remedy(why: &Unavailable) -> anyhow::Result<Vec<String>> {
     match why {
         Unavailable::NoEmulator if !Path::new("/usr/bin/apt-get").is_file() => {
@@ -58,7 +58,7 @@ fn remedy(why: &Unavailable) -> anyhow::Result<Vec<String>> {
     }
 }
 
-/// The source that this program was built in, where it still stands there.
+/// The source tree of this program, if it still exists.
 fn source_tree() -> Option<PathBuf> {
     let exe = std::env::current_exe().ok()?;
     let holds = |folder: &&Path| {

@@ -35,7 +35,7 @@ use crate::{
     exit::{FAILED, Failure, OrExit, USAGE},
 };
 
-/// How long a CPU is left alone where neither a time nor a program is given.
+/// How long to record if neither a time nor a program is given.
 const DEFAULT: Duration = Duration::from_millis(10);
 /// How often the program, the clock and the signals are looked at.
 const LOOK: Duration = Duration::from_millis(1);
@@ -55,10 +55,7 @@ pub(super) fn snapshot(
     let found = backend::look(args.backend, args.cpu, &args.machine, plan)?;
     let (caps, plan) = (found.caps, found.usable);
     if software_filter(filter, caps.filter).is_some() {
-        say!(
-            "{} cannot leave out jumps where calls are asked for: jumps are shown as well",
-            caps.filter.name()
-        );
+        say!("{} cannot record calls without jumps: jumps are printed too", caps.filter.name());
     }
     let root = args.machine.root();
     let registers = backend::open_for(&plan, args.backend, args.cpu, &root)?;
@@ -79,7 +76,7 @@ pub(super) fn snapshot(
     let mut ready = [ready];
     keeper::watch(&mut ready)?;
     let [ready] = ready;
-    // After the keeper, which would hold its pipe open.
+    // Started after the watchdog process, which would otherwise hold its pipe open.
     let mut child = (!args.command.is_empty()).then(|| hold(args, &affinity)).transpose()?;
     if let Some(notice) = notice {
         say!("{notice}");
@@ -130,8 +127,7 @@ fn read(armed: &mut Armed<Hardware>, caps: &LbrCaps) -> Result<Snapshot, Failure
     Snapshot::read(armed.registers(), caps).map_err(backend::refused)
 }
 
-/// What this program executes is not to fill the ring: it leaves the CPU
-/// where it may run on another.
+/// Keeps the branches of lbr out of the LBR stack: it leaves the CPU if it may run on another.
 fn leave_cpu(cpu: u32) {
     let others = || {
         let mut others = nix::sched::sched_getaffinity(Pid::from_raw(0))?;
@@ -147,7 +143,7 @@ fn leave_cpu(cpu: u32) {
     }
 }
 
-/// The program that runs meanwhile.
+/// The program that runs while recording.
 struct Child {
     held: Held,
     name: String,
@@ -199,7 +195,7 @@ impl Child {
         Ok(self.ended.is_some())
     }
 
-    /// Ends the program where it still runs, and says how it ended otherwise.
+    /// Ends the program if it still runs; otherwise reports how it ended.
     fn end(mut self) {
         match self.ended {
             Some(WaitStatus::Exited(_, 0)) => {}

@@ -1,4 +1,4 @@
-//! `lbr dump`: the ring of one CPU, as it stands or armed for a moment.
+//! `lbr dump`: the LBR stack of one CPU, as it is or after recording briefly.
 
 mod armed;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
@@ -21,61 +21,70 @@ use super::{
     machine::MachineArgs,
     rights::Rights,
 };
+use crate::args::heading;
 use crate::present::out::{Out, say};
 use crate::{
     exit::{DONE, OrExit, Outcome, USAGE},
     present::json,
 };
 
-/// Read the branch records of one CPU
+/// Read the LBR stack of one CPU
 ///
-/// Prints each record, newest first, raw beside decoded. Without --arm it only
-/// reads: where recording is on meanwhile, the records are torn, and it is
-/// said. With --arm it switches recording on, waits, switches it off, reads,
-/// and puts the registers back as they were. With --soft-cpu the ring is a
-/// software LBR's, empty, or with --arm what the single-stepped program left in
-/// it: no hardware is needed or touched. With --json the first line holds
-/// the control registers, the others a record each.
+/// Examples:
+///   lbr dump -C 2                    CPU 2, as it is
+///   lbr dump --arm any,u -- ls       record ls, then read
+///   lbr dump --soft-cpu skylake --arm any,u -- ls   on the software LBR
+///
+/// Prints each record, newest first, raw and decoded. Without --arm it only
+/// reads; if recording is on, the records may be torn, and lbr warns. With --arm
+/// it enables recording, waits, disables it, reads, and restores the registers.
+/// With --soft-cpu no hardware is needed or touched: the records are those of
+/// the single-stepped program. With --json the first line has the control
+/// registers, each other line a record.
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct DumpArgs {
-    /// The CPU to read
-    #[arg(short = 'C', long, value_name = "CPU", default_value_t = 0)]
-    cpu: u32,
-
-    /// Where the registers are; auto is soft with --soft-cpu
-    #[arg(long, value_parser = of_registers(), default_value = "auto")]
-    backend: Backend,
-
-    /// Record these branches first, perf's names separated by commas, and
-    /// no_far: such as any,u,no_far
-    #[arg(long, value_name = "FILTER")]
+    /// Record these branches first, such as any,u
+    ///
+    /// perf's names separated by commas, and no_far.
+    #[arg(long, value_name = "FILTER", help_heading = heading::RECORDING)]
     arm: Option<BranchFilter>,
 
-    /// Record for so many milliseconds [default: 10, or until CMD ends]
-    #[arg(long = "for", value_name = "MS", requires = "arm",
+    /// Record for MS milliseconds [default: 10, or until CMD ends]
+    #[arg(long = "for", value_name = "MS", requires = "arm", help_heading = heading::RECORDING,
           value_parser = clap::value_parser!(u64).range(1..=86_400_000))]
     time: Option<u64>,
+
+    #[command(flatten)]
+    rights: Rights,
+
+    /// The CPU to read
+    #[arg(short = 'C', long, value_name = "CPU", default_value_t = 0,
+          help_heading = heading::MACHINE)]
+    cpu: u32,
+
+    /// How to reach the registers; auto is soft with --soft-cpu
+    #[arg(long, value_parser = of_registers(), default_value = "auto",
+          help_heading = heading::MACHINE)]
+    backend: Backend,
 
     #[command(flatten)]
     machine: MachineArgs,
 
     /// Print JSON Lines
-    #[arg(long)]
+    #[arg(long, help_heading = heading::OUTPUT)]
     json: bool,
 
-    #[command(flatten)]
-    rights: Rights,
-
-    /// A program to run on that CPU meanwhile; it is ended when the time is up
+    /// A program to run on that CPU; it is ended when the time is up
     ///
-    /// SIGINT (Ctrl-C) and SIGTERM are passed on to it; it is killed 10 seconds
-    /// later, or at the second signal.
-    #[arg(last = true, requires = "arm", value_name = "CMD")]
+    /// SIGINT (Ctrl-C) and SIGTERM are passed on to it. It is killed 10 seconds later, or at the
+    /// second signal.
+    #[arg(last = true, requires = "arm", value_name = "CMD", help_heading = heading::RECORDING)]
     command: Vec<String>,
 }
 
 impl DumpArgs {
-    /// What is known of the branches: a software LBR is fed by single-stepping.
+    /// The knowledge of a software LBR that is fed by single-stepping.
     const fn knowledge(&self) -> SourceKnowledge {
         match self.machine.soft_cpu {
             Some(_) => SourceKnowledge::USER_BRANCHES,
@@ -92,7 +101,7 @@ pub(crate) fn run(args: DumpArgs) -> Outcome {
             return Err(error).or_exit(USAGE);
         }
         (Backend::Msr | Backend::MsrSafe, Some(_)) => {
-            let error = anyhow!("--soft-cpu names a software CPU; leave out --backend");
+            let error = anyhow!("--soft-cpu names a software CPU; omit --backend");
             return Err(error).or_exit(USAGE);
         }
         (_, soft) => soft,
@@ -122,8 +131,8 @@ pub(crate) fn run(args: DumpArgs) -> Outcome {
     Ok(DONE)
 }
 
-/// What the filter register (or Architectural LBR's control) asks for, in
-/// perf's names; `None` where it asks for nothing that has a name.
+/// The filter of the filter register (or Architectural LBR's control) in perf's names; `None` if it
+/// has no named bits.
 fn filter_names(caps: &LbrCaps, snapshot: &Snapshot) -> Option<String> {
     let value = match caps.registers.select? {
         select if select == caps.registers.control => snapshot.control,
@@ -133,7 +142,7 @@ fn filter_names(caps: &LbrCaps, snapshot: &Snapshot) -> Option<String> {
     captured.filter().map(|filter| filter.to_string())
 }
 
-/// What tells where the newest record is.
+/// The name of the register with the position of the newest record.
 const fn position_name(caps: &LbrCaps) -> &'static str {
     match caps.order {
         Order::Saturating => "MSROFF",
@@ -197,8 +206,8 @@ fn write_text(
     if let Some(names) = filter_names(caps, snapshot) {
         line += &format!(" ({names})");
     }
-    // The ring's own pointer may hold bits that mean nothing, and that of BRS
-    // stands behind the newest record: the slot is what was made of it.
+    // The pointer register may have undefined bits, and BRS's points after the newest record; the
+    // slot is the decoded position.
     if let (Some(position), Some((newest, _))) = (snapshot.position, snapshot.records.first()) {
         line += &format!(", {} = {position:#x} (newest: slot {newest})", position_name(caps));
     }

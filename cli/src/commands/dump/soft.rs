@@ -23,7 +23,7 @@ use crate::commands::record::in_user_mode;
 use crate::exit::{Failure, OrExit, USAGE};
 use crate::present::out::say;
 
-/// The ring, of the first thread of the program where there is one.
+/// The LBR stack of the program's first thread, if a program is run.
 pub(super) fn snapshot(args: &DumpArgs, soft: &SoftCpu) -> Result<Snapshot, Failure> {
     let mut ring = SoftLbr::new(&soft.caps, soft.perf_capabilities).on_cpu(args.cpu);
     if let Some(filter) = args.arm {
@@ -32,7 +32,7 @@ pub(super) fn snapshot(args: &DumpArgs, soft: &SoftCpu) -> Result<Snapshot, Fail
             return Err(error).or_exit(USAGE);
         }
         let filter = in_user_mode(filter)?;
-        // Where there is no filter everything is recorded, and no kernel is seen here.
+        // Without a filter every branch is recorded; the kernel's are never seen.
         let everything = soft.caps.filter == FilterRegister::None && filter.classes().is_all();
         let filter = if everything { filter | BranchFilter::KERNEL } else { filter };
         ring.arm(filter).map_err(not_here)?;
@@ -107,7 +107,7 @@ impl Recorder for First {
 
 impl Retire for Thread {
     fn retire(&mut self, branch: &Retired) -> Result<(), Closed> {
-        // Where a branch into the kernel lands is not seen.
+        // The target of a branch into the kernel is unknown.
         if let Some(ring) = self.0.as_ref().filter(|_| branch.cpl_after != 0) {
             ring.lock().unwrap_or_else(PoisonError::into_inner).retire(branch);
         }

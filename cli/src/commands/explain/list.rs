@@ -8,7 +8,7 @@ use crate::present::json;
 use crate::present::out::Out;
 use crate::present::table::{Cell, Item, Table, write_list};
 
-/// One row a register and kind of CPU.
+/// One row for each register and kind of CPU.
 pub(super) fn write(out: &mut Out<'_>, registers: &[Register], json: bool) -> io::Result<()> {
     let table = Table::<(), Register>::new()
         .word("at", "at", |(), register| Cell::Word(at(register).into()))
@@ -16,7 +16,7 @@ pub(super) fn write(out: &mut Out<'_>, registers: &[Register], json: bool) -> io
         .only("count", |(), register| Cell::number(register.count()))
         .only("on", |(), register| Cell::Word(register.variant().into()))
         .only("summary", |(), register| Cell::Word(register.summary().into()))
-        .prose("", "what it is for [on]", |(), register| {
+        .prose("", "purpose [on]", |(), register| {
             Cell::Word(format!("{} [{}]", register.summary(), register.variant()).into())
         })
         .only("source", |(), register| Cell::Word(register.source().into()));
@@ -37,7 +37,7 @@ fn at(register: &Register) -> String {
     }
 }
 
-/// The documents behind the tags in brackets.
+/// The documents that the tags in brackets cite.
 pub(super) fn write_sources(out: &mut Out<'_>, json: bool) -> io::Result<()> {
     if json {
         return SOURCES.iter().try_for_each(|(tag, document)| {

@@ -1,11 +1,11 @@
-//! `lbr explain`: what the bits of a register mean.
+//! `lbr explain`: the bits of a register.
 
 mod list;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use lbr_msr::{
     BranchFilter,
@@ -17,6 +17,7 @@ use maud::html;
 use serde_json::Value;
 
 use super::number::number;
+use crate::args::heading;
 use crate::{
     exit::{DONE, OrExit, Outcome, USAGE},
     output::Output,
@@ -30,57 +31,61 @@ use crate::{
 
 /// Explain the bits of a register
 ///
-/// REGISTER is a name as the SDM, AMD or Arm writes it (IA32_DEBUGCTL,
-/// LBR_SELECT, MSR_LASTBRANCH_3_FROM_IP, BRBINF0_EL1; case and the prefixes
-/// MSR_ and IA32_ do not matter), or an address such as 0x1d9. Without VALUE
-/// the layout is shown, with the values that have a name. Without REGISTER the
-/// registers are listed, with --cpu those of that CPU.
+/// Examples:
+///   lbr explain IA32_PERF_CAPABILITIES 0x33c5
+///   lbr explain 0x1d9 --cpu prescott
+///   lbr explain --build LBR_SELECT any_call,u
+///   lbr explain LBR_SELECT 0x3c5 --svg select.svg
 ///
-/// With --build VALUE is a list of words, and the value that they make is
-/// shown: names of one-bit fields, or FIELD=HEX. For a filter register the
-/// words may be branches to record, in perf's names (lower case): any_call,u.
+/// REGISTER is a name as the SDM, AMD or Arm writes it (IA32_DEBUGCTL,
+/// LBR_SELECT, MSR_LASTBRANCH_3_FROM_IP, BRBINF0_EL1), or an address such as
+/// 0x1d9. Case and the prefixes MSR_ and IA32_ do not matter. Without VALUE lbr
+/// prints the layout and the named values. Without REGISTER it lists the
+/// registers, with --cpu those of that CPU.
+///
+/// With --build VALUE is a list of words, and lbr prints the value they make:
+/// names of one-bit fields, or FIELD=HEX. For a filter register they may be
+/// branches to record, by perf's names (lower case): any_call,u.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  lbr explain --cpu skylake
-  lbr explain IA32_PERF_CAPABILITIES 0x33c5
-  lbr explain 0x1d9 --cpu prescott
-  lbr explain --build DEBUGCTL lbr,freeze_lbrs_on_pmi
-  lbr explain --build LBR_SELECT any_call,u
-  lbr explain LBR_SELECT 0x3c5 --svg select.svg
-  lbr explain --cpu skylake --html registers.html")]
+#[command(verbatim_doc_comment)]
 pub(crate) struct ExplainArgs {
-    /// Name or address of the register; without it they are listed
+    /// Name or address of the register [default: list them]
     #[arg(required_if_eq("build", "true"))]
     register: Option<String>,
 
-    /// Its value, in hexadecimal or as 0b1010, with _ where it helps to read;
-    /// with --build, words
+    /// Its value: 0x3c5 or 0b1010_0101; with --build, words
     #[arg(required_if_eq("build", "true"))]
     value: Option<String>,
 
-    /// The CPU, where registers of one name differ: a name such as skylake or
-    /// zen4, or display family and model, FF_MMH
-    #[arg(long, value_name = "CPU")]
+    /// The CPU, if registers of this name differ: skylake, zen4, 06_5E
+    ///
+    /// A name, or display family and model, FF_MMH.
+    #[arg(long, value_name = "CPU", help_heading = heading::MACHINE)]
     cpu: Option<CpuKey>,
 
     /// Make a value from words separated by commas
-    #[arg(long)]
+    #[arg(long, help_heading = heading::OUTPUT)]
     build: bool,
 
-    /// Tell what the sources in brackets stand for
-    #[arg(long, conflicts_with_all = ["register", "value", "cpu", "build"])]
+    /// List the sources that are cited in brackets
+    #[arg(long, conflicts_with_all = ["register", "value", "cpu", "build"],
+          help_heading = heading::OUTPUT)]
     sources: bool,
 
-    /// Draw it on a page of its own in FILE, - for standard output; without REGISTER all of them
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "sources", "svg"])]
+    /// Draw it on a page; without REGISTER all of them
+    ///
+    /// `-` is standard output.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "sources", "svg"],
+          help_heading = heading::OUTPUT)]
     html: Option<PathBuf>,
 
-    /// Draw it as a picture in FILE (SVG), - for standard output
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "sources"], requires = "register")]
+    /// Draw it as an SVG picture; `-` is standard output
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "sources"], requires = "register",
+          help_heading = heading::OUTPUT)]
     svg: Option<PathBuf>,
 
     /// Print JSON
-    #[arg(long)]
+    #[arg(long, help_heading = heading::OUTPUT)]
     json: bool,
 }
 
@@ -103,7 +108,13 @@ pub(crate) fn run(args: ExplainArgs) -> Outcome {
         out.flush()?;
         return Ok(DONE);
     };
-    let register = find(name, args.cpu).or_exit(USAGE)?;
+    let register = find(name, args.cpu).map_err(|error| match &error {
+        FindError::NoSuchName { near, .. } if near.is_empty() => {
+            anyhow!("{error}; lbr explain lists the registers")
+        }
+        _ => error.into(),
+    });
+    let register = register.or_exit(USAGE)?;
     let value = value(&args, &register).or_exit(USAGE)?;
     if let Some(path) = &args.html {
         return write_page(path, &title(&register, value), &[register], value);
@@ -125,7 +136,7 @@ pub(crate) fn run(args: ExplainArgs) -> Outcome {
     Ok(DONE)
 }
 
-/// The register of a name, also where only its words are a register's.
+/// Finds a register by its name, or by the words of its name.
 fn find(name: &str, cpu: Option<CpuKey>) -> Result<Register, FindError> {
     match explain::find(name, cpu) {
         Err(ref guessed @ FindError::OtherWords { ref other, .. }) => {
@@ -144,8 +155,7 @@ fn value(args: &ExplainArgs, register: &Register) -> Result<Option<u64>, anyhow:
     number(text).map(Some).with_context(|| format!("no value of {}", register.name()))
 }
 
-/// The value that a list of words makes: the one place where words are given a
-/// meaning. All of them are fields of the register.
+/// Builds a value from words. All of them must be fields of the register.
 fn build(register: &Register, words: &str) -> Result<u64, anyhow::Error> {
     let words: Vec<&str> =
         words.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();
@@ -217,12 +227,12 @@ fn write_page(path: &Path, name: &str, registers: &[Register], value: Option<u64
 }
 
 fn write_text(out: &mut Out<'_>, register: &Register, value: Option<u64>) -> io::Result<()> {
-    out.line(format_args!("{}  {}", title(register, value), register.source()))?;
+    out.line(format_args!("{}  [{}]", title(register, value), register.source()))?;
     out.line(register.summary())?;
     let assumed = if register.is_certain() { "" } else { " (assumed; --cpu CPU selects another)" };
     out.line(format_args!("on: {}{assumed}", register.variant()))?;
     out.gap()?;
-    bits::draw(out, value, &drawn(register, value))
+    bits::draw(out, value, &drawn(register, value), register.source())
 }
 
 /// A register for programs, its keys in the order in which they are documented.

@@ -22,7 +22,7 @@ pub(super) fn write(args: &Export, output: &Output) -> Outcome {
     }
     if args.to == Kind::Flamegraph {
         if text.is_empty() {
-            return usage("there is no branch to draw: nothing was recorded of what is selected");
+            return usage("nothing to draw: no branches match the selection");
         }
         let title = format!("{name}: {}", graph.unit.name());
         text = export::flamegraph(&text, &title, graph.unit.name()).or_exit(USAGE)?;

@@ -45,7 +45,7 @@ pub(super) fn parquet(_: &Export, _: &Output) -> Outcome {
     )
 }
 
-/// Each recording by itself: it is of a host and a day of its own.
+/// One row set for each recording, because each has its own host and day.
 fn each(args: &Export, mut row: impl FnMut(EdgeRow) -> Result<(), Failure>) -> Outcome {
     let reading = args.reading();
     for path in args.inputs.paths() {
@@ -74,14 +74,14 @@ fn each(args: &Export, mut row: impl FnMut(EdgeRow) -> Result<(), Failure>) -> O
     Ok(DONE)
 }
 
-/// The day on which a file was written, as perf says when it was captured.
+/// The day on which a file was written, in the format of perf's capture date.
 fn written(path: &Path) -> Option<String> {
     let file = std::fs::metadata(path).ok().filter(|file| file.is_file())?;
     day(file.modified().ok()?)
 }
 
-/// A day of the Gregorian calendar, UTC. Years begin in March here, so that a
-/// leap day is their last, and 400 of them have 146,097 days.
+/// A day of the Gregorian calendar, UTC. Years start in March here, so that a leap day is their
+/// last, and 400 of them have 146,097 days.
 pub(crate) fn day(time: SystemTime) -> Option<String> {
     let days = time.duration_since(UNIX_EPOCH).ok()?.as_secs() / 86_400 + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);
@@ -112,7 +112,7 @@ mod tests {
 
     use super::*;
 
-    /// As `date -u -d @SECONDS +%F` prints them.
+    /// As `date -u -d @SECONDS +%F` prints it.
     #[test]
     fn days_have_dates() {
         let dates = [

@@ -1,4 +1,4 @@
-//! `lbr export`: what other tools read.
+//! `lbr export`: profiles and tables for other tools.
 
 mod all;
 mod contexts;
@@ -15,6 +15,7 @@ use profile::export::{self, Losses, Profile, ProfileKind, ProgramChoice, Traced,
 use profile::symbols::{Sources, demangle};
 use profile::{Counter, hot};
 
+use crate::args::heading;
 use crate::exit::{DONE, Failure, OrExit, Outcome, USAGE};
 use crate::head;
 use crate::input::{self, Inputs, Reading, Source};
@@ -30,51 +31,58 @@ const MOST_WITHOUT_LINES: f64 = 0.01;
 /// Functions without line information that an error names.
 const NAMED: usize = 5;
 
-/// Write a recording as what other tools read
+/// Write a recording in the format of another tool
 ///
-/// Profiles for compilers and linkers are of one program: the one that was recorded, or the
-/// file that --dso or --binary names. Each kind counts as the tool that reads it does. Standard
-/// error reports what is not in the profile.
+/// Examples:
+///   lbr export --to llvm -o prog.prof        for clang -fprofile-sample-use
+///   lbr export --to preagg -o prog.preagg    for perf2bolt -pa
+///   lbr export --to flamegraph -o prog.svg   a flame graph of call stacks
+///
+/// Profiles for compilers and linkers are of one program: the recorded one, or
+/// that of --dso or --binary. Each kind counts as the tool that reads it does.
+/// Standard error reports what the profile lacks.
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Export {
-    /// What to write.
-    #[arg(long, value_enum, value_name = "KIND")]
-    to: Kind,
     #[command(flatten)]
     inputs: Inputs,
-    /// Write here; `-` is standard output.
-    #[arg(short, long, value_name = "FILE", default_value = "-")]
-    output: PathBuf,
-    /// The program that the profile is of: the file itself, under the name that it was recorded
-    /// with.
-    #[arg(long, value_name = "FILE", conflicts_with = "dso")]
-    binary: Option<PathBuf>,
-    /// The program: a path, its last part (libc.so.6), or `all` for a profile of each file, in
-    /// the folder -o [default: the program that was recorded]. For csv:uprof: only rows of
-    /// these files.
-    #[arg(long, visible_alias = "dsos", value_name = "NAME", value_delimiter = ',')]
-    dso: Vec<String>,
-    /// The host whose rows these are (jsonl:edges, parquet) [default: the recording's].
-    #[arg(long, value_name = "NAME")]
-    host: Option<String>,
-    /// Their day, YEAR-MONTH-DAY [default: that of the file].
-    #[arg(long, value_name = "DAY", value_parser = edges::date)]
-    date: Option<String>,
-    /// In complete recordings, count the code between two stacks of a thread too, which converters
-    /// that look at one stack at a time cannot.
-    #[arg(long)]
-    join: bool,
-    /// Write a profile of lines (llvm) also if more than 1% of the executed instructions
-    /// have no line information.
-    #[arg(long)]
-    partial: bool,
     #[command(flatten)]
     select: SelectArgs,
+    /// The profiled program, such as libc.so.6
+    ///
+    /// A path, its last part, or `all` for a profile of each file, in the folder -o
+    /// [default: the recorded program]. For csv:uprof: only rows of these files.
+    #[arg(long, alias = "dsos", value_name = "NAME", value_delimiter = ',',
+          help_heading = heading::SELECTION)]
+    dso: Vec<String>,
     #[command(flatten)]
     symbols: SymbolArgs,
+    /// The format
+    #[arg(long, value_enum, value_name = "KIND", help_heading = heading::OUTPUT)]
+    to: Kind,
+    /// Write to this file; `-` is standard output
+    #[arg(short, long, value_name = "FILE", default_value = "-", help_heading = heading::OUTPUT)]
+    output: PathBuf,
+    /// The profiled program's file, under its recorded name
+    #[arg(long, value_name = "FILE", conflicts_with = "dso", help_heading = heading::SYMBOLS)]
+    binary: Option<PathBuf>,
+    /// Host of the rows (jsonl:edges, parquet) [default: the recording's]
+    #[arg(long, value_name = "NAME", help_heading = heading::OUTPUT)]
+    host: Option<String>,
+    /// Day of the rows, YEAR-MONTH-DAY [default: that of the file]
+    #[arg(long, value_name = "DAY", value_parser = edges::date, help_heading = heading::OUTPUT)]
+    date: Option<String>,
+    /// Count the code between two stacks too (complete recordings)
+    ///
+    /// Other converters look at one stack at a time and cannot count it.
+    #[arg(long, help_heading = heading::OUTPUT)]
+    join: bool,
+    /// Accept more than 1% of instructions without lines (llvm)
+    #[arg(long, help_heading = heading::OUTPUT)]
+    partial: bool,
 }
 
-/// What to write.
+/// Output formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Kind {
     /// LLVM sample profile, text: clang -fprofile-sample-use, llvm-profdata
@@ -83,12 +91,12 @@ enum Kind {
     LlvmRaw,
     /// BOLT's pre-aggregated text: perf2bolt -pa
     Preagg,
-    /// The same in the letters of BOLT 22
+    /// As preagg, in the letters of BOLT 22
     #[value(name = "preagg:T")]
     PreaggTraces,
     /// AutoFDO's ranges and branches: create_llvm_prof --profiler=text
     Autofdo,
-    /// pprof's format, gzip: branches at the places that they stand at
+    /// pprof's format, gzip: branches at their source address
     Pprof,
     /// Calling contexts drawn as a flame graph, SVG
     Flamegraph,
@@ -99,11 +107,11 @@ enum Kind {
     /// Branches by host, day, event and build, JSON Lines: for databases
     #[value(name = "jsonl:edges")]
     Edges,
-    /// The same as Parquet, where lbr was built with it (--features parquet)
+    /// As jsonl:edges, in Parquet, if lbr was built with it (--features parquet)
     Parquet,
     /// Text as perf script prints it
     Brstack,
-    /// What is selected of a perf.data, as perf.data
+    /// The selected samples of a perf.data, as perf.data
     Perfdata,
     /// Branches in AMD uProf's columns
     #[value(name = "csv:uprof")]
@@ -128,7 +136,7 @@ impl Kind {
 }
 
 impl Export {
-    /// How recordings are read: of what was modelled, only a copy of the recording keeps the label.
+    /// How recordings are read. Only a copy of the recording keeps the label of modelled values.
     fn reading(&self) -> Reading {
         let omit_modelled = self.to != Kind::Perfdata;
         Reading { omit_modelled, ..self.select.reading() }
@@ -274,7 +282,7 @@ fn count<const JOIN: bool>(
     input::count(args.inputs.paths(), &args.reading(), counter)
 }
 
-/// Says what is in the profile, and what is not.
+/// Prints what the profile contains, and what it lacks.
 fn say_losses(program: &str, losses: &Losses, traced: &Traced) {
     let (branches, different) = losses.branches;
     let (ranges, pieces) = losses.ranges;

@@ -90,7 +90,7 @@ fn fields(head: &SampleHead) -> Vec<Field> {
     known.into_iter().filter(|(is_known, _)| *is_known).map(|(_, field)| field).collect()
 }
 
-/// What is selected of a perf.data, as perf.data: a file, or in the form of a pipe.
+/// Writes the selected samples of a perf.data as perf.data, to a file or in the pipe format.
 pub(super) fn perf_data(args: &Export, output: &Output) -> Outcome {
     if args.inputs.paths().len() > 1 {
         return usage("perf.data has one header, and a copy is of one recording: give one file");

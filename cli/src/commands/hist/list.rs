@@ -12,19 +12,25 @@ use super::{Hist, Read, chart, print_csv, print_json, print_quality};
 use crate::exit::{DONE, Outcome};
 use crate::output::Output;
 use crate::present::chart::{Histogram, Series, Terminal, sparkline};
-use crate::present::number::grouped;
+use crate::present::number::{counted, grouped};
 use crate::present::out::{Out, say};
 use crate::present::table::{Cell, Table};
 
 /// Cells of the small distribution in a row.
 const CELLS: usize = 24;
+/// Blocks that are listed by default.
+const LISTED: usize = 12;
 /// Charts on a sheet at most.
 const SHEET: usize = 24;
 
 /// Lists the blocks with cycle counts that ran most, or draws them.
 pub(super) fn run(args: &Hist, read: &mut [Read], output: Option<&(Format, Output)>) -> Outcome {
     let groups = groups(read);
-    let limit = if args.limit == 0 { usize::MAX } else { args.limit };
+    let limit = match args.limit {
+        Some(0) => usize::MAX,
+        Some(limit) => limit,
+        None => LISTED,
+    };
     if let Some((format, output)) = output {
         let drawn: Vec<Histogram> =
             groups.iter().take(limit.min(SHEET)).map(|group| chart(args, read, group)).collect();
@@ -59,11 +65,17 @@ pub(super) fn run(args: &Hist, read: &mut [Read], output: Option<&(Format, Outpu
     table(Terminal::of_stdout().unicode).write_text(&mut out, read, rows)?;
     let more = groups.len().saturating_sub(limit);
     if more > 0 {
-        out.line(format_args!("{} more blocks (--limit 0 shows all)", grouped(more as u64)))?;
+        let more = counted(more as u64, "more block", "more blocks");
+        out.line(format_args!("{more} (--limit 0 shows all)"))?;
     }
     out.line("--block ENTRY..EXIT draws one")?;
     out.flush()?;
     Ok(DONE)
+}
+
+/// The block with the most cycle counts, in each recording that has it.
+pub(super) fn hottest(read: &[Read]) -> Vec<Chosen> {
+    groups(read).into_iter().next().unwrap_or_default()
 }
 
 fn table<'a>(unicode: bool) -> Table<'a, [Read], &'a Chosen> {
@@ -109,7 +121,7 @@ fn groups(read: &[Read]) -> Vec<Vec<Chosen>> {
                 continue;
             }
             let chosen = Chosen { read: index, block: number };
-            // Of one recording every block is another.
+            // In one recording all blocks are distinct.
             if read.len() > 1 {
                 let group = *known.entry(key(&of.flow.maps, block)).or_insert(groups.len());
                 if let Some((all, group)) = groups.get_mut(group) {

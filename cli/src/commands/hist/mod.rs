@@ -19,6 +19,7 @@ use self::output::Format;
 use self::place::BlockSpec;
 use self::select::Chosen;
 use super::report;
+use crate::args::heading;
 use crate::exit::{DONE, Failure, Outcome, POOR, USAGE};
 use crate::head::{Totals, flow_json};
 use crate::input::{self, Inputs, Source, selected};
@@ -35,67 +36,88 @@ use crate::symbols::SymbolArgs;
 
 /// Draw how many cycles blocks of code took
 ///
-/// A block is straight code, from the target of one branch to the next branch taken. Each run of it
-/// has a number of core cycles, where the records have cycle counts. Without --block: the blocks
-/// that ran most, to choose from. The distributions of several recordings are drawn over each other.
+/// Examples:
+///   lbr hist                         the hottest block with cycle counts
+///   lbr hist --block main+0x1c       the block that starts there
+///   lbr hist --list -n 5             blocks to choose from
+///
+/// A block is straight-line code, from the target of one branch to the next
+/// taken branch. Its cycles are known if the records have cycle counts.
+/// Distributions of several recordings are drawn over each other.
 #[derive(Debug, Args)]
-#[command(after_help = BINS)]
+#[command(verbatim_doc_comment, after_long_help = BINS)]
 pub(crate) struct Hist {
     #[command(flatten)]
     inputs: Inputs,
-    /// A block by where it begins, and by where it ends if its branch matters: 0x401000, main+0x1c,
-    /// file.c:12, main+0x1c..main+0x40. Several are drawn over each other.
-    #[arg(long, value_name = "PLACE")]
-    block: Vec<BlockSpec>,
-    /// Only blocks that end at this branch; else every exit is drawn.
-    #[arg(long, value_name = "PLACE", requires = "block")]
-    to: Vec<LocationSpec>,
-    /// Draw into this file, by its ending: .svg or .html.
-    #[arg(short, long, value_name = "FILE", value_parser = output::file)]
-    output: Option<(Format, PathBuf)>,
-    /// Draw runs on a logarithmic scale.
-    #[arg(long)]
-    log: bool,
-    /// Bins at most [default: 40 in text, 100 in pictures].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
-    bins: Option<u16>,
-    /// Blocks to choose from, without --block; 0 is all.
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 12, conflicts_with = "block")]
-    limit: usize,
-    /// One JSON object a distribution (`"view":"hist"`), and one a recording (`"view":"quality"`).
-    #[arg(long, conflicts_with = "output")]
-    json: bool,
-    /// The distributions as comma-separated values: how many runs took so many cycles.
-    #[arg(long, conflicts_with_all = ["json", "output"])]
-    csv: bool,
     #[command(flatten)]
     select: SelectArgs,
     #[command(flatten)]
     rows: RowArgs,
     #[command(flatten)]
     symbols: SymbolArgs,
+    /// The block that starts here: main+0x1c, file.c:12, 0x401000
+    ///
+    /// Add ..EXIT if its last branch matters: main+0x1c..main+0x40. Several blocks are drawn over
+    /// each other. [default: the block that ran most]
+    #[arg(long, value_name = "PLACE", help_heading = heading::VIEW)]
+    block: Vec<BlockSpec>,
+    /// Only blocks that end at this branch
+    #[arg(long, value_name = "PLACE", requires = "block", help_heading = heading::VIEW)]
+    to: Vec<LocationSpec>,
+    /// List the blocks that ran most, to choose from
+    #[arg(long, conflicts_with_all = ["block", "output", "csv"], help_heading = heading::VIEW)]
+    list: bool,
+    /// List up to N blocks; 0 is all [default: 12]
+    #[arg(short = 'n', long, value_name = "N", conflicts_with = "block",
+          help_heading = heading::VIEW)]
+    limit: Option<usize>,
+    /// Draw counts on a logarithmic scale
+    #[arg(long, help_heading = heading::VIEW)]
+    log: bool,
+    /// Bins at most [default: 40 in text, 100 in pictures]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000),
+          help_heading = heading::VIEW)]
+    bins: Option<u16>,
+    /// Draw into FILE.svg or FILE.html
+    #[arg(short, long, value_name = "FILE", value_parser = output::file, help_heading = heading::OUTPUT)]
+    output: Option<(Format, PathBuf)>,
+    /// Print JSON Lines
+    ///
+    /// One object a distribution (`"view":"hist"`), then one a recording (`"view":"quality"`).
+    #[arg(long, conflicts_with = "output", help_heading = heading::OUTPUT)]
+    json: bool,
+    /// Print the distributions as comma-separated values: cycles and count
+    #[arg(long, conflicts_with_all = ["json", "output"], help_heading = heading::OUTPUT)]
+    csv: bool,
 }
 
 const BINS: &str = "Bins:
-  One cycle wide where that gives no more bins than wanted, else 2, 5, 10, 20, 50 and so on. Where
-  they are wider than one cycle the tail beyond p99.9 is not drawn but said. Bins are
-  narrower than that where it takes them, up to four times as many, to show a valley between two
-  modes. In text, three or more empty bins are one line. One distribution is drawn by its runs,
-  several by their shares.
+  A bin is 1 cycle wide, or 2, 5, 10, 20, 50 and so on if there would be too many. Bins get narrower, \
+up to four times as many, if that shows a valley between two modes. If a bin is wider than a cycle, \
+the tail beyond p99.9 is counted, not drawn. In text, three or more empty bins are one line. One \
+distribution is drawn by counts, several by shares.
 
-  n: runs with a cycle count. saturated: those at the highest count that a record holds; they took
-  as long or longer. dropped: runs without a count, such as the first after a gap. modes: counts
-  around which runs gather.
+  n: runs with a cycle count. saturated: runs with the highest count that a record can hold; they \
+took at least as long. dropped: runs without a count, such as the first after a gap. modes: cycle \
+counts around which runs cluster.
 
 Exit status 5: the recording has no cycle counts, or none for this block.";
 
+impl Hist {
+    /// Whether blocks are listed: programs and pictures get all of them unless one is named.
+    fn lists(&self) -> bool {
+        let all = self.json || self.csv || self.output.is_some();
+        self.block.is_empty() && (all || self.list || self.limit.is_some())
+    }
+}
+
 /// A recording that was read.
 pub(crate) struct Read {
-    /// What it says of itself.
+    /// Its metadata.
     pub(crate) source: Source,
-    /// What it says.
+    /// Its counts.
     pub(crate) flow: Flow,
-    /// The blocks of some files, where not of all.
+    /// The rows of some files, unless all are shown.
     rows: Option<Rows>,
 }
 
@@ -131,10 +153,14 @@ pub(crate) fn run(args: &Hist) -> Outcome {
     if let Some(without) = read.iter().find(|read| !with_cycles(read)) {
         return Err(Failure { code: POOR, error: without_cycles(without) });
     }
-    if args.block.is_empty() {
+    if args.lists() {
         return list::run(args, &mut read, output.as_ref());
     }
-    let chosen = select::select(&mut read, &args.block, &args.to)?;
+    let chosen = if args.block.is_empty() {
+        list::hottest(&read)
+    } else {
+        select::select(&mut read, &args.block, &args.to)?
+    };
     if chosen.iter().all(|of| of.block(&read).is_none_or(|block| block.cycles.n() == 0)) {
         let error = anyhow!("none of the runs of this block has a cycle count");
         return Err(Failure { code: POOR, error });
@@ -159,6 +185,9 @@ pub(crate) fn run(args: &Hist) -> Outcome {
     } else {
         exits(&mut out, &mut read, &chosen)?;
         out.write_all(chart.text(Terminal::of_stdout()).as_bytes())?;
+        if args.block.is_empty() {
+            out.line("the block with the most counts; lbr hist --list lists others")?;
+        }
         say_hidden(&read, &chosen);
     }
     out.flush()?;
@@ -216,8 +245,7 @@ fn chart(args: &Hist, read: &mut [Read], chosen: &[Chosen]) -> Histogram {
     }
 }
 
-/// What a picture must say of the recordings: whose cycles they are, and what
-/// was lost.
+/// The note of a picture: the recording's CPU, losses and labels.
 fn note(read: &[Read]) -> Option<String> {
     let of = |read: &Read| {
         let quality = &read.flow.quality;
@@ -229,7 +257,10 @@ fn note(read: &[Read]) -> Option<String> {
             (true, true) if !says => said.push("cycles modelled".to_owned()),
             _ => {}
         }
-        said.push(format!("{} stacks lost", grouped(quality.lost_total())));
+        let lost = quality.lost_total();
+        if lost > 0 {
+            said.push(format!("{} lost", counted(lost, "stack", "stacks")));
+        }
         said.extend(read.source.events_line());
         said.extend(read.source.limits().into_iter().map(str::to_owned));
         said.extend(selected::of_quality(std::slice::from_ref(&read.source), quality));
@@ -242,7 +273,7 @@ fn note(read: &[Read]) -> Option<String> {
     (!notes.is_empty()).then(|| notes.join("; "))
 }
 
-/// The exits of the blocks, where there are several to choose from.
+/// The exits of the blocks, if there are several to choose from.
 fn exits(out: &mut Out<'_>, read: &mut [Read], chosen: &[Chosen]) -> std::io::Result<()> {
     if chosen.len() < 2 {
         return Ok(());
@@ -263,7 +294,7 @@ fn exits(out: &mut Out<'_>, read: &mut [Read], chosen: &[Chosen]) -> std::io::Re
     out.gap()
 }
 
-/// Adds the two ends of a block and its recording, where there are several.
+/// Adds the two ends of a block, and its recording if there are several.
 fn named<'a>(
     table: Table<'a, [Read], &'a Chosen>,
     joint: &'static str,
@@ -276,7 +307,7 @@ fn named<'a>(
         .behind("")
 }
 
-/// Says which blocks are not in the picture.
+/// Prints which blocks are not in the picture.
 fn say_hidden(read: &[Read], chosen: &[Chosen]) {
     let hidden = chosen.get(select::MOST..).unwrap_or_default();
     if hidden.is_empty() {

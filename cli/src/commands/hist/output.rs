@@ -7,7 +7,7 @@ use maud::{PreEscaped, html};
 use crate::present::chart::{Histogram, svg_sheet};
 use crate::present::page;
 
-/// What a file holds.
+/// File formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     /// A drawing of lines.
@@ -39,7 +39,7 @@ pub(super) fn bytes(format: Format, charts: &[Histogram]) -> anyhow::Result<Vec<
 fn page_of(charts: &[Histogram]) -> anyhow::Result<String> {
     let drawing = |chart: &Histogram| match charts.len() {
         1 => svg_sheet(std::slice::from_ref(chart)),
-        // The caption says it.
+        // The caption has the title.
         _ => Histogram { title: String::new(), ..chart.clone() }.small_svg(),
     };
     let drawings: Vec<String> = charts.iter().map(drawing).collect::<Result<_, _>>()?;

@@ -1,4 +1,4 @@
-//! The blocks that are asked for, as people write them.
+//! Block specifications of the command line.
 
 use std::str::FromStr;
 
@@ -7,12 +7,12 @@ use profile::flow::{Block, share_of};
 use profile::maps::{Function, Location};
 use profile::place::{LocationSpec, ParsePlaceError, PlaceError, Span};
 
-/// A block that is asked for: by its entry, or by both ends.
+/// A requested block: its entry, or both ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BlockSpec {
-    /// Where it begins.
+    /// Its start.
     pub(crate) entry: LocationSpec,
-    /// Where it ends, if that matters.
+    /// Its end, if it matters.
     pub(crate) exit: Option<LocationSpec>,
 }
 
@@ -39,7 +39,7 @@ fn begin(text: &str) -> Result<LocationSpec, ParsePlaceError> {
     })
 }
 
-/// The same in the files of one recording.
+/// Resolved in the files of one recording.
 pub(super) struct ResolvedBlock {
     entry: Vec<Span>,
     /// Any of these, unless there are none.
@@ -65,12 +65,12 @@ impl ResolvedBlock {
         Ok(ResolvedBlock { entry, exits, to: (!to.is_empty()).then_some(spans) })
     }
 
-    /// Whether a block begins at the place and ends as asked for.
+    /// Whether a block starts at the location and ends as requested.
     pub(super) fn begins(&self, block: &Block) -> bool {
         self.entry.iter().any(|span| span.contains(block.entry_location)) && self.ends(block)
     }
 
-    /// Whether a block runs through the place and ends as asked for.
+    /// Whether a block contains the location and ends as requested.
     pub(super) fn runs_through(&self, block: &Block) -> bool {
         let inside = |span: &Span| match (span.start, block.entry_location, block.exit_location) {
             (Location::Address(at), Location::Address(first), Location::Address(last)) => {

@@ -13,9 +13,9 @@ use crate::exit::Failure;
 use crate::present::number::grouped;
 use crate::present::out::say;
 
-/// Distributions drawn over each other at most: more cannot be told apart.
+/// Maximum number of distributions in one drawing: more are hard to distinguish.
 pub(super) const MOST: usize = 6;
-/// Places that are offered where none is as asked for.
+/// Maximum number of suggestions.
 const OFFERED: usize = 8;
 
 /// A block of a recording.
@@ -33,7 +33,7 @@ impl Chosen {
         read.get(self.read)?.flow.blocks.get(self.block)
     }
 
-    /// Its two ends as people read them.
+    /// Its two ends, for people.
     pub(super) fn ends(&self, read: &mut [Read]) -> (String, String) {
         let read = read.get_mut(self.read);
         let found =
@@ -43,7 +43,7 @@ impl Chosen {
         (entry, short(maps, block.exit_location, block.exit))
     }
 
-    /// The recording it is from, where there are several.
+    /// The recording it is from, if there are several.
     pub(super) fn file(&self, read: &[Read]) -> String {
         match read.get(self.read) {
             Some(of) if read.len() > 1 => format!(" in {}", of.source.name),
@@ -64,9 +64,8 @@ fn short(maps: &mut Maps, location: Location, addr: u64) -> String {
     }
 }
 
-/// What makes a block of one recording the same as one of another: both ends
-/// in the same files, wherever these were mapped; or in the same functions, where
-/// symbols were recorded in place of addresses.
+/// Identifies a block across recordings: the file and offset of both ends; or the symbols, if the
+/// recording has symbols in place of addresses.
 pub(super) type Key = [(Option<String>, Option<String>, u64); 2];
 
 /// The key of a block.
@@ -81,7 +80,7 @@ pub(super) fn key(maps: &Maps, block: &Block) -> Key {
     })
 }
 
-/// The blocks that are asked for, those with the most runs first.
+/// The requested blocks, those with the most runs first.
 pub(super) fn select(
     read: &mut [Read],
     wanted: &[BlockSpec],
@@ -121,8 +120,8 @@ pub(super) fn select(
     Ok(chosen)
 }
 
-/// The blocks of all recordings that fit. A place that one recording does not
-/// have may be in another; where none has it, that is the error.
+/// The matching blocks of all recordings. A location may be missing in some recordings; it is an
+/// error if it is missing in all.
 fn matching(
     read: &mut [Read],
     wanted: &BlockSpec,
@@ -135,8 +134,8 @@ fn matching(
     let mut any = false;
     for (index, Read { flow, .. }) in read.iter_mut().enumerate() {
         let places = ResolvedBlock::new(flow, wanted, to);
-        // An address means something in the first recording that has it; in
-        // the others the same code may lie elsewhere.
+        // An address refers to the first recording that has it; in the others the same code may be
+        // mapped elsewhere.
         let by_key = !keys.is_empty() && has_address(wanted, to);
         let places = match places {
             Ok(places) => {
@@ -174,7 +173,7 @@ fn has_address(wanted: &BlockSpec, to: &[LocationSpec]) -> bool {
     places.any(|place| matches!(place, LocationSpec::Address(_)))
 }
 
-/// Says what there is instead.
+/// Suggests alternatives.
 fn not_found(read: &mut [Read], wanted: &BlockSpec, to: &[LocationSpec]) -> Failure {
     let entry = &wanted.entry;
     let anywhere = BlockSpec { entry: entry.clone(), exit: None };
@@ -200,7 +199,7 @@ fn not_found(read: &mut [Read], wanted: &BlockSpec, to: &[LocationSpec]) -> Fail
         }
     }
     usage(anyhow!(
-        "no block begins at {entry} or runs through it; without --block the blocks that ran are listed"
+        "no block begins at {entry} or runs through it; lbr hist --list lists the blocks"
     ))
 }
 

@@ -9,8 +9,7 @@ use crate::present::escape::escaped;
 use crate::present::out::Out;
 use crate::present::table::{Cell, Table};
 
-/// Writes a lesson, or what somebody's program did, from its beginning to its
-/// end.
+/// Writes a lesson, or a trace of a user's program, from start to end.
 pub(super) fn write(out: &mut Out<'_>, mut subject: Subject) -> io::Result<()> {
     let lesson = if subject.lesson.is_some() { "Lesson " } else { "" };
     out.line(format_args!("{lesson}{}", words::title(&subject)))?;
@@ -69,7 +68,7 @@ struct Row {
 }
 
 fn steps(out: &mut Out<'_>, subject: &mut Subject) -> io::Result<()> {
-    heading(out, "Step by step, without what is no branch")?;
+    heading(out, "Step by step, branches only")?;
     let mut rows = Vec::new();
     let session = &mut subject.session;
     while session.step() {
@@ -90,7 +89,7 @@ fn steps(out: &mut Out<'_>, subject: &mut Subject) -> io::Result<()> {
         .number("", "step", |(), row| Cell::Number(row.step as u64))
         .word("", "at", |(), row| Cell::Word(row.at.clone().into()))
         .word("", "what runs", |(), row| Cell::Word(row.what.clone().into()))
-        .prose("", "what becomes of it", |(), row| Cell::Word(row.became.clone().into()))
+        .prose("", "outcome", |(), row| Cell::Word(row.became.clone().into()))
         .write_text(out, &mut (), rows.into_iter())
 }
 

@@ -1,4 +1,4 @@
-//! The course as it stands on a terminal, and what each key does to it.
+//! The state of the course on a terminal, and what each key does.
 
 use lab::learn::{Bits, View};
 use lbr_msr::soft::SoftCpu;
@@ -6,18 +6,18 @@ use termion::event::Key;
 
 use super::{CPUS, Subject, words};
 
-/// What is on the screen.
+/// The content of the screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Page {
-    /// What the lesson has to say.
+    /// The lesson's text.
     Text,
     /// Program, ring and registers.
     Steps,
-    /// The same, and a question, with the answer as far as it is typed.
+    /// The lesson's text, and a question with the answer typed so far.
     Question(usize, String),
 }
 
-/// The course as it stands.
+/// The state of the course.
 pub(super) struct Play {
     pub(super) subjects: Vec<Subject>,
     /// Which of them.
@@ -27,7 +27,7 @@ pub(super) struct Play {
     pub(super) focus: usize,
     /// The line of the program that has it.
     pub(super) line: usize,
-    /// Slots that are scrolled past, where not all fit.
+    /// Slots scrolled past, if not all fit.
     pub(super) scrolled: Option<usize>,
     pub(super) message: String,
 }
@@ -49,13 +49,13 @@ impl Play {
         &mut self.subjects[self.at]
     }
 
-    /// The bits that can be toggled, in the order in which Tab goes through them.
+    /// The bits that can be toggled, in Tab order.
     pub(super) fn bits(view: &View) -> Vec<(&Bits, usize)> {
         let fields = |bits: &Bits| bits.fields.len();
         view.controls.iter().flat_map(|bits| (0..fields(bits)).map(move |at| (bits, at))).collect()
     }
 
-    /// The focus goes to the instruction that comes next, the ring to its newest.
+    /// Moves the focus to the next instruction, and the LBR stack to its newest record.
     fn follow(&mut self) {
         let session = &self.subject().session;
         self.line = session.trace().program.index(session.next()).unwrap_or(0);
@@ -79,7 +79,7 @@ impl Play {
         true
     }
 
-    /// To another lesson.
+    /// Switches to another lesson.
     fn turn(&mut self, next: bool) {
         let last = self.subjects.len() - 1;
         self.at = if next { (self.at + 1).min(last) } else { self.at.saturating_sub(1) };
@@ -91,7 +91,7 @@ impl Play {
 
     fn ask(&mut self, number: usize) {
         let Some(question) = self.subject().questions().get(number) else {
-            self.message = "there is no question here".to_owned();
+            self.message = "this lesson has no question".to_owned();
             self.page = Page::Steps;
             return;
         };
@@ -118,7 +118,7 @@ impl Play {
         }
     }
 
-    /// Says whether an answer is that of the ring, and goes on to the next.
+    /// Compares an answer with the LBR stack, and moves to the next question.
     fn judge(&mut self, number: usize, typed: &str) {
         let subject = self.subject();
         let lesson = subject.lesson;

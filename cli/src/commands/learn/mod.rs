@@ -22,6 +22,7 @@ use self::keys::Play;
 use self::terminal::{Terminal, Woken};
 use super::rights::Rights;
 use super::soft::CpuParser;
+use crate::args::heading;
 use crate::exit::{DONE, OrExit, Outcome, USAGE};
 use crate::output::Output;
 use crate::present::out::{Out, say};
@@ -32,70 +33,77 @@ const CPUS: [&str; 6] = ["nehalem", "haswell", "skylake", "goldmont", "golden-co
 
 /// Learn what branch records do, step by step
 ///
-/// A course of short lessons: a program of a few instructions, the ring and the control registers of a
-/// CPU, and a question at the end whose answer is read from the ring. One steps forwards and back,
-/// toggles the bits of the control registers, and changes the CPU. No CPU with branch records is
-/// needed: the registers are the software LBR's. Predictions and cycles are modelled.
+/// Examples:
+///   lbr learn                        the course, on a terminal
+///   lbr learn --transcript wrap      a lesson as text
+///   lbr learn --html course.html     all lessons, for the browser
+///   lbr learn --from main -- ./prog  your own program
 ///
-/// A program of your own is single-stepped first, for so many instructions of its first thread, and
-/// can then be stepped through in the same way.
+/// Each lesson has a program of a few instructions, the LBR stack and control
+/// registers of a CPU, and a question that the LBR stack answers. You step
+/// forward and back, toggle bits of the control registers, and change the CPU.
+/// No LBR hardware is needed: the registers are those of the software LBR.
+/// Predictions and cycles are modelled.
 ///
-/// On a terminal it is drawn there, with its keys below. --transcript prints a lesson as a handout,
-/// --html writes all of them, or one, as a page that is stepped through in a browser.
+/// Your own program is single-stepped first, up to --steps instructions of its
+/// first thread; then you step through the result in the same way.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  lbr learn
-  lbr learn callstack
-  lbr learn --transcript wrap
-  lbr learn --html course.html
-  lbr learn --from main -- ./prog")]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Learn {
-    /// The lesson to begin with [default: the first]
+    /// The first lesson; --list lists them
     #[arg(value_name = "LESSON", value_parser = lessons(), hide_possible_values = true, conflicts_with = "command")]
     lesson: Option<String>,
 
-    /// List the lessons
-    #[arg(long, conflicts_with_all = ["transcript", "html", "command"])]
-    list: bool,
-
-    /// Print a lesson, or your program's steps, as text
-    #[arg(long, value_name = "LESSON", num_args = 0..=1, value_parser = lessons(),
-          hide_possible_values = true, conflicts_with = "html")]
-    transcript: Option<Option<String>>,
-
-    /// Write a page of its own to FILE, - for standard output: all lessons, or the one named
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
-
-    /// The CPU to begin with, FF_MMH or a name such as skylake or zen4; list lists them
-    #[arg(long, value_name = "CPU", value_parser = CpuParser)]
-    soft_cpu: Option<SoftCpu>,
-
-    /// What is recorded of your program, perf's names separated by commas
+    /// Branches of your program to record
+    ///
+    /// perf's names separated by commas.
     #[arg(
         short = 'j',
         long = "branch-filter",
         value_name = "FILTER",
         default_value = "any,u",
-        requires = "command"
+        requires = "command",
+        help_heading = heading::RECORDING
     )]
     filter: BranchFilter,
 
-    /// Start when this function of your program is first reached; it may also stand behind
-    /// the program, as in -- ./prog --from main
-    #[arg(long, value_name = "SYMBOL", requires = "command")]
+    /// Start at this function of your program
+    ///
+    /// May also follow the program: -- ./prog --from main
+    #[arg(long, value_name = "SYMBOL", requires = "command", help_heading = heading::RECORDING)]
     from: Option<String>,
 
     /// Instructions of your program, at most
     #[arg(long, value_name = "N", default_value_t = 2000, requires = "command",
-          value_parser = clap::value_parser!(u32).range(1..=50_000))]
+          value_parser = clap::value_parser!(u32).range(1..=50_000),
+          help_heading = heading::RECORDING)]
     steps: u32,
 
     #[command(flatten)]
     rights: Rights,
 
+    /// A CPU of the software LBR, such as skylake; `list` lists them
+    #[arg(long, value_name = "CPU", value_parser = CpuParser, help_heading = heading::MACHINE)]
+    soft_cpu: Option<SoftCpu>,
+
+    /// List the lessons
+    #[arg(long, conflicts_with_all = ["transcript", "html", "command"],
+          help_heading = heading::OUTPUT)]
+    list: bool,
+
+    /// Print a lesson, or your program's steps, as text
+    #[arg(long, value_name = "LESSON", num_args = 0..=1, value_parser = lessons(),
+          hide_possible_values = true, conflicts_with = "html", help_heading = heading::OUTPUT)]
+    transcript: Option<Option<String>>,
+
+    /// Write a page with all lessons, or with LESSON
+    ///
+    /// `-` is standard output.
+    #[arg(long, value_name = "FILE", help_heading = heading::OUTPUT)]
+    html: Option<PathBuf>,
+
     /// Your program and its arguments
-    #[arg(last = true, value_name = "CMD")]
+    #[arg(last = true, value_name = "CMD", help_heading = heading::RECORDING)]
     command: Vec<String>,
 }
 
@@ -103,7 +111,7 @@ fn lessons() -> PossibleValuesParser {
     LESSONS.iter().map(|lesson| lesson.name).collect::<Vec<_>>().into()
 }
 
-/// What is stepped through: a lesson, or somebody's program.
+/// The subject: a lesson, or a user's program.
 struct Subject {
     name: String,
     title: String,

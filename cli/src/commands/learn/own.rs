@@ -1,4 +1,4 @@
-//! Somebody's program: its trace, and the names and the source of its code.
+//! A user's program: its trace, symbols and source.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -19,12 +19,12 @@ use crate::exit::{Failure, OrExit, USAGE};
 use crate::input::source_text::Sources;
 use crate::present::out::say;
 
-/// Runs the program, and makes a subject of what it did.
+/// Runs the program and turns its steps into a lesson.
 pub(super) fn subject(args: &Learn) -> Result<Subject, Failure> {
     args.rights.check()?;
     let filter = in_user_mode(args.filter)?;
     let (command, from) = match (&args.command[..], &args.from) {
-        // As it is often typed.
+        // `--from` after the program, as people often type it.
         ([program, option, symbol], None) if option == "--from" => {
             (std::slice::from_ref(program), Some(symbol))
         }

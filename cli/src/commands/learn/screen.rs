@@ -10,13 +10,13 @@ use super::words;
 use crate::present::escape::escaped;
 use crate::present::out::{FAINT, GOOD, cells, cells_of, folded};
 
-/// What the last step changed.
+/// Changes of the last step.
 const NEW: Style = AnsiColor::Yellow.on_default().bold();
-/// What comes next, and what has the focus.
+/// The next instruction, and the focus.
 const HERE: Style = Style::new().invert();
 const BOLD: Style = Style::new().bold();
 const PLAIN: Style = Style::new();
-/// Columns from which the raw registers of each slot fit beside the program.
+/// Columns from which the raw registers of each slot fit next to the program.
 const WIDE: usize = 150;
 /// Lines from which the text of a lesson fits below the rest.
 const TALL: usize = 40;
@@ -53,7 +53,7 @@ pub(super) fn draw(play: &Play, (width, height): (usize, usize)) -> Vec<Row> {
         rows.extend(panes(play, &view, width, room));
     }
     let keys: Vec<Row> = folded(keys, Some(width), 0).iter().map(|line| row(FAINT, line)).collect();
-    // Of what does not fit the middle is left out: the keys stay.
+    // If rows do not fit, the middle is omitted: the keys stay.
     rows.extend(below);
     rows.truncate(height.saturating_sub(keys.len()));
     rows.resize(height.saturating_sub(keys.len()), Row::new());
@@ -66,7 +66,7 @@ fn row(style: Style, text: &str) -> Row {
     vec![(style, escaped(text).into_owned())]
 }
 
-/// A line cut to so many cells.
+/// A line truncated to `width` cells.
 fn fitted(row: Row, width: usize) -> Row {
     let mut left = width;
     let mut fitted = Row::new();
@@ -86,7 +86,7 @@ fn fitted(row: Row, width: usize) -> Row {
     fitted
 }
 
-/// A line cut or filled up to so many cells.
+/// A line truncated or padded to `width` cells.
 fn padded(line: Row, width: usize) -> Row {
     let mut line = fitted(line, width);
     let used: usize = line.iter().map(|(_, text)| cells(text)).sum();
@@ -105,13 +105,13 @@ fn text(play: &Play, width: usize) -> Vec<Row> {
     rows
 }
 
-/// So many lines around one that is to be seen.
+/// The lines around one that must be visible.
 fn window(count: usize, shown: usize, room: usize) -> std::ops::Range<usize> {
     let first = (shown + 1).saturating_sub(room.max(1) * 2 / 3).min(count.saturating_sub(room));
     first..(first + room).min(count)
 }
 
-/// The program beside the ring.
+/// The program and the LBR stack, side by side.
 fn panes(play: &Play, view: &View, width: usize, room: usize) -> Vec<Row> {
     let program = &play.subject().session.trace().program;
     let most = width * 46 / 100;
@@ -163,7 +163,7 @@ fn code(play: &Play, width: usize, room: usize, wide: bool) -> Vec<Row> {
     rows
 }
 
-/// Name, instruction and source; where there is room the address too.
+/// Name, instruction and source; also the address if it fits.
 fn instruction(program: &Program, line: &Line, wide: bool) -> String {
     let label = match words::label(line) {
         "" => String::new(),
@@ -266,7 +266,7 @@ fn registers(play: &Play, view: &View, width: usize) -> Vec<Row> {
     rows
 }
 
-/// Pieces in as many lines as they take; those after the first are set in.
+/// Wraps pieces into lines; those after the first are indented.
 fn wrapped(pieces: Vec<(Style, String)>, width: usize) -> Vec<Row> {
     let (mut rows, mut line, mut used) = (Vec::new(), Row::new(), 0);
     for (style, text) in pieces {
@@ -286,7 +286,7 @@ fn wrapped(pieces: Vec<(Style, String)>, width: usize) -> Vec<Row> {
     rows
 }
 
-/// What happened, or what is asked.
+/// The last event, or the prompt.
 fn message(play: &Play, view: &View, width: usize) -> Vec<Row> {
     let session = &play.subject().session;
     let text = match (&play.page, play.message.is_empty()) {
@@ -324,8 +324,7 @@ mod tests {
         draw(play, size).iter().map(line).collect()
     }
 
-    /// Whatever is pressed, on whatever terminal: every line fits, and the keys
-    /// stay in sight.
+    /// For any keys and terminal size, every line fits, and the keys stay visible.
     #[test]
     fn every_screen_fits() {
         const KEYS: &str = "s tsrbbCts\tt0sceppra1\n\nssbnc srtbNnn";
@@ -351,7 +350,7 @@ mod tests {
         }
     }
 
-    /// By hand: `taken` after its first record, at 80 columns.
+    /// Checked by hand: `taken` after its first record, at 80 columns.
     #[test]
     fn a_record_is_marked_where_it_is_new() {
         let mut play = play();

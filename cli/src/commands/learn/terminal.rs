@@ -1,5 +1,4 @@
-//! The terminal that the course is drawn on: taken, and given back however the
-//! course ends.
+//! The terminal of the course: set up, and restored however the course ends.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
@@ -25,13 +24,13 @@ use crate::present::out::say;
 
 /// How soon a new size and a signal are noticed.
 const LOOK: Duration = Duration::from_millis(100);
-/// Size of a terminal that does not say.
+/// Default size of a terminal.
 const USUAL: (u16, u16) = (80, 24);
 
 /// A line of the screen, in pieces of one style.
 pub(super) type Row = Vec<(Style, String)>;
 
-/// Refuses where nothing can be drawn or no key can be pressed.
+/// Checks that standard input and output are a terminal.
 pub(super) fn check() -> anyhow::Result<()> {
     let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     if dumb || !io::stdin().is_terminal() || !io::stdout().is_terminal() {
@@ -43,7 +42,7 @@ pub(super) fn check() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What woke the course.
+/// The event that woke the course.
 pub(super) enum Woken {
     /// A key was pressed.
     Key(Key),
@@ -72,7 +71,7 @@ impl Terminal {
         for number in [SIGHUP, SIGINT, SIGTERM] {
             flag::register_usize(number, Arc::clone(&signal), number as usize)?;
         }
-        // What a panic says is to be seen once the screen is gone.
+        // A panic message is printed after the screen is restored.
         let last_words = LastWords::default();
         let words = Arc::downgrade(&last_words.0);
         let before = panic::take_hook();
@@ -86,7 +85,7 @@ impl Terminal {
         screen.flush()?;
         let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
         let (pressed, keys) = channel();
-        // It ends with the process, or with the input.
+        // The thread ends with the process, or with its input.
         std::thread::Builder::new().spawn(move || {
             for key in input.keys().map_while(Result::ok) {
                 if pressed.send(key).is_err() {
@@ -143,7 +142,7 @@ impl Terminal {
     }
 }
 
-/// What a panic said.
+/// The message of a panic.
 #[derive(Default)]
 struct LastWords(Arc<Mutex<String>>);
 

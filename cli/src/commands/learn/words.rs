@@ -1,4 +1,4 @@
-//! A state in words: what the screen, the handout and the page say alike.
+//! A state in words, for the screen, the handout and the page.
 
 use lab::learn::{Did, Line, Program, Session, Slot, State, View, lacks};
 use lbr_msr::caps::LbrCaps;
@@ -19,13 +19,13 @@ pub(super) fn place(program: &Program, address: u64) -> String {
     }
 }
 
-/// Where a record came from and went, and what else it says.
+/// The ends of a record, and its other fields.
 pub(super) fn record(program: &Program, entry: &BranchEntry) -> String {
     let (from, to) = (place(program, entry.from), place(program, entry.to));
     format!("{from} -> {to}  {}", flags(entry)).trim_end().to_owned()
 }
 
-/// What a record says beside its two ends.
+/// The fields of a record besides its two ends.
 pub(super) fn flags(entry: &BranchEntry) -> String {
     let mut words: Vec<String> = Vec::new();
     words.extend(entry.hw_type.map(|of| of.name().to_owned()));
@@ -60,7 +60,7 @@ pub(super) fn cpu(state: &State) -> (String, String) {
     let uarch = caps.cpu.uarch.as_deref().or(named).unwrap_or(caps.cpu.vendor.as_str());
     let name = format!("{uarch} {}H, {} records", state.cpu.key, caps.depth);
     let lacks = match &lacks(caps)[..] {
-        [] => "its records lack nothing of what is shown here".to_owned(),
+        [] => "its records have all fields shown here".to_owned(),
         lacks => format!("no {}", lacks.join(", no ")),
     };
     (name, lacks)
@@ -81,7 +81,7 @@ fn instruction_at(program: &Program, address: u64) -> String {
     line.map_or_else(|| format!("{address:#x}"), |line| instruction(program, line))
 }
 
-/// What the last step was, and what it did to the records.
+/// The last step, and its effect on the records.
 pub(super) fn happened(session: &Session, view: &View) -> Option<(String, String)> {
     let step = session.last()?;
     let program = &session.trace().program;
@@ -106,12 +106,12 @@ pub(super) fn happened(session: &Session, view: &View) -> Option<(String, String
     })
 }
 
-/// The same in a line; empty where the last thing done was no step.
+/// The last step in a line; empty if the last action was not a step.
 pub(super) fn told(session: &Session, view: &View) -> String {
     happened(session, view).map_or_else(String::new, |(what, became)| format!("{what}: {became}"))
 }
 
-/// What became of a branch that was taken.
+/// The outcome of a taken branch.
 fn recorded(session: &Session, view: &View, class: HwBranchType) -> String {
     let count = |state: &State| state.lbr.recorded();
     let moved = session.before().is_some_and(|before| count(before) != count(session.state()));
@@ -131,7 +131,7 @@ pub(super) fn title(subject: &Subject) -> String {
     format!("{}: {}", subject.name, subject.title)
 }
 
-/// The name of an instruction that a name stands at, not behind.
+/// The label of an instruction; only one exactly at it.
 pub(super) fn label(line: &Line) -> &str {
     if line.label.contains("+0x") { "" } else { &line.label }
 }

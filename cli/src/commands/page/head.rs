@@ -1,4 +1,4 @@
-//! What stands above the tables: whose recording, how good, how sure.
+//! The head of the page: the recording, its quality, its verdict.
 
 use maud::{Markup, html};
 use profile::lint::{Finding, Verdict};
@@ -13,16 +13,16 @@ use crate::select::Rows;
 
 /// The recordings of a page.
 pub(super) struct Head<'a> {
-    /// What is left of each.
+    /// Metadata of each recording.
     pub(super) sources: &'a [Source],
-    /// What each says about itself.
+    /// Each recording's metadata.
     pub(super) recorded: &'a [Option<FileInfo>],
-    /// The rows of some files, where not of all.
+    /// The rows of some files, unless all are shown.
     pub(super) kept: Option<Rows>,
 }
 
 impl Head<'_> {
-    /// Whether a recorder says that nothing was measured.
+    /// Whether a recorder reports that nothing was measured.
     pub(super) fn says_modelled(&self) -> bool {
         self.sources.iter().any(Source::says_modelled)
     }
@@ -72,7 +72,7 @@ impl Head<'_> {
         }
     }
 
-    /// What was recorded, and how well.
+    /// Facts about the recording, and its quality.
     pub(super) fn facts(&self, overview: &Overview) -> Markup {
         let flow = &overview.flow;
         let quality = &flow.quality;
@@ -134,7 +134,7 @@ fn of_recording((source, info): (&Source, &Option<FileInfo>)) -> Vec<(&'static s
 fn meaning(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Sound => "Nothing speaks against the numbers below.",
-        Verdict::Doubtful => "Some of the numbers below are off, or cannot be had.",
+        Verdict::Doubtful => "Some of the numbers below are off, or missing.",
         Verdict::Poor => "The numbers below are not to be trusted.",
     }
 }

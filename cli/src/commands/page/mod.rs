@@ -1,5 +1,4 @@
-//! `lbr report --html`: one page to send to somebody. It stands above the views,
-//! which make its sections.
+//! `lbr report --html`: one self-contained page. Its sections come from the views.
 
 mod head;
 
@@ -23,8 +22,7 @@ use crate::present::out::say;
 use crate::present::page;
 use crate::present::shorten::shortened;
 
-/// Rows of a table where nobody says how many: the page stays small enough to
-/// be sent.
+/// Default rows of a table: the page stays small enough to send.
 const ROWS: usize = 250;
 /// Functions whose code is on the page.
 const FUNCTIONS: usize = 8;
@@ -102,7 +100,7 @@ fn page(head: &head::Head<'_>, overview: &mut Overview, args: &Report) -> Result
     Ok(page::page(&head.name(), &content, annotate::html::STYLE))
 }
 
-/// The hot functions with their code; `None` where no code bytes are to be had.
+/// The hot functions with their code; `None` without code bytes.
 fn annotated(flow: &mut Flow) -> Option<Markup> {
     let hottest = profile::annotate::hottest(flow);
     let mut functions = Vec::new();

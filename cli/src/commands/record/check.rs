@@ -68,7 +68,7 @@ fn count(
     Ok((samples, branches, None))
 }
 
-/// What no complete recording has, and all that is more than a note.
+/// Findings that a complete recording never has, and all that are more than notes.
 fn doubts(lint: &Lint) -> Vec<String> {
     let is_doubt = |finding: &&Finding| {
         finding.severity > Severity::Note

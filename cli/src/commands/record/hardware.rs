@@ -31,9 +31,9 @@ const QUEUE: usize = 4096;
 
 /// The registers that are recorded from.
 pub(super) struct Chosen {
-    /// What they are, alike on all CPUs.
+    /// Their capabilities, the same on all CPUs.
     caps: LbrCaps,
-    /// Of which CPUs.
+    /// Their CPUs.
     cpus: Vec<u32>,
 }
 
@@ -140,7 +140,7 @@ pub(super) fn record(args: &Record, output: Output, chosen: Chosen) -> Outcome {
     recording.finish(recorded.and_then(|recorded| restored.map(|()| recorded)), knowledge)
 }
 
-/// Refuses records that nobody could record from.
+/// Refuses records that cannot be recorded from.
 fn recordable(caps: &LbrCaps) -> Result<(), Failure> {
     if let Some(why) = unrecordable(caps) {
         let name = caps.cpu.uarch.as_deref().map_or_else(|| caps.cpu.key(), str::to_owned);
@@ -155,7 +155,7 @@ fn plan(filter: BranchFilter, caps: &LbrCaps) -> Result<ArmPlan, Failure> {
     ArmPlan::new(caps, value, ArmOptions::default()).map_err(registers::no_plan)
 }
 
-/// Where drains run.
+/// The CPUs that drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Placement {
     SameCpu { first: bool },
@@ -173,9 +173,9 @@ impl Placement {
             Placement::SameCpu { first: false } => {
                 "drained on it without SCHED_FIFO (not permitted): every stack is cut"
             }
-            Placement::Beside { in_one_call: true } => "drained from beside it, in one call",
+            Placement::Beside { in_one_call: true } => "drained from another CPU, in one call",
             Placement::Beside { in_one_call: false } => {
-                "drained from beside it: every stack is cut"
+                "drained from another CPU: every stack is cut"
             }
         }
     }
@@ -196,7 +196,7 @@ fn placement(
         ))
         .or_exit(USAGE),
         Placing::Beside if !has_others => Err(anyhow!(
-            "--placement beside: lbr may run on no CPU beside those it records ({cpus:?})"
+            "--placement beside: lbr needs an allowed CPU besides the recorded ones ({cpus:?})"
         ))
         .or_exit(USAGE),
         Placing::Beside => Ok(beside),
@@ -235,7 +235,7 @@ fn arm(
     if let Some(notice) = notice {
         say!("{notice}");
     }
-    // Those armed before one that fails are put back as they are dropped.
+    // If one fails, those enabled before it are restored when they are dropped.
     ready.into_iter().map(|ring| ring.arm().map_err(registers::not_armed)).collect()
 }
 
@@ -285,8 +285,8 @@ fn target(args: &Record, cpus: &Affinity) -> Result<Box<dyn Target>, Failure> {
     Ok(Box::new(launched.map_err(|error| software::refused(error, args))?))
 }
 
-/// Where the kernel lies, so that its branches can be named later. They are
-/// recorded all the same where it does not say.
+/// Records where the kernel is mapped, so that its branches can be named later. Without it they are
+/// still recorded.
 pub(super) fn tell_kernel(recording: &mut Recording<'_>) -> Result<(), Failure> {
     let mappings = RunningKernel::default().mappings(0);
     let mappings = mappings.unwrap_or_else(|why| {

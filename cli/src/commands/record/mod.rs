@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use self::spelling::{PerfSpelling, Rate};
 use super::backend::{Backend, Choice};
 use super::{cpus::CpuList, machine::HostArgs, rights::Rights, soft::CpuParser};
+use crate::args::heading;
 use crate::exit::{Failure, NO_LBR, OrExit, Outcome, USAGE};
 use crate::output::{Output, recording};
 use crate::present::out::say;
@@ -27,153 +28,176 @@ use lbr_msr::soft::SoftCpu;
 
 /// Record the branches of a program into a perf.data file
 ///
-/// From the CPU's own branch records, through the msr driver or msr-safe: the program is started on
-/// one CPU (-C), whose registers are read 997 times a second. -p records a process that runs already,
-/// -C without a program everything that runs on these CPUs. Registers do not say whose branch they
-/// hold: stacks with branches of other programs are recognised by their addresses and left out, and
-/// a mapping that comes and goes without being branched into is not seen.
+/// Examples:
+///   lbr record ls -l                 sampled, or every branch in software
+///   lbr record --report ls           and print the hot branches
+///   lbr record --from main -o main.data ./prog    from main on, in software
 ///
-/// Where the registers are out of reach (no driver, no rights, lockdown), the kernel's perf events stand
-/// in (--backend perf): the kernel reads the records at the interrupt of a counter of branches, for
-/// ordinary users too where kernel.perf_event_paranoid is 2 or less. The program is followed thread by
-/// thread on any CPU, each stack says whose it is, and lbr writes no register. -F and -c are the
-/// kernel's: a sample so many times a second, or after so many branches, taken or not.
+/// lbr uses the first of these that works:
 ///
-/// SIGINT (Ctrl-C) and SIGTERM are passed on to the program, which may finish its own handlers; it is
-/// killed 10 seconds later, or at the second signal. Its exit status is that of lbr.
+/// 1. The CPU's LBR registers, through the msr driver or msr-safe. The program
+///    is pinned to one CPU (-C), whose registers are read 997 times a second.
+///    -p records a running process, -C without a program all that runs on these
+///    CPUs. Registers do not name their process: stacks with branches of other
+///    programs are recognized by address and dropped, and a mapping that comes
+///    and goes without a branch into it is not seen.
+/// 2. The kernel's perf events (--backend perf). The kernel reads the LBR at the
+///    overflow of a branch counter, for ordinary users too if
+///    kernel.perf_event_paranoid is at most 2. Threads may run on any CPU, each
+///    stack names its process, and lbr writes no register. -F and -c are the
+///    kernel's: samples per second, or branches per sample, taken or not.
+/// 3. A software LBR. The program runs under ptrace or the QEMU plugin, and each
+///    taken branch goes into registers that behave as those of --soft-cpu. What
+///    such a source cannot know (predictions, cycles, the kernel) is absent from
+///    the recording, not made up. --from, --source, --soft-cpu and -c below the
+///    LBR depth always use it.
 ///
-/// As with perf record, all words after the program belong to it: lbr record ls -l.
-///
-/// Where the CPU's own branch records cannot be used at all, nor for what is asked (--from, --source,
-/// --soft-cpu, -c below the depth: every branch), a software LBR stands in: the program runs
-/// under ptrace (or the QEMU plugin), every branch it takes is fed to registers that behave like
-/// those of --soft-cpu, and these registers are read as the CPU's would be. What such a source cannot
-/// know (predictions, cycles, the kernel) is left out of the recording, not made up.
+/// As in perf record, all words after the program belong to it. SIGINT (Ctrl-C)
+/// and SIGTERM are passed on to the program; it is killed 10 seconds later, or
+/// at the second signal. Its exit status is that of lbr.
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Record {
-    /// Logical CPUs to pin the program to and record, such as 0-3,6 [default: one of them; with
-    /// perf events all, and the program is not pinned]
-    #[arg(short = 'C', long = "cpu", value_name = "LIST")]
+    /// CPUs to pin to and record, such as 0-3,6
+    ///
+    /// [default: one of them; with perf events all, and the program is not pinned]
+    #[arg(short = 'C', long = "cpu", value_name = "LIST", help_heading = heading::RECORDING)]
     cpu: Option<CpuList>,
 
-    /// Record this process (hardware); registers need it to be moved to the CPU meanwhile
+    /// Record this process (hardware)
+    ///
+    /// Registers need the process to be pinned to the recorded CPU until the end.
     #[arg(short = 'p', long = "pid", value_name = "PID", conflicts_with = "command",
-          value_parser = spelling::pid)]
+          value_parser = spelling::pid, help_heading = heading::RECORDING)]
     pid: Option<u32>,
 
-    /// Record for so many milliseconds [default: until it ends, or Ctrl-C] (-p, or no program)
+    /// Record for MS milliseconds (-p, or no program)
+    ///
+    /// [default: until it ends, or Ctrl-C]
     #[arg(long = "for", value_name = "MS", conflicts_with = "command",
-          value_parser = clap::value_parser!(u64).range(1..))]
+          value_parser = clap::value_parser!(u64).range(1..), help_heading = heading::RECORDING)]
     time: Option<u64>,
 
-    /// Branches to record, perf's names separated by commas
+    /// Branches to record
     ///
-    /// any, any_call, any_ret, ind_call, ind_jmp, call, cond, stack (call-stack mode); u, k;
-    /// no_far (leave out system calls, interrupts and their returns); save_type, which
-    /// goes without saying (--no-save-type).
+    /// perf's names separated by commas: any, any_call, any_ret, ind_call, ind_jmp, call, cond,
+    /// stack (call-stack mode); u, k; no_far (no system calls, interrupts and their returns);
+    /// save_type (the default, see --no-save-type).
     #[arg(
         short = 'j',
         long = "branch-filter",
         value_name = "FILTER",
-        default_value = FILTER
+        default_value = FILTER,
+        help_heading = heading::RECORDING
     )]
     filter: String,
 
-    /// Leave the types of branches out of the file, as perf does without save_type in -j
-    #[arg(long)]
+    /// Omit branch types, as perf does without save_type in -j
+    #[arg(long, help_heading = heading::RECORDING, hide_short_help = true)]
     no_save_type: bool,
 
-    /// Stacks per second, jittered by 25%; max: kernel.perf_event_max_sample_rate [hardware: 997]
-    #[arg(short = 'F', long = "freq", value_name = "HZ", conflicts_with = "count")]
+    /// Stacks per second [default on hardware: 997]
+    ///
+    /// Jittered by 25%. `max` is kernel.perf_event_max_sample_rate.
+    #[arg(short = 'F', long = "freq", value_name = "HZ", conflicts_with = "count",
+          help_heading = heading::RECORDING)]
     freq: Option<Rate>,
 
-    /// Drain the ring after so many recorded branches [software LBR: depth - 1]
+    /// A stack every N branches [software: depth - 1]
     ///
-    /// Up to depth - 1 every branch is recorded once and in order. Registers cannot do this: they
-    /// raise no interrupt that a program could wait for. perf events take a sample after
-    /// so many retired branches, taken or not.
+    /// Software LBR: up to depth - 1, every branch is recorded once and in order. perf events: a
+    /// sample after N retired branches, taken or not. Registers cannot do this: they raise no
+    /// interrupt that a program could wait for.
     #[arg(short = 'c', long = "count", value_name = "N",
-          value_parser = clap::value_parser!(u64).range(1..))]
+          value_parser = clap::value_parser!(u64).range(1..), help_heading = heading::RECORDING)]
     count: Option<u64>,
 
     /// Seed of the jitter of -F [default: random; -v prints it]
-    #[arg(long, value_name = "N", requires = "freq")]
+    #[arg(long, value_name = "N", requires = "freq", help_heading = heading::RECORDING,
+          hide_short_help = true)]
     seed: Option<u64>,
 
-    /// File to write; - is standard output, in perf's pipe format
+    /// Start when this function is first reached
     ///
-    /// An existing recording becomes FILE.old; any other existing file is refused. A pipe or
-    /// a device is written in the pipe format too.
-    #[arg(short = 'o', long = "output", value_name = "FILE", default_value = "perf.data")]
-    output: PathBuf,
-
-    /// Compress the recording with zstd, as perf record does: 1 is the fastest level, 22 the smallest
-    #[arg(short = 'z', long = "compression-level", value_name = "N", num_args = 0..=1,
-          default_missing_value = "1", value_parser = clap::value_parser!(i32).range(1..=22))]
-    compression: Option<i32>,
-
-    /// What records the branches
-    #[arg(long, value_enum, default_value_t = Backend::Auto)]
-    backend: Backend,
-
-    /// Where the registers of hardware are read
-    #[arg(long, value_enum, default_value_t = Placing::Auto)]
-    placement: Placing,
-
-    /// Let CPUs go into deep C-states, where some lose their records
-    #[arg(long)]
-    allow_cstates: bool,
-
-    #[command(flatten)]
-    host: HostArgs,
-
-    /// CPU whose registers the software LBR has: FF_MMH of the CPU table, or a name [default: 06_5E]
-    #[arg(long, value_name = "CPU", value_parser = CpuParser)]
-    soft_cpu: Option<SoftCpu>,
-
-    /// Record predictions and cycles of a simple model, labelled as modelled (software LBR)
-    ///
-    /// A two-bit counter predicts each conditional branch, the last target each indirect one; an
-    /// instruction takes one cycle and a misprediction 15 more. They resemble no CPU's: use them to
-    /// try the views that show predictions and times.
-    #[arg(long, requires = "command")]
-    model: bool,
-
-    /// What runs the program under the software LBR
-    #[arg(long, value_name = "SOURCE", default_value = AUTO, value_parser = software::names())]
-    source: String,
-
-    /// Start recording when this function of the program is first reached; the end of its name
-    /// will do
-    #[arg(long, value_name = "SYMBOL", requires = "command")]
+    /// The end of its name suffices.
+    #[arg(long, value_name = "SYMBOL", requires = "command", help_heading = heading::RECORDING)]
     from: Option<String>,
 
-    /// Record the registers that hold the arguments of this function of the program each time it is
-    /// entered, for lbr report --view args; the program is single-stepped then
-    #[arg(long, value_name = "FUNCTION", requires = "command")]
+    /// Record argument registers at this function
+    ///
+    /// At its entry, for lbr report --view args. The program is single-stepped.
+    #[arg(long, value_name = "FUNCTION", requires = "command", help_heading = heading::RECORDING)]
     args: Option<String>,
 
     /// Record child processes too
-    #[arg(long, requires = "command")]
+    #[arg(long, requires = "command", help_heading = heading::RECORDING)]
     children: bool,
 
     #[command(flatten)]
     rights: Rights,
 
+    /// How to reach the LBR
+    #[arg(long, value_enum, default_value_t = Backend::Auto, help_heading = heading::MACHINE)]
+    backend: Backend,
+
+    /// Which CPU reads the LBR registers
+    #[arg(long, value_enum, default_value_t = Placing::Auto, help_heading = heading::MACHINE,
+          hide_short_help = true)]
+    placement: Placing,
+
+    /// Allow deep C-states, in which some CPUs lose their records
+    #[arg(long, help_heading = heading::MACHINE, hide_short_help = true)]
+    allow_cstates: bool,
+
+    #[command(flatten)]
+    host: HostArgs,
+
+    /// CPU of the software LBR; `list` lists them
+    ///
+    /// FF_MMH of the CPU table, or a name such as skylake [default: 06_5E]
+    #[arg(long, value_name = "CPU", value_parser = CpuParser, help_heading = heading::MACHINE)]
+    soft_cpu: Option<SoftCpu>,
+
+    /// Add modelled predictions and cycles
+    ///
+    /// They are labelled as modelled (software LBR). A two-bit counter predicts each conditional
+    /// branch, the last target each indirect one. An instruction takes one cycle, a misprediction
+    /// 15 more. This resembles no CPU: use it to try the views that show predictions and times.
+    #[arg(long, requires = "command", help_heading = heading::MACHINE)]
+    model: bool,
+
+    /// Tracer of the software LBR
+    #[arg(long, value_name = "SOURCE", default_value = AUTO, value_parser = software::names(),
+          help_heading = heading::MACHINE)]
+    source: String,
+
+    /// File to write; - is standard output
+    ///
+    /// An existing recording becomes FILE.old; any other existing file is refused. Standard output,
+    /// a pipe or a device gets perf's pipe format.
+    #[arg(short = 'o', long = "output", value_name = "FILE", default_value = "perf.data",
+          help_heading = heading::OUTPUT)]
+    output: PathBuf,
+
+    /// Compress with zstd: 1 (fastest) to 22 (smallest)
+    #[arg(short = 'z', long = "compression-level", value_name = "N", num_args = 0..=1,
+          default_missing_value = "1", value_parser = clap::value_parser!(i32).range(1..=22),
+          hide_short_help = true, help_heading = heading::OUTPUT)]
+    compression: Option<i32>,
+
     /// Print the hot branches when the program has ended
-    #[arg(long)]
+    #[arg(long, help_heading = heading::OUTPUT)]
     report: bool,
 
-    /// Also print what each CPU's sampler did, what the source cannot know, and why the software
-    /// LBR was chosen
-    #[arg(short, long)]
+    /// Print each sampler's counts and why this backend was used
+    #[arg(short, long, help_heading = heading::OUTPUT)]
     verbose: bool,
 
     #[command(flatten)]
     spelling: PerfSpelling,
 
-    /// The program and its arguments; options of lbr come before it
-    #[arg(trailing_var_arg = true, value_name = "CMD",
+    /// The program and its arguments, after the options of lbr
+    #[arg(trailing_var_arg = true, value_name = "CMD", help_heading = heading::RECORDING,
           required_unless_present_any = ["pid", "tid", "cpu", "all_cpus"])]
     command: Vec<String>,
 }
@@ -182,24 +206,24 @@ pub(crate) struct Record {
 const FILTER: &str = "any,u,no_far";
 /// The first source that is available.
 const AUTO: &str = "auto";
-/// The CPU of the software LBR where none is named.
+/// The default CPU of the software LBR.
 const SOFT_CPU: &str = "06_5E";
 
-/// Where the registers of hardware are read.
+/// The CPU that reads the registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Placing {
-    /// On the recorded CPU where SCHED_FIFO is permitted, else beside it
+    /// On the recorded CPU if SCHED_FIFO is permitted, otherwise on another
     Auto,
     /// On the recorded CPU: with SCHED_FIFO nothing is missing between two stacks
     Same,
-    /// From another CPU: the program goes on while its records are read
+    /// From another CPU: the program continues while its records are read
     Beside,
 }
 
-/// Where the recording goes: into nothing that is being run or read.
+/// The output: it must not be a file that is run or read.
 fn output_of(args: &Record) -> Result<Output, Failure> {
     let program = match (args.command.first(), args.pid) {
-        // One that is not there is refused when it is started.
+        // A missing program is reported when it is started.
         (Some(program), _) => sampler::target::find(program).ok(),
         (None, Some(pid)) => Some(PathBuf::from(format!("/proc/{pid}/exe"))),
         (None, None) => None,
@@ -268,7 +292,7 @@ fn choose(args: &Record) -> Result<Choice<HardwareBackend>, Failure> {
     args.backend.choose(
         || {
             args.served_by_registers().map_err(|refusal| {
-                // Under auto another backend may serve it.
+                // With auto another backend may serve it.
                 let code = if args.backend == Backend::Auto { NO_LBR } else { USAGE };
                 Failure { code, error: anyhow!(refusal) }
             })?;
@@ -282,7 +306,7 @@ fn choose(args: &Record) -> Result<Choice<HardwareBackend>, Failure> {
     )
 }
 
-/// There is no other backend on this platform.
+/// This platform has only the software LBR.
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 fn choose(_: &Record) -> Result<Choice<()>, Failure> {
     Ok(Choice::Software(None))

@@ -14,13 +14,13 @@ use sampler::interrupt::Interrupts;
 use sampler::source::Source;
 use sampler::{RecordConfig, RecordError, Sampling, Summary, record};
 
-use super::summary::{self, Told};
+use super::summary::{self, Details};
 use super::{Record, check};
 use crate::exit::{FAILED, Failure, Outcome, USAGE};
 use crate::output::Output;
 use crate::output::recording::{self, RecordingFile};
 
-/// What the file says of a recording. `desc`: the CPU in words.
+/// Metadata of the file. `desc`: the CPU in words.
 pub(super) fn meta(
     caps: &LbrCaps,
     desc: String,
@@ -45,7 +45,7 @@ pub(super) fn meta(
     meta
 }
 
-/// perf's name of what is recorded.
+/// perf's name of the recorded event.
 fn event_name(filter: BranchFilter) -> &'static str {
     match (filter.contains(BranchFilter::USER), filter.contains(BranchFilter::KERNEL)) {
         (true, false) => "branches:u",
@@ -99,7 +99,7 @@ impl<'a> Recording<'a> {
         record(source, config, &mut self.sink)
     }
 
-    /// Finishes the file and says what is in it.
+    /// Finishes the file and prints its summary.
     pub(super) fn finish(
         self,
         recorded: Result<Summary, Failure>,
@@ -111,7 +111,7 @@ impl<'a> Recording<'a> {
         let doubts = checked.transpose()?.flatten();
         let (output, verbose, doubts) = (&*args.output, args.verbose, doubts.as_deref());
         let stopped = stop.load(Ordering::Relaxed);
-        let told = Told { output, has_moved, knowledge, stopped, verbose, doubts };
+        let told = Details { output, has_moved, knowledge, stopped, verbose, doubts };
         summary::print(&recorded, &told);
         if args.report {
             crate::commands::report::hot(&args.output)?;
@@ -124,7 +124,7 @@ impl<'a> Recording<'a> {
 /// A short recording needs no display.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A sink that counts the branches on their way into another one.
+/// A sink that counts the branches on their way to another sink.
 struct Watched<S> {
     inner: S,
     bar: ProgressBar,

@@ -20,7 +20,7 @@ use crate::commands::machine::MachineArgs;
 use crate::exit::{Failure, OrExit, Outcome, USAGE};
 use crate::output::Output;
 
-/// What is recorded from: the kernel has been asked, and nothing runs yet.
+/// The checked configuration: the kernel accepted it, and nothing runs yet.
 pub(super) struct Chosen {
     caps: LbrCaps,
     source: Perf,
@@ -67,7 +67,7 @@ fn open(args: &Record, caps: LbrCaps) -> Result<Chosen, Failure> {
     let sampling = match args.count {
         Some(count) => Sampling::Period(count),
         None => {
-            // The kernel lowers its limit where its interrupts take long.
+            // The kernel lowers its limit if its interrupts take long.
             let usual = host.most_hz.map_or(DEFAULT_HZ, |most| most.min(DEFAULT_HZ));
             Sampling::Rate { hz: args.hz().unwrap_or(usual), seed: 0 }
         }
@@ -131,7 +131,7 @@ pub(super) fn record(args: &Record, output: Output, chosen: Chosen) -> Outcome {
     let config = RecordConfig {
         call_stack: filter.contains(BranchFilter::STACK),
         sampling,
-        // What the kernel's filter lets through and this one does not.
+        // The kernel's filter may be wider than the requested one.
         keep: (classes != BranchClasses::all()).then(|| software::keep(classes)),
         ..RecordConfig::new(caps)
     };

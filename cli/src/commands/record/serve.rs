@@ -8,7 +8,7 @@ use crate::commands::machine::MachineArgs;
 pub(super) type Serves = Result<(), String>;
 
 impl Record {
-    /// Whether the registers of a CPU can do what is asked.
+    /// Whether the registers of a CPU can serve these options.
     pub(super) fn served_by_registers(&self) -> Serves {
         self.not_for_software_alone()?;
         refuse([
@@ -37,7 +37,7 @@ impl Record {
         ])
     }
 
-    /// Whether the kernel's perf events can do what is asked.
+    /// Whether the kernel's perf events can serve these options.
     pub(super) fn served_by_perf(&self) -> Serves {
         self.not_for_software_alone()?;
         refuse([
@@ -55,7 +55,7 @@ impl Record {
         ])
     }
 
-    /// Whether the software LBR can do what is asked.
+    /// Whether the software LBR can serve these options.
     pub(super) fn served_by_software(&self) -> Serves {
         const STARTED: &str =
             "the software LBR records only programs that it starts (lbr record PROGRAM)";

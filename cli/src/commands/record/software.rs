@@ -22,8 +22,7 @@ use crate::exit::{FAILED, Failure, NO_LBR, OrExit, Outcome, USAGE};
 use crate::output::Output;
 use crate::present::out::say;
 
-/// Runs the program and records it. `why` says why the software LBR stands in
-/// where nobody asked for it.
+/// Runs the program and records it. `why` explains why lbr fell back to the software LBR.
 pub(super) fn record(args: &Record, output: Output, why: Option<&str>) -> Outcome {
     let filter: BranchFilter = args.filter.parse().or_exit(USAGE)?;
     let filter = in_user_mode(filter)?;
@@ -32,7 +31,7 @@ pub(super) fn record(args: &Record, output: Output, why: Option<&str>) -> Outcom
         None => SoftCpu::preset(SOFT_CPU).or_exit(USAGE)?,
     };
     let ring = ring_filter(filter, &cpu.caps)?;
-    // One-entry and read-only facilities refuse, before a file is written over.
+    // Facilities with one entry and read-only ones are refused before a file is overwritten.
     let caps = cpu.caps.clone();
     let config =
         RecordConfig::modelled(caps, cpu.perf_capabilities, ring.select).or_exit(NO_LBR)?;
@@ -96,8 +95,8 @@ struct RingFilter {
 
 fn ring_filter(filter: BranchFilter, caps: &LbrCaps) -> Result<RingFilter, Failure> {
     if caps.filter == FilterRegister::None {
-        // On hardware the kernel's branches would overwrite the ring; here none arrive, and the
-        // types can be told from the code.
+        // On hardware the kernel's branches would overwrite the LBR stack; here there are none, and
+        // the types follow from the code.
         if filter.contains(BranchFilter::STACK) {
             to_register_disarmed(filter, caps.filter).or_exit(USAGE)?;
         }
@@ -133,16 +132,16 @@ fn sampling(args: &Record, caps: &LbrCaps) -> Sampling {
     }
 }
 
-/// What runs the program.
+/// The program that traces.
 struct Tracer {
     source: Box<dyn Source<'static>>,
-    /// Why the faster source was not taken, where nobody decided it.
+    /// Why the faster tracer is unavailable, unless one was named.
     why_slow: Option<String>,
 }
 
-/// What `--source` takes.
+/// The values of `--source`.
 pub(crate) fn names() -> PossibleValuesParser {
-    let auto = PossibleValue::new(AUTO).help("The first of the others that can be had");
+    let auto = PossibleValue::new(AUTO).help("The first available one");
     let named = SOFTWARE.iter().map(|source| PossibleValue::new(source.name).help(source.about));
     [auto].into_iter().chain(named).collect::<Vec<_>>().into()
 }
@@ -196,7 +195,7 @@ fn one_cpu(args: &Record) -> Result<Option<u32>, Failure> {
     }
 }
 
-/// A source that cannot begin: most often what was typed.
+/// A source that cannot start, most often because of a wrong command line.
 pub(super) fn refused(error: SourceError, args: &Record) -> Failure {
     match (error, &args.from) {
         (SourceError::NeverReached { .. }, Some(symbol)) => {

@@ -1,4 +1,4 @@
-//! The spellings of `perf record`: accepted if they mean the same here, else answered with ours.
+//! Options of `perf record`: accepted if they mean the same here, otherwise the error names lbr's.
 
 use std::fs;
 use std::str::FromStr;
@@ -12,13 +12,13 @@ use crate::exit::{Failure, OrExit, USAGE};
 
 /// Options of `perf record`.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "As perf record spells it")]
+#[command(next_help_heading = "As in perf record")]
 pub(super) struct PerfSpelling {
     /// Record any branch; the default
     #[arg(short = 'b', long, conflicts_with = "filter", hide_short_help = true)]
     branch_any: bool,
 
-    /// branches, branches:u or branches:k: which rings to record, as u and k in -j
+    /// branches, branches:u or branches:k: user or kernel branches, as u and k in -j
     #[arg(short = 'e', long, value_name = "EVENT", hide_short_help = true)]
     event: Option<String>,
 
@@ -46,7 +46,7 @@ pub(super) struct PerfSpelling {
 pub(super) enum Rate {
     /// This many.
     Hz(u32),
-    /// As many as the kernel allows of perf.
+    /// The maximum that the kernel allows.
     Max,
 }
 
@@ -89,7 +89,7 @@ impl Record {
         })
     }
 
-    /// Puts perf's spellings into ours.
+    /// Translates perf's options into lbr's.
     pub(super) fn resolve_spelling(&mut self) -> Result<(), Failure> {
         let spelling = &self.spelling;
         if spelling.frame_pointers {

@@ -1,4 +1,4 @@
-//! What a recording came to, in a few lines on stderr.
+//! The summary of a recording, in a few lines on stderr.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,25 +15,25 @@ use crate::present::out::say;
 /// Who waited no longer did not wait for single steps.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What is printed of a recording besides its summary.
+/// What is printed about a recording besides its counts.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Told<'a> {
-    /// Where it went.
+pub(super) struct Details<'a> {
+    /// Its output.
     pub(super) output: &'a Path,
     /// An older recording became `FILE.old`.
     pub(super) has_moved: bool,
-    /// What its source knew.
+    /// The fields that its source records.
     pub(super) knowledge: SourceKnowledge,
-    /// It was ended before the program was.
+    /// Whether lbr ended it before the program ended.
     pub(super) stopped: bool,
-    /// What each sampler did, too.
+    /// Also print each sampler's counts.
     pub(super) verbose: bool,
-    /// What `lbr lint` finds in a complete recording, if it was run.
+    /// Findings of `lbr lint` in a complete recording, if it was run.
     pub(super) doubts: Option<&'a [String]>,
 }
 
-/// Prints it: how much was recorded, where to and how complete, then what is unusual.
-pub(super) fn print(summary: &Summary, told: &Told<'_>) {
+/// Prints the summary: how much was recorded, where to and how complete, then anomalies.
+pub(super) fn print(summary: &Summary, told: &Details<'_>) {
     for line in lines(summary, told) {
         say!("{line}");
     }
@@ -45,7 +45,7 @@ pub(super) fn print(summary: &Summary, told: &Told<'_>) {
     }
 }
 
-/// Whether a sampler met something that the reader of its recording has to know.
+/// Whether a sampler met something that readers of the recording must know.
 fn is_unusual(cpu: &SamplerReport) -> bool {
     let kernel = cpu.kernel.as_ref();
     cpu.not_held > 0
@@ -78,7 +78,7 @@ fn cpu_line(cpu: &SamplerReport) -> String {
     line
 }
 
-/// What the kernel told of its samples.
+/// The kernel's counts of its samples.
 fn kernel_line(kernel: &KernelReport) -> String {
     let records = counted(kernel.lost, "record", "records");
     let times = counted(kernel.throttled, "time", "times");
@@ -92,7 +92,7 @@ fn kernel_line(kernel: &KernelReport) -> String {
     line
 }
 
-/// The share of the time in percent that the kernel recorded for, if others took the rest.
+/// The percentage of the time that the kernel recorded, if other users took the rest.
 fn recorded_share(kernel: &KernelReport) -> Option<f64> {
     // Switching takes the rest.
     const SHARED: f64 = 95.0;
@@ -100,7 +100,7 @@ fn recorded_share(kernel: &KernelReport) -> Option<f64> {
     kernel.scheduled.map(share).filter(|share| *share < SHARED)
 }
 
-fn lines(summary: &Summary, told: &Told<'_>) -> Vec<String> {
+fn lines(summary: &Summary, told: &Details<'_>) -> Vec<String> {
     let old = told.has_moved.then(|| format!(" (the older one is now {0}.old)", name(told.output)));
     let mut lines = vec![format!(
         "{} in {} to {}{}, {}",
@@ -118,12 +118,12 @@ fn lines(summary: &Summary, told: &Told<'_>) -> Vec<String> {
     }
     lines.extend(missed(&summary.notes));
     if summary.notes.without_breakpoints && summary.time > PATIENCE {
-        lines.push("every instruction was stepped: there are no debug registers here".to_owned());
+        lines.push("every instruction was stepped: no debug registers here".to_owned());
     }
     lines
 }
 
-/// What the source saw and could not record.
+/// Branches that the source saw but could not record.
 fn missed(notes: &SourceNotes) -> impl Iterator<Item = String> {
     counted_nonzero([
         (
@@ -170,8 +170,8 @@ fn cost(summary: &Summary, knowledge: SourceKnowledge) -> String {
     format!("{drains}, {each:.1} register accesses each")
 }
 
-/// What can be said of the recording as a whole.
-fn quality(summary: &Summary, told: &Told<'_>) -> String {
+/// The quality of the whole recording.
+fn quality(summary: &Summary, told: &Details<'_>) -> String {
     let end = if told.stopped { ", until it was stopped" } else { "" };
     if summary.complete {
         let every = "every taken branch that passes the filter, once and in order";
@@ -191,7 +191,7 @@ fn quality(summary: &Summary, told: &Told<'_>) -> String {
     }
     let mut said = Vec::new();
     for (label, tally) in &summary.labels {
-        // An ordinary stack is told by the rest of the line.
+        // Ordinary stacks need no label.
         if *label != Label::Stream {
             said.push(format!("{} {}", tally.stacks, label.name()));
         }
@@ -203,7 +203,7 @@ fn quality(summary: &Summary, told: &Told<'_>) -> String {
         said.push(format!("{} dropped, the queue was full", summary.dropped));
     }
     if summary.lost > 0 {
-        said.push(format!("{} left out and announced as lost", summary.lost));
+        said.push(format!("{} dropped and counted as lost", summary.lost));
     }
     if summary.unreadable > 0 {
         said.push(format!("{} unreadable records", summary.unreadable));
@@ -235,7 +235,7 @@ fn empty(summary: &Summary) -> Option<String> {
     })
 }
 
-/// What this source cannot know.
+/// Fields that this source never records.
 fn unknown(summary: &Summary, knowledge: SourceKnowledge) -> Option<String> {
     let mut unknown = Vec::new();
     if !knowledge.mispredict {

@@ -1,4 +1,4 @@
-//! What functions were called with, by caller.
+//! The view `args`: argument values of functions, by caller.
 
 use std::io::Write;
 
@@ -21,7 +21,7 @@ use crate::present::table::{Cell, Printer, Table};
 
 pub(super) const VIEW: View = View {
     name: "args",
-    about: "What functions were called with: their integer registers at their entry, by caller",
+    about: "Arguments of functions: their integer registers at their entry, by caller",
     sorts: &[Sort::Count],
     run,
     section: None,
@@ -30,7 +30,7 @@ pub(super) const VIEW: View = View {
 /// Values that a line of the table names.
 const NAMED: usize = 4;
 
-/// A register at the calls of a function by another.
+/// An argument register at the calls of one function by another.
 #[derive(Clone, Copy)]
 struct Row<'a> {
     rank: usize,
@@ -41,7 +41,7 @@ struct Row<'a> {
 
 /// How often a register had a value.
 #[derive(Debug, Serialize)]
-struct Had {
+struct ValueCount {
     count: u64,
     value: String,
 }
@@ -62,7 +62,7 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     let printer = args.printer();
     if printer == Printer::Text {
         out.lines(&head::lines(&sources, &hot.quality, &totals, Notes::default(), args.verbose))?;
-        out.line(sureness(with_registers, at_entry))?;
+        out.line(reliability(with_registers, at_entry))?;
         if let Some(rows) = &shown {
             out.line(rows.line())?;
         }
@@ -89,8 +89,8 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     Ok(DONE)
 }
 
-/// What the rows are worth.
-fn sureness(with_registers: u64, at_entry: u64) -> String {
+/// How reliable the rows are.
+fn reliability(with_registers: u64, at_entry: u64) -> String {
     if with_registers == 0 {
         return "no sample has registers: lbr record --args FUNCTION takes them at the entries of \
                 a function, if it is entered; perf record -b needs --intr-regs=di,si,dx,cx,r8,r9, \
@@ -130,7 +130,7 @@ fn table<'a>() -> Table<'a, Maps, Row<'a>> {
         .spare(2)
         .only("others", |_, row| Cell::Count(row.values.others))
         .nested("values", |_, row| {
-            let had = |(value, count)| Had { count, value: format!("{value:#x}") };
+            let had = |(value, count)| ValueCount { count, value: format!("{value:#x}") };
             row.values.frequent().into_iter().map(had).collect::<Vec<_>>()
         })
         .place("callee", "function", Part::ALL, |maps, row| {

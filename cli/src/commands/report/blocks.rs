@@ -30,7 +30,7 @@ pub(super) const VIEW: View = View {
     section: Some(Section { title: "Blocks", markup }),
 };
 
-/// The block that is asked for, by its two ends.
+/// The requested block, by its two ends.
 pub(super) type BlockEnds = (place::LocationSpec, place::LocationSpec);
 
 /// Reads `ENTRY..EXIT`: addresses, hexadecimal with or without `0x`, or places in
@@ -93,7 +93,7 @@ fn notes(args: &Report, flow: &Flow) -> Notes {
 fn print(out: &mut Out<'_>, args: &Report, flow: &mut Flow) -> io::Result<Option<u8>> {
     flow.drop_contradicted();
     let Flow { blocks, maps, quality, block_quality, .. } = flow;
-    // Before the order changes: the first block's addresses stand for others'.
+    // Computed before sorting, because the first block's addresses represent the others'.
     let cuts = args.block.is_none().then(|| Cuts::of(blocks));
     match args.sort {
         Some(Sort::Address) => blocks.sort_by_key(|block| (block.entry, block.exit)),
@@ -142,13 +142,13 @@ fn print(out: &mut Out<'_>, args: &Report, flow: &mut Flow) -> io::Result<Option
             print_hidden(out, basics.len(), args.rows(), ("basic block", "basic blocks"))?;
         }
         Printer::Json => basic_table().write_json(out, maps, rows)?,
-        // Its rows have other columns.
+        // Its rows have different columns.
         Printer::Csv => {}
     }
     Ok(None)
 }
 
-/// One block: the table of its cycles as text books print it.
+/// One block: the table of its cycles, as textbooks print it.
 fn one(out: &mut Out<'_>, maps: &mut Maps, block: &Block) -> io::Result<()> {
     let entry = Place::of(maps, block.entry_location, block.entry);
     let exit = Place::of(maps, block.exit_location, block.exit);
@@ -235,20 +235,20 @@ fn modes(cycles: &Cycles) -> Cell {
 /// How often a cycle count occurred. There may be a million blocks: rows are
 /// written as they are.
 #[derive(Debug, Serialize)]
-struct Occurred {
+struct CycleCount {
     cycles: u32,
     rate: Option<f64>,
     samples: u64,
 }
 
-fn distribution(cycles: &Cycles) -> Option<Vec<Occurred>> {
+fn distribution(cycles: &Cycles) -> Option<Vec<CycleCount>> {
     let n = cycles.n();
-    let row = |(cycles, samples)| Occurred { cycles, rate: share(samples, n), samples };
+    let row = |(cycles, samples)| CycleCount { cycles, rate: share(samples, n), samples };
     (n > 0).then(|| cycles.iter().map(row).collect())
 }
 
 fn basic_table<'a>() -> Table<'a, Maps, (usize, &'a BasicBlock)> {
-    // What was recorded by its symbol has no addresses.
+    // Locations that were recorded as symbols have no addresses.
     let edge = |maps: &Maps, basic: &BasicBlock, edge: Option<u64>| {
         let edge = edge.and_then(|addr| maps.address_of(basic.location, addr));
         Cell::word(edge.map(|addr| format!("{addr:#x}")))
@@ -262,14 +262,12 @@ fn basic_table<'a>() -> Table<'a, Maps, (usize, &'a BasicBlock)> {
         .heat()
         .place("", "basic block", &[], |maps, (_, basic)| {
             let start = Place::of(maps, basic.location, address(basic.start));
-            Some(start.after(if matches!(basic.start, Bound::Behind(_)) { "behind " } else { "" }))
+            Some(start.after(if matches!(basic.start, Bound::Behind(_)) { "after " } else { "" }))
         })
         .place("", " ", &[], |maps, (_, basic)| {
-            let location = end_location(basic);
-            let end = Place::of(maps, location, address(basic.end));
-            // The symbol is the same as that of its start, mostly.
-            let known = end.address.filter(|_| end.symbol.is_some());
-            let end = known.map_or(end, Place::at);
+            let start = Place::of(maps, basic.location, address(basic.start));
+            let end = Place::of(maps, end_location(basic), address(basic.end));
+            let end = end.reached_from(&start);
             let before = if matches!(basic.end, Bound::Before(_)) { " up to " } else { " .. " };
             Some(end.after(before))
         })
@@ -293,25 +291,25 @@ fn basic_table<'a>() -> Table<'a, Maps, (usize, &'a BasicBlock)> {
         )
 }
 
-/// The address at an end, or beside it.
+/// The address of an end, or the nearest known one.
 fn address(edge: Bound) -> u64 {
     match edge {
         Bound::At(addr) | Bound::Behind(addr) | Bound::Before(addr) => addr,
     }
 }
 
-/// The address of an end; `None` where only its neighbour is known.
+/// The address of an end; `None` if only its neighbor is known.
 fn at(edge: Bound) -> Option<u64> {
     matches!(edge, Bound::At(_)).then(|| address(edge))
 }
 
-/// The address beside an end that is not known itself.
+/// The nearest known address, if the end itself is unknown.
 fn beside(edge: Bound) -> Option<u64> {
     (!matches!(edge, Bound::At(_))).then(|| address(edge))
 }
 
-/// Where the end of a basic block lies, or what is beside it: as far behind its
-/// start as the addresses say.
+/// The location of the end of a basic block, or the nearest known one, computed from the distance
+/// between the addresses.
 fn end_location(basic: &BasicBlock) -> Location {
     let (start, end) = (address(basic.start), address(basic.end));
     match basic.location {
@@ -332,9 +330,9 @@ fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {
     let (limit, modelled, flow) = (page.limit, page.modelled, &mut page.overview.flow);
     if flow.blocks.iter().all(|block| block.contradicted) {
         let why = if flow.block_quality.filtered > 0 {
-            "There are no blocks: not every branch was recorded (record with -j any,u)."
+            "No blocks: not every branch was recorded (record with -j any,u)."
         } else {
-            "There are no blocks."
+            "No blocks."
         };
         return Ok(html! { p { (why) } });
     }
@@ -364,7 +362,7 @@ fn charts(flow: &mut Flow, modelled: bool) -> anyhow::Result<Markup> {
     for block in timed {
         let entry = Place::of(maps, block.entry_location, block.entry);
         let exit = Place::of(maps, block.exit_location, block.exit);
-        // By these the row of the block finds it.
+        // The key that links a drawing to the block's row.
         let ends = entry.anchor().zip(exit.anchor()).map(|(entry, exit)| format!("{entry} {exit}"));
         let chart = Histogram {
             series: vec![Series::of(String::new(), block)],

@@ -14,6 +14,7 @@ use serde_json::json;
 
 use super::shown::Shown;
 use super::{Page, Report, Section, Sort, View, print_hidden, rest};
+use crate::args::heading;
 use crate::exit::{DONE, Failure, Outcome};
 use crate::head::{self, Notes, Totals, finish, quality_json};
 use crate::input::{self, Reading, Source};
@@ -33,7 +34,7 @@ pub(super) const VIEW: View = View {
     section: Some(Section { title: "Call graph", markup }),
 };
 
-/// Share of the whole below which the tree is cut, percent.
+/// Share below which the tree is cut, percent.
 const LEAST: f64 = 0.5;
 /// Levels of the tree that are drawn.
 const LEVELS: usize = 48;
@@ -41,39 +42,39 @@ const LEVELS: usize = 48;
 const TREE: usize = 400;
 /// Cells of a name on a page.
 const NAME: usize = 160;
-/// Cells that a name in the tree gets at least, however deep it stands.
+/// Minimum width of a name in the tree, at any depth.
 const LEAST_NAME: usize = 20;
 
-/// What of the call graph is printed.
+/// Options of the view callgraph.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "View callgraph")]
+#[command(next_help_heading = heading::VIEW)]
 pub(super) struct GraphOptions {
-    /// Tree from callers down to callees; this is the default.
-    #[arg(long, conflicts_with = "callee")]
+    /// Tree from callers to callees (callgraph); the default
+    #[arg(long, conflicts_with = "callee", hide_short_help = true)]
     caller: bool,
-    /// Tree from each function up to its callers.
+    /// Tree from functions up to their callers (callgraph)
     #[arg(long)]
     callee: bool,
-    /// Leave out of the tree what has less than this share
-    /// [default: 0.5].
-    #[arg(long, value_name = "PERCENT")]
+    /// Omit what has a smaller share from the tree (callgraph) [default: 0.5]
+    #[arg(long, value_name = "PERCENT", hide_short_help = true)]
     min_percent: Option<f64>,
-    /// Folded lines for flame graphs instead: callers and callees separated by
-    /// semicolons, and the count.
+    /// Folded stacks for flame graphs (callgraph)
     #[arg(long, conflicts_with_all = ["json", "callee"])]
     folded: bool,
-    /// Join truncated stacks to earlier ones of the thread where their records
-    /// are the same, as perf's --stitch-lbr.
-    #[arg(long)]
+    /// Join truncated stacks to earlier ones, as perf's --stitch-lbr (callgraph)
+    ///
+    /// Two stacks of a thread are joined if their records overlap.
+    #[arg(long, hide_short_help = true)]
     stitch: bool,
-    /// A recording of all branches of the same run: says how many of the stacks
-    /// are right, with and without --stitch.
-    #[arg(long, value_name = "FILE")]
+    /// A recording of every branch of the same run, to check the stacks (callgraph)
+    ///
+    /// Prints how many stacks are right, with and without --stitch.
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     truth: Option<PathBuf>,
 }
 
 impl GraphOptions {
-    /// Whether any of them was asked for.
+    /// Whether any of them was given.
     pub(super) fn any(&self) -> bool {
         self.caller
             || self.callee
@@ -109,7 +110,7 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     let totals = Totals::of(graph.entries, graph.distinct);
     let scored = match &options.truth {
         Some(truth) => {
-            // Of the same run; its event may be another.
+            // It must be of the same run; its event may differ.
             let mut reading = reading;
             Arc::make_mut(&mut reading.selection).events.clear();
             let (truth, _) = count(std::slice::from_ref(truth), &reading, &args.symbols, false)?;
@@ -178,7 +179,7 @@ fn score_line(score: f64) -> String {
     format!("against the truth: {} of the stacks are on the same paths", percent(score))
 }
 
-/// What the shares of call stacks are shares of.
+/// The denominator of shares of call stacks.
 fn shares_of(graph: &CallGraph, sources: &[Source]) -> String {
     let events: Vec<&EventSamples> = sources.iter().flat_map(Source::events).collect();
     let all = |is: fn(&&EventSamples) -> bool| !events.is_empty() && events.iter().all(is);
@@ -232,15 +233,11 @@ fn print_passage(
             "branch of unknown type, among which calls and returns are not seen",
             "branches of unknown type, among which calls and returns are not seen",
         ),
-        (
-            passage.folded,
-            "frame too deep for a place of its own",
-            "frames too deep for a place of its own",
-        ),
+        (passage.folded, "frame too deep for a separate row", "frames too deep for separate rows"),
         (
             passage.unusable,
-            "stack without calls and returns left out",
-            "stacks without calls and returns left out",
+            "stack without calls and returns skipped",
+            "stacks without calls and returns skipped",
         ),
     ])
     .collect();
@@ -302,7 +299,7 @@ fn print_tree(out: &mut Out<'_>, graph: &CallGraph, shown: &Shown, least: f64) -
         let total = graph.nodes.get(*at).map_or(0, |node| node.total);
         total > 0 && share(total, all).is_some_and(|share| share >= least)
     };
-    // Node, level, the bars to its left, whether others follow below it.
+    // Node, level, the bars to its left, whether siblings follow below it.
     let mut waiting: Vec<(usize, String, bool)> = Vec::new();
     let push = |waiting: &mut Vec<(usize, String, bool)>, of: usize, bars: &str| {
         let below: Vec<usize> =
@@ -383,7 +380,7 @@ fn print_contexts(
     table.write_json(out, &mut (), nodes)
 }
 
-/// A walk of its own through the recording.
+/// Reads the recording once more.
 fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {
     let path = match page.walked() {
         Ok(path) => path,
@@ -395,7 +392,7 @@ fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {
     let (sums, all) = (shown.sums(&graph), graph.total());
     if all == 0 {
         return Ok(
-            html! { p { "There are no calls: the recording holds neither call stacks nor calls and returns." } },
+            html! { p { "No calls: the recording has neither call stacks nor calls and returns." } },
         );
     }
     let mut tree = Vec::new();

@@ -1,4 +1,4 @@
-//! What the views of the flow of control share.
+//! Shared by the views of control flow.
 
 use std::io::{self, Write};
 
@@ -16,8 +16,8 @@ use crate::present::number::nonzero;
 use crate::present::out::Out;
 use crate::present::table::Printer;
 
-/// Runs one of these views, of blocks or of branches: `head` says what its
-/// numbers are worth, `print` gives a status of its own where it has one.
+/// Runs a view of blocks or branches: `head` makes its reliability line, `print` may return an exit
+/// status.
 pub(super) fn run(
     args: &Report,
     out: &mut Out<'_>,
@@ -56,7 +56,7 @@ pub(super) fn run(
     Ok(status.unwrap_or(DONE))
 }
 
-/// The 95% interval of a ratio; `None` where counts are the truth, too.
+/// The 95% interval of a ratio; `None` also if the counts are exact.
 pub(super) fn interval_of(ratio: &Clusters, complete: bool) -> Option<Interval> {
     if complete { None } else { ratio.interval() }
 }

@@ -17,22 +17,22 @@ use crate::present::number::share;
 use crate::present::out::Out;
 use crate::present::table::{Cell, Printer, Table};
 
-/// By what rows are summed.
+/// Grouping key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum By {
-    /// By function; what has no name, by file.
+    /// By function; code without a symbol by file.
     Function,
-    /// By source line, of inlined code the innermost; what has none, by function.
+    /// By source line, of inlined code the innermost; code without lines by function.
     Line,
     /// By file.
     File,
 }
 
-/// What sums go under, with `null` for what does not count or is not known.
+/// Grouping key; `null` if unused or unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Key {
     symbol: Option<String>,
-    /// Tells functions of one name apart.
+    /// Distinguishes functions with the same name.
     start: u64,
     file: Option<String>,
     line: Option<SourceLine>,
@@ -66,14 +66,14 @@ impl Key {
     }
 }
 
-/// What rows count together.
+/// Sum of a group.
 #[derive(Debug, Default)]
 struct Sum {
     rows: u64,
     /// Times taken, or run.
     count: u64,
     not_taken: Option<u64>,
-    /// Taken of executed, where both had the same chance to be seen.
+    /// Taken and executed counts, over entries for which both outcomes were equally observable.
     outcomes: (u64, u64),
     known: u64,
     mispredicted: Option<u64>,
@@ -87,12 +87,12 @@ fn plus(sum: &mut Option<u64>, more: Option<u64>) {
     };
 }
 
-/// What is summed and in which columns: those of the view that has its rows.
+/// The data to sum and its columns: those of the view.
 struct Sums {
     view: &'static str,
     by: By,
     rows: Vec<(Key, Sum)>,
-    /// What shares are of.
+    /// The denominator of shares.
     all: u64,
     complete: bool,
 }
@@ -214,8 +214,8 @@ impl Sums {
             })
     }
 
-    /// What the sums are worth.
-    fn sureness(&self) -> String {
+    /// How reliable the sums are.
+    fn reliability(&self) -> String {
         let what = match self.view {
             "blocks" => "blocks, by where they end",
             "outcomes" => "conditional branches",
@@ -244,7 +244,7 @@ fn print(out: &mut Out<'_>, args: &Report, flow: &mut Flow, by: By) -> io::Resul
     let sums = Sums::of(flow, &args.view, by);
     let printer = args.printer();
     if printer == Printer::Text {
-        out.line(sums.sureness())?;
+        out.line(sums.reliability())?;
         out.gap()?;
     }
     let shown = args.rows().min(sums.rows.len());
@@ -255,12 +255,12 @@ fn print(out: &mut Out<'_>, args: &Report, flow: &mut Flow, by: By) -> io::Resul
     Ok(None)
 }
 
-/// The same on a page.
+/// The sums on a page.
 pub(crate) fn markup(page: &mut Page<'_>, view: &View, by: By) -> Markup {
     let sums = Sums::of(&mut page.overview.flow, view, by);
     let shown = page.limit.min(sums.rows.len());
     html! {
-        p { (sums.sureness()) "." }
+        p { (sums.reliability()) "." }
         (sums.table().html(view.name, &mut (), sums.rows.iter().take(shown).enumerate()))
         (rest(sums.rows.len(), shown, "rows"))
     }

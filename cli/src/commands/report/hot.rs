@@ -1,4 +1,4 @@
-//! The hot branches, by where from and where to.
+//! The view `hot`: the most frequent branches, by source and target.
 
 use std::io::Write;
 
@@ -30,30 +30,30 @@ pub(super) const VIEW: View = View {
 /// A branch and its index.
 type Row<'a> = (usize, &'a HotBranch);
 
-/// What the branches are a part of.
-struct Whole<'a> {
+/// The total that the branches belong to.
+struct HotCounts<'a> {
     /// All branches together.
     total: u64,
     quality: &'a Quality,
     maps: &'a mut Maps,
 }
 
-impl Whole<'_> {
+impl HotCounts<'_> {
     fn share(&self, branch: &HotBranch) -> f64 {
         if self.total == 0 { 0.0 } else { branch.count as f64 / self.total as f64 }
     }
 }
 
-fn table<'a>() -> Table<'a, Whole<'a>, Row<'a>> {
-    Table::<Whole<'_>, Row<'_>>::new()
+fn table<'a>() -> Table<'a, HotCounts<'a>, Row<'a>> {
+    Table::<HotCounts<'_>, Row<'_>>::new()
         .constant("view", "hot")
         .number("rank", "rank", |_, (at, _)| Cell::Number(*at as u64 + 1))
         .spare(3)
         .number("count", "count", |_, (_, branch)| Cell::Count(branch.count))
-        .number("share", "share", |whole, (_, branch)| Cell::Share(whole.share(branch)))
+        .number("share", "share", |counts, (_, branch)| Cell::Share(counts.share(branch)))
         .heat()
-        .only("share_low|share_high", |whole, (_, branch)| {
-            Cell::interval(whole.quality.share_interval(whole.share(branch)))
+        .only("share_low|share_high", |counts, (_, branch)| {
+            Cell::interval(counts.quality.share_interval(counts.share(branch)))
         })
         .only("mispredicted", |_, (_, branch)| Cell::count(branch.mispredicted))
         .only("predictions_known", |_, (_, branch)| Cell::Count(branch.known))
@@ -71,16 +71,16 @@ fn table<'a>() -> Table<'a, Whole<'a>, Row<'a>> {
         })
         .spare(2)
         .nested("counters", |_, (_, branch)| branch.counters.clone())
-        .word("type", "type", |whole, (_, branch)| {
-            Cell::word(branch.type_in(whole.maps).map(type_name))
+        .word("type", "type", |counts, (_, branch)| {
+            Cell::word(branch.type_in(counts.maps).map(type_name))
         })
         .spare(4)
-        .place("from", "from", Part::ALL, |whole, (_, branch)| {
-            Some(Place::of(whole.maps, branch.from_location, branch.from))
+        .place("from", "from", Part::ALL, |counts, (_, branch)| {
+            Some(Place::of(counts.maps, branch.from_location, branch.from))
         })
-        .place("to", "to", Part::ALL, |whole, (_, branch)| {
-            let from = Place::of(whole.maps, branch.from_location, branch.from);
-            Some(Place::of(whole.maps, branch.to_location, branch.to).reached_from(&from))
+        .place("to", "to", Part::ALL, |counts, (_, branch)| {
+            let from = Place::of(counts.maps, branch.from_location, branch.from);
+            Some(Place::of(counts.maps, branch.to_location, branch.to).reached_from(&from))
         })
         .behind(" -> ")
 }
@@ -119,8 +119,8 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
         }
         out.gap()?;
     }
-    let mut whole = Whole { total: hot.total, quality: &hot.quality, maps: &mut hot.maps };
-    table().write(printer, out, &mut whole, branches.iter().enumerate())?;
+    let mut counts = HotCounts { total: hot.total, quality: &hot.quality, maps: &mut hot.maps };
+    table().write(printer, out, &mut counts, branches.iter().enumerate())?;
     match printer {
         Printer::Text => {
             print_hidden(out, listed, branches.len(), ("branch", "branches"))?;
@@ -139,11 +139,11 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
 
 fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {
     let Overview { branches, flow, .. } = &mut *page.overview;
-    let mut whole = Whole { total: flow.taken, quality: &flow.quality, maps: &mut flow.maps };
+    let mut counts = HotCounts { total: flow.taken, quality: &flow.quality, maps: &mut flow.maps };
     let shown = branches.iter().take(page.limit);
     Ok(html! {
         p { "Taken branches by where they came from and went. Cycles are core cycles since the branch before." }
-        (table().html("Hot branches", &mut whole, shown.clone().enumerate()))
+        (table().html("Hot branches", &mut counts, shown.clone().enumerate()))
         (rest(branches.len(), shown.len(), "branches"))
     })
 }

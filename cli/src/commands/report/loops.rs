@@ -32,7 +32,7 @@ pub(super) const VIEW: View = View {
 /// Trip counts that a line of the table names.
 const NAMED: usize = 12;
 
-/// A loop and its index among all, by which loops name others.
+/// A loop and its index, by which other loops refer to it.
 type Row<'a> = (usize, &'a Loop);
 
 fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
@@ -129,7 +129,7 @@ fn table<'a>(complete: bool) -> Table<'a, Maps, Row<'a>> {
         .number("", "mean", |_, (_, one)| {
             Cell::or_absent(one.mean_trips(), |mean| Cell::Decimal(mean, 2))
         });
-    // Where trip counts are the truth there is no interval.
+    // Exact trip counts have no interval.
     let table = match complete {
         true => table,
         false => table.number("", "95%", |_, (_, one)| interval(one)).spare(2),
@@ -179,7 +179,7 @@ fn longest(one: &Loop) -> Cell {
     })
 }
 
-/// Entries that were seen to begin, and those that were inside already.
+/// Entries whose start was recorded, and those already inside.
 fn entries(one: &Loop) -> u64 {
     one.trips.n().saturating_add(one.trips.open()).saturating_add(one.headless)
 }
@@ -288,18 +288,18 @@ fn edges(maps: &mut Maps, edges: &[BackEdge]) -> Vec<Edge> {
     edges.iter().map(&mut edge).collect()
 }
 
-/// How many entries made so many trips.
+/// Number of entries with this trip count.
 #[derive(Debug, Serialize)]
-struct Made {
+struct TripCount {
     entries: u64,
     trips: u32,
 }
 
-fn histogram(trips: &Trips) -> Vec<Made> {
-    trips.iter().map(|(trips, entries)| Made { entries, trips }).collect()
+fn histogram(trips: &Trips) -> Vec<TripCount> {
+    trips.iter().map(|(trips, entries)| TripCount { entries, trips }).collect()
 }
 
-/// A walk of its own through the recording.
+/// Reads the recording once more.
 fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {
     let path = match page.walked() {
         Ok(path) => path,
@@ -317,11 +317,11 @@ fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {
         .keep(&mut maps, &mut listed, (0, ""), |(_, one)| (one.location, one.all_trips()))?;
     if listed.is_empty() {
         let why = if !found.is_empty() {
-            "There are no loops in what is selected."
+            "No loops match the selection."
         } else if filtered > 0 {
-            "There are no loops: not every branch was recorded (record with -j any,u)."
+            "No loops: not every branch was recorded (record with -j any,u)."
         } else {
-            "There are no loops."
+            "No loops."
         };
         return Ok(html! { p { (why) } });
     }

@@ -119,8 +119,8 @@ fn most_missed(a: &Site, b: &Site) -> Ordering {
     b.mispredicted.cmp(&a.mispredicted).then(b.known.cmp(&a.known))
 }
 
-/// Share of mispredictions. None where none was seen: that is no rate of 0.
-/// None where too few are known, unless they are all there is.
+/// Misprediction rate. `None` if no prediction is known, which is not a rate of 0, or if too few
+/// are known in a sample.
 fn rate(site: &Site, min_n: u64, complete: bool) -> Option<f64> {
     let enough = complete || site.known >= min_n;
     let missed = site.mispredicted.filter(|missed| *missed > 0 && enough)?;

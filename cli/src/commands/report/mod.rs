@@ -1,4 +1,4 @@
-//! `lbr report`: what a recording says.
+//! `lbr report`: counts of a recording, by view.
 
 mod args;
 mod blocks;
@@ -23,6 +23,7 @@ use profile::overview::Overview;
 
 pub(crate) use self::blocks::table as block_table;
 pub(crate) use self::callgraph::{count as call_graph, print_folded};
+use crate::args::heading;
 use crate::exit::{Failure, Outcome, USAGE};
 use crate::input::Inputs;
 use crate::present::number::grouped;
@@ -31,15 +32,15 @@ use crate::present::table::Printer;
 use crate::select::{RowArgs, SelectArgs};
 use crate::symbols::SymbolArgs;
 
-/// Known predictions that a rate needs where nobody says how many.
+/// Default of `--min-n`.
 const KNOWN: u64 = 30;
-/// Rows of the table where nobody says how many.
+/// Default rows of the table.
 const ROWS: usize = 25;
 /// Branches of a recording that is walked through again for a page: about two
 /// seconds more.
 const WALKED: u64 = 2_000_000;
 
-/// The views, in the order of a page. Another one is a file and a line here.
+/// The views, in the order of a page. A new view is a file and a line here.
 pub(crate) const VIEWS: &[View] = &[
     hot::VIEW,
     types::VIEW,
@@ -52,16 +53,16 @@ pub(crate) const VIEWS: &[View] = &[
     args::VIEW,
 ];
 
-/// One way to look at a recording.
+/// A view of a recording.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View {
     /// Its name on the command line and on a page.
     pub(crate) name: &'static str,
     about: &'static str,
-    /// By what it can be sorted.
+    /// The sort orders it supports.
     sorts: &'static [Sort],
     run: fn(&Report, &mut Out<'_>) -> Outcome,
-    /// What a page shows of it.
+    /// Its section of the page, if it has one.
     pub(crate) section: Option<Section>,
 }
 
@@ -70,25 +71,25 @@ pub(crate) struct View {
 pub(crate) struct Section {
     /// Its heading.
     pub(crate) title: &'static str,
-    /// What it holds.
+    /// Its content.
     pub(crate) markup: fn(&mut Page<'_>) -> Result<Markup, Failure>,
 }
 
-/// What sections of a page are made of.
+/// The data of a page's sections.
 pub(crate) struct Page<'a> {
-    /// What was asked for.
+    /// The options.
     pub(crate) args: &'a Report,
-    /// What one pass through the recordings gave.
+    /// The result of one pass through the recordings.
     pub(crate) overview: &'a mut Overview,
     /// Rows of a table at most.
     pub(crate) limit: usize,
-    /// A recorder says that nothing was measured.
+    /// Whether a recorder reports that nothing was measured.
     pub(crate) modelled: bool,
 }
 
 impl Page<'_> {
-    /// The recording, for a view with walks of its own; else what stands in its
-    /// place, by the view's name.
+    /// The recording, for a view that reads it again; otherwise a replacement text, given the
+    /// view's name.
     fn walked(&self) -> Result<&Path, impl Fn(&str) -> Markup + use<>> {
         let branches = self.overview.flow.taken;
         let why = match self.args.inputs.paths() {
@@ -107,63 +108,81 @@ impl Page<'_> {
     }
 }
 
-/// Count the branches of a recording, or of several together.
+/// Count the branches of a recording, or of several together
 ///
-/// The shares in the views mispredict and outcomes have a 95% interval, which
-/// knows that the entries of one stack are alike; where every branch was
-/// recorded the counts are the truth and have none. Entries that no code can
-/// have left (see `lbr lint`) are left out of every view, and counted.
+/// Examples:
+///   lbr report                       the most frequent taken branches
+///   lbr report --view mispredict     which branches mispredict, by count
+///   lbr report --view blocks -s cycles -n 10
+///
+/// Shares in the views mispredict and outcomes have 95% confidence intervals,
+/// clustered by stack. A recording of every branch is exact and has none.
+/// Impossible entries (`lbr lint` lists them) are dropped in every view, and
+/// counted.
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Report {
     #[command(flatten)]
     pub(crate) inputs: Inputs,
-    /// What to look at.
-    #[arg(long, value_parser = view(), default_value = hot::VIEW.name)]
-    view: View,
-    /// By what to sort: count, mispredicts, rate, cycles or address [default: count; mispredicts
-    /// in its view].
-    #[arg(long, short, value_name = "BY", value_parser = Sort::named)]
-    sort: Option<Sort>,
-    /// Sum rows by function, source line or file (views hot, mispredict, outcomes,
-    /// blocks): a branch counts where it comes from, a block where it ends.
-    #[arg(long, value_enum, value_name = "BY", conflicts_with_all = ["sort", "block", "min_n"])]
-    pub(crate) group: Option<group::By>,
-    /// Known predictions that a branch needs for a rate (view mispredict).
-    #[arg(long, value_name = "N", default_value_t = KNOWN)]
-    min_n: u64,
-    /// One block and the distribution of its cycles (view blocks); its ends as
-    /// the view prints them: addresses as with --json, or main+0x10..main+0x1c.
-    #[arg(long, value_name = "ENTRY..EXIT", value_parser = blocks::range)]
-    block: Option<blocks::BlockEnds>,
-    /// Rows at most; 0 is all [default: 25, with --json and --csv all, with --html 250].
-    #[arg(short = 'n', long, value_name = "N")]
-    pub(crate) limit: Option<usize>,
-    /// Write one page with every view but paths into this file, to look at in a browser;
-    /// `-` is standard output.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "csv", "view", "sort", "block"])]
-    pub(crate) html: Option<PathBuf>,
-    /// One JSON object a row (`"view":"hot"` and so on), and at the end one with
-    /// the totals and the quality of the data (`"view":"quality"`).
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// The rows as comma-separated values, under the keys of --json; of the view
-    /// outcomes the conditional branches, of blocks the blocks, of callgraph the
-    /// functions, of paths the branches.
-    #[arg(long, conflicts_with = "json")]
-    pub(crate) csv: bool,
-    /// Also print who recorded, distinct branches, and the quality of the data.
-    #[arg(short, long)]
-    verbose: bool,
     #[command(flatten)]
     pub(crate) select: SelectArgs,
     #[command(flatten)]
     pub(crate) shown: RowArgs,
     #[command(flatten)]
     pub(crate) symbols: SymbolArgs,
+    /// What to count
+    #[arg(long, value_parser = view(), default_value = hot::VIEW.name, help_heading = heading::VIEW)]
+    view: View,
+    /// Sort by count, mispredicts, rate, cycles, address
+    ///
+    /// [default: count; in the view mispredict: mispredicts]
+    #[arg(long, short, value_name = "BY", value_parser = Sort::named, help_heading = heading::VIEW)]
+    sort: Option<Sort>,
+    /// Sum rows by function, line or file
+    ///
+    /// In the views hot, mispredict, outcomes and blocks. A branch counts where it comes from, a
+    /// block where it ends.
+    #[arg(long, value_enum, value_name = "BY", conflicts_with_all = ["sort", "block", "min_n"],
+          hide_possible_values = true, help_heading = heading::VIEW)]
+    pub(crate) group: Option<group::By>,
+    /// Known predictions that a branch needs for a rate (mispredict)
+    #[arg(long, value_name = "N", default_value_t = KNOWN, hide_short_help = true,
+          help_heading = heading::VIEW)]
+    min_n: u64,
+    /// One block and its cycles (blocks)
+    ///
+    /// Prints the distribution of its cycles. Its ends as the view prints them,
+    /// main+0x10..main+0x1c, or addresses as in --json.
+    #[arg(long, value_name = "ENTRY..EXIT", value_parser = blocks::range, help_heading = heading::VIEW)]
+    block: Option<blocks::BlockEnds>,
     #[command(flatten)]
     paths: paths::PathOptions,
     #[command(flatten)]
     callgraph: callgraph::GraphOptions,
+    /// Print up to N rows; 0 is all [default: 25]
+    ///
+    /// With --json and --csv all rows, with --html 250.
+    #[arg(short = 'n', long, value_name = "N", help_heading = heading::OUTPUT)]
+    pub(crate) limit: Option<usize>,
+    /// Write a page with every view but paths; `-` is standard output
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "csv", "view", "sort", "block"],
+          help_heading = heading::OUTPUT)]
+    pub(crate) html: Option<PathBuf>,
+    /// Print JSON Lines
+    ///
+    /// One object a row (`"view":"hot"` and so on), then one with the totals and the data quality
+    /// (`"view":"quality"`).
+    #[arg(long, help_heading = heading::OUTPUT)]
+    pub(crate) json: bool,
+    /// Print comma-separated values
+    ///
+    /// Columns have the keys of --json. The view outcomes prints the conditional branches, blocks
+    /// the blocks, callgraph the functions, paths the branches.
+    #[arg(long, conflicts_with = "json", help_heading = heading::OUTPUT)]
+    pub(crate) csv: bool,
+    /// Print the recorder, distinct branches and data quality too
+    #[arg(short, long, help_heading = heading::OUTPUT)]
+    verbose: bool,
     #[command(flatten)]
     spelling: PerfSpelling,
 }
@@ -182,12 +201,11 @@ struct PerfSpelling {
 /// A view by its name.
 pub(crate) fn view() -> impl TypedValueParser<Value = View> {
     let names = VIEWS.iter().map(|view| PossibleValue::new(view.name).help(view.about));
-    PossibleValuesParser::new(names).try_map(|name| {
-        VIEWS.iter().copied().find(|view| view.name == name).ok_or("there is no such view")
-    })
+    PossibleValuesParser::new(names)
+        .try_map(|name| VIEWS.iter().copied().find(|view| view.name == name).ok_or("no such view"))
 }
 
-/// By what to sort.
+/// Sort orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Sort {
     /// Times recorded.
@@ -203,7 +221,7 @@ enum Sort {
 }
 
 impl Sort {
-    /// By its name; perf's sort keys, which group rows, are answered with ours.
+    /// Parses a name; for perf's sort keys, which group rows, the error names lbr's.
     fn named(name: &str) -> Result<Sort, String> {
         const PERFS: [&str; 10] = [
             "symbol",
@@ -261,7 +279,7 @@ impl Report {
 
 /// Prints the hot branches of a recording that has just been made.
 pub(crate) fn hot(recording: &Path) -> Outcome {
-    // Its first lines belong to those of the recording, which no pager shows.
+    // Its first lines belong to the recording's messages, which no pager shows.
     print(&Report::of(Inputs::one(recording), hot::VIEW), &mut Out::unpaged())
 }
 
@@ -270,7 +288,7 @@ pub(crate) fn run(args: &Report) -> Outcome {
     print(args, &mut Out::stdout())
 }
 
-/// The same into another place than standard output.
+/// Prints to another place than standard output.
 pub(crate) fn print(args: &Report, out: &mut Out<'_>) -> Outcome {
     let view = args.view;
     if args.block.is_some() && view.name != blocks::VIEW.name {
@@ -303,8 +321,8 @@ pub(crate) fn print(args: &Report, out: &mut Out<'_>) -> Outcome {
 }
 
 impl Report {
-    /// The rows that the tables show: in text those of the program's own files, unless
-    /// the arguments ask for others.
+    /// The rows of the tables: in text those of the program's own files, unless others are
+    /// requested.
     pub(crate) fn shown(&self) -> RowArgs {
         let is_asked = self.block.is_some()
             || self.callgraph.any()
@@ -332,7 +350,7 @@ fn usage(what: &'static str) -> Outcome {
     Err(Failure { code: USAGE, error: anyhow::Error::msg(what) })
 }
 
-/// Says that rows were left out.
+/// Prints how many rows are not shown.
 fn print_hidden(
     out: &mut Out<'_>,
     all: usize,
@@ -347,7 +365,7 @@ fn print_hidden(
     out.line(format_args!("{} more {what} (--limit 0 shows all)", grouped(hidden as u64)))
 }
 
-/// Says how many rows are not on a page.
+/// The number of rows that are not on a page.
 fn rest(all: usize, shown: usize, what: &str) -> Markup {
     let hidden = all.saturating_sub(shown);
     html! {

@@ -28,14 +28,14 @@ pub(super) const VIEW: View = View {
     section: Some(Section { title: "Outcomes", markup }),
 };
 
-/// Why there are no code bytes, behind a word of them.
+/// Why code bytes are missing.
 const NO_CODE: &str = ", which are not to be had for symbols in place of addresses";
 /// Targets of one branch that the table shows.
 const TARGETS: usize = 8;
 
 /// A branch and its index.
 type Row<'a> = (usize, &'a Site);
-/// The same and one of its targets.
+/// A branch with one of its targets.
 type Went<'a> = (usize, &'a Site, &'a Target);
 
 fn conditional<'a>(complete: bool, unsure: bool) -> Table<'a, Maps, Row<'a>> {
@@ -70,7 +70,7 @@ fn conditional<'a>(complete: bool, unsure: bool) -> Table<'a, Maps, Row<'a>> {
         .only("unsure", |_, (_, site)| Cell::Count(site.unsure))
 }
 
-/// One row a target: for people.
+/// One row a target, for people.
 fn targets<'a>(complete: bool) -> Table<'a, Maps, Went<'a>> {
     Table::<Maps, Went<'_>>::new()
         .number("", "rank", |_, (at, ..)| Cell::Number(*at as u64 + 1))
@@ -95,7 +95,7 @@ fn targets<'a>(complete: bool) -> Table<'a, Maps, Went<'a>> {
         .behind(" -> ")
 }
 
-/// One row a branch, its targets in it: for programs.
+/// One row a branch with its targets, for programs.
 fn indirect<'a>(complete: bool) -> Table<'a, Maps, Row<'a>> {
     let targets = targets(complete);
     Table::<Maps, Row<'_>>::new()
@@ -211,8 +211,8 @@ fn went<'a>(at: usize, site: &'a Site) -> impl Iterator<Item = Went<'a>> + Clone
     site.targets.iter().map(move |target| (at, site, target))
 }
 
-/// Share of the times taken: of all where all are here, else of those where
-/// both outcomes had the same chance to be seen.
+/// Share of executions that were taken: exact in a complete recording, otherwise over entries for
+/// which both outcomes were equally observable.
 fn taken_share(site: &Site, complete: bool) -> Option<f64> {
     let not_taken = site.not_taken?;
     if complete {

@@ -1,5 +1,5 @@
-//! Chains of blocks that run one after the other most of the time, how much of the
-//! program runs in them, and where they break.
+//! The view `paths`: chains of blocks that usually run in sequence, their share of execution, and
+//! where they break.
 
 use std::io::{self, Write};
 
@@ -10,6 +10,7 @@ use profile::paths::{self, Break, FOLLOWERS, Follower, Growth, Link, Path, Paths
 use serde_json::{Value, json};
 
 use super::{Report, Sort, View, print_hidden};
+use crate::args::heading;
 use crate::exit::{DONE, Outcome};
 use crate::head::{self, Notes, Totals, finish, quality_json};
 use crate::input::{Reread, Source};
@@ -28,26 +29,25 @@ pub(super) const VIEW: View = View {
     section: None,
 };
 
-/// Chains where nobody says how many.
+/// Default number of chains.
 const CHAINS: usize = 10;
 /// Followers that a line names.
 const NAMED: usize = 3;
 
-/// How chains grow.
+/// Options of the view paths.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "View paths")]
+#[command(next_help_heading = heading::VIEW)]
 pub(super) struct PathOptions {
-    /// Probability in percent that a branch must follow with to go on in the
-    /// same chain [default: 60].
-    #[arg(long, value_name = "PERCENT")]
+    /// Extend a chain only while the next branch is at least this likely (paths) [default: 60]
+    #[arg(long, value_name = "PERCENT", hide_short_help = true)]
     min_probability: Option<f64>,
-    /// Let chains go on through calls and returns.
-    #[arg(long)]
+    /// Let chains cross calls and returns (paths)
+    #[arg(long, hide_short_help = true)]
     cross_calls: bool,
 }
 
 impl PathOptions {
-    /// Whether any of them was asked for.
+    /// Whether any of them was given.
     pub(super) fn any(&self) -> bool {
         self.min_probability.is_some() || self.cross_calls
     }
@@ -99,8 +99,8 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     let links = list.iter().flat_map(|path| &path.links);
     let places = links.map(|link| (link.from_location, link.count));
     let within = args.shown().places(&mut paths.maps, places)?;
-    // A chain is of every file that it leads through. Chains name others by
-    // rank: it stays that among all.
+    // A chain belongs to every file that it passes through. Chains refer to others by rank among
+    // all.
     let is_listed = |path: &Path| {
         let has =
             |within: &LocationFilter| path.links.iter().any(|link| within.has(link.from_location));
@@ -220,7 +220,7 @@ fn end(paths: &mut Paths, path: &Path) -> String {
             format!("goes on in chain {} at its branch {}", chain + 1, at + 1)
         }
         Break::Long => "as long as chains get".to_owned(),
-        Break::Unknown => "nobody saw what follows".to_owned(),
+        Break::Unknown => "its successors were not recorded".to_owned(),
         Break::Splits { followers, exact } => {
             let mut words = Vec::new();
             for follower in followers.iter().take(NAMED) {
@@ -237,7 +237,7 @@ fn end(paths: &mut Paths, path: &Path) -> String {
     }
 }
 
-/// Where a branch that may follow leads from and to.
+/// The ends of a possible next branch.
 fn ends(paths: &mut Paths, follower: &Follower) -> Option<(Place, Place)> {
     let (from, from_location, to, to_location) = paths.follower(follower)?;
     let from = Place::of(&mut paths.maps, from_location, from);

@@ -1,4 +1,4 @@
-//! Functions of the call graph that lie in the files that are asked for.
+//! Functions of the call graph in the requested files.
 
 use profile::callgraph::{CallGraph, Function, Sum};
 use profile::maps::Location;
@@ -16,7 +16,7 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    /// Which functions lie in the files that are asked for.
+    /// The functions in the requested files.
     pub(super) fn of(args: &Report, graph: &mut CallGraph) -> Result<Shown, Failure> {
         let unknown = Location::Address(0);
         let place = |function: &Function| function.location.unwrap_or(unknown);
@@ -40,7 +40,7 @@ impl Shown {
         graph.sums().into_iter().filter(|sum| self.has(sum.function)).collect()
     }
 
-    /// By node, whether it leads to one of the functions.
+    /// For each node, whether it leads to one of the functions.
     pub(super) fn leads(&self, graph: &CallGraph) -> Vec<bool> {
         let mut leads: Vec<bool> = graph.nodes.iter().map(|node| self.has(node.function)).collect();
         // Children have higher numbers than their parents.

@@ -13,6 +13,7 @@ use profile::names::Symbols;
 use profile::{Item, RawBranch, SampleHead, Stack, Symbol};
 use serde_json::{Value, json};
 
+use crate::args::heading;
 use crate::exit::{DONE, Failure, Outcome, USAGE};
 use crate::input::{self, Inputs, Reread, selected};
 use crate::present::escape::escaped;
@@ -21,32 +22,41 @@ use crate::present::out::say;
 use crate::present::pager;
 use crate::select::SelectArgs;
 
-/// Print the branch stacks of a recording, one sample a line, newest branch
-/// first, as `perf script -F brstack` (6.12) prints them, in the order of the
-/// file; perf's is that of time. Where the recording is text with symbols in
-/// place of addresses, so is what is printed (`-F brstacksym`).
+/// Print the branch stacks of a recording as text, one sample a line
+///
+/// Examples:
+///   lbr script                       stacks, newest branch first
+///   lbr script -F pid,time,brstack   more fields, as in perf script
+///   lbr script --json                every field
+///
+/// The format is that of `perf script -F brstack` (perf 6.12). Samples are in
+/// the order of the file; perf's are in the order of time. If the recording is
+/// text with symbols, so is the output (`-F brstacksym`).
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Script {
     #[command(flatten)]
     inputs: Inputs,
-    /// What to print of each sample; the order is perf's, whatever is asked.
+    #[command(flatten)]
+    select: SelectArgs,
+    /// Fields to print, always in perf's order
     #[arg(
         short = 'F',
         long,
         value_name = "FIELDS",
         value_delimiter = ',',
-        default_value = "brstack"
+        default_value = "brstack",
+        help_heading = heading::OUTPUT
     )]
     fields: Vec<Field>,
-    /// Sort the samples of several buffers by time, as perf does. Those without
-    /// a time stay where they are.
-    #[arg(long)]
+    /// Sort samples of several buffers by time, as perf does
+    ///
+    /// Samples without a time keep their position.
+    #[arg(long, help_heading = heading::OUTPUT)]
     time_order: bool,
-    /// One JSON object a sample, with every field.
-    #[arg(long)]
+    /// Print JSON Lines: one object a sample, with every field
+    #[arg(long, help_heading = heading::OUTPUT)]
     json: bool,
-    #[command(flatten)]
-    select: SelectArgs,
 }
 
 /// A part of the line.
@@ -60,16 +70,16 @@ pub(crate) enum Field {
     Cpu,
     /// Seconds of the recording's clock.
     Time,
-    /// Where execution stood.
+    /// The sampled instruction address.
     Ip,
     /// How far the stack can be trusted, as `{label,head,cut}`.
     Quality,
     /// The branches.
     Brstack,
-    /// What the counters counted at each branch (Linux 6.8, Sierra Forest),
-    /// after the branches and in their order: `br_cntr: 2,0,-,- 3,1,-,-`, the
-    /// first for the first event that was counted; 3 is three and more, `-` is
-    /// no event. perf prints them with brstackinsn only.
+    /// Event counters of each branch (Linux 6.8, Sierra Forest)
+    /// after the branches and in their order: `br_cntr: 2,0,-,- 3,1,-,-`,
+    /// the first for the first counted event; 3 is three or more, `-` is not counted.
+    /// perf prints them with brstackinsn only.
     Brcntr,
 }
 
@@ -127,7 +137,7 @@ pub(crate) fn run(args: &Script) -> Outcome {
     }
     if ordered.late() > 0 {
         say!(
-            "{}: {} samples lie too far behind newer ones to be sorted by time",
+            "{}: {} samples are too much older than their neighbors to be sorted by time",
             source.name,
             ordered.late()
         );
@@ -145,7 +155,7 @@ struct Early {
 impl Early {
     const MOST: usize = 1 << 20;
 
-    /// Whether a sample is to wait. Where it is not, those before it are printed.
+    /// Whether a sample must be buffered. If not, those before it are printed.
     fn waits(&mut self, stack: &Stack<'_>, out: &mut impl Write) -> std::io::Result<bool> {
         if !self.over && (!stack.entries.is_empty() || self.lines.len() > Early::MOST) {
             self.over = true;
@@ -177,7 +187,7 @@ pub(crate) fn line(
 ) -> std::io::Result<()> {
     let head = &stack.head;
     let wants = |field| fields.contains(&field);
-    // Aggregated text says how many stacks a line stands for on one before it.
+    // In aggregated text, the previous line has the number of stacks.
     if head.weight != 1 {
         writeln!(out, "{}", head.weight)?;
     }
@@ -244,8 +254,8 @@ fn has_name(branch: RawBranch, symbols: &Symbols) -> bool {
     [branch.from, branch.to].into_iter().any(|end| symbols.find(end).is_some())
 }
 
-/// Branches as `perf script -F brstacksym` prints them; what perf prints before
-/// them ends where they begin, here blanks stand in between.
+/// Branches as `perf script -F brstacksym` prints them. perf prints no space between them and the
+/// previous field; lbr does.
 fn by_name(text: &mut Vec<u8>, stack: &Stack<'_>, symbols: &Symbols) {
     text.extend_from_slice(b"  ");
     stack.entries.for_each(|branch| {
@@ -273,7 +283,7 @@ fn shown(number: Option<u32>) -> String {
     number.map_or_else(|| "-".to_owned(), |n| (n as i32).to_string())
 }
 
-/// `{label,head,cut}`; `{-}` where the recording does not say.
+/// `{label,head,cut}`; `{-}` if unknown.
 fn quality(head: &SampleHead) -> String {
     if head.integrity == Integrity::UNKNOWN {
         return "{-}".to_owned();

@@ -16,7 +16,7 @@ const MOST: usize = 32 << 20;
 #[derive(Debug)]
 pub(super) struct Ordered<W> {
     pub(super) out: W,
-    /// By time, and by number for equal times.
+    /// Ordered by time, then by number.
     waiting: BTreeMap<(u64, u64), Box<[u8]>>,
     bytes: usize,
     most: usize,
@@ -25,7 +25,7 @@ pub(super) struct Ordered<W> {
     /// The newest time so far, and that of the rounds before this one.
     newest: u64,
     settled: u64,
-    /// The time printed last, and how many lines came too late for theirs.
+    /// The time printed last, and the number of lines that came too late.
     printed: u64,
     late: u64,
 }
@@ -87,7 +87,7 @@ impl<W: Write> Ordered<W> {
         self.flush_to(u64::MAX)
     }
 
-    /// Lines that came too late to be printed where they belong.
+    /// Lines that came too late to be printed in order.
     pub(super) fn late(&self) -> u64 {
         self.late
     }
@@ -102,8 +102,7 @@ mod tests {
         String::from_utf8(ordered.out).unwrap()
     }
 
-    /// A round waits until the next but one begins; equal times keep the order
-    /// of the file.
+    /// A round is held until the next but one starts; equal times keep the order of the file.
     #[test]
     fn two_rounds_wait() {
         let mut ordered = Ordered::new(Vec::new());
@@ -120,8 +119,8 @@ mod tests {
         assert_eq!(text(ordered), "abBcCde");
     }
 
-    /// Where there is no end of rounds, what is too much is printed, and what
-    /// comes too late is counted.
+    /// Without ends of rounds the buffer is bounded: it prints early, and counts samples that come
+    /// too late.
     #[test]
     fn waiting_has_a_limit() {
         let mut ordered = Ordered { most: 2, ..Ordered::new(Vec::new()) };

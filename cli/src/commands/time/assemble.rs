@@ -42,7 +42,7 @@ fn no_assembler() -> anyhow::Error {
     )
 }
 
-/// What `as` said, without its own names.
+/// The assembler's message, without its own names.
 fn complaints(stderr: &[u8]) -> String {
     let text = stderr.as_text();
     let lines = text.lines().filter_map(|line| {
@@ -55,7 +55,7 @@ fn complaints(stderr: &[u8]) -> String {
     if lines.is_empty() { text.trim().to_owned() } else { lines.join("; ") }
 }
 
-/// The code section, which has to be complete in itself.
+/// The code section, which must not need relocation.
 fn text_of(bytes: &[u8], what: &str) -> anyhow::Result<Vec<u8>> {
     let file = object::File::parse(bytes).context("the assembler's object file")?;
     let text = file.section_by_name(".text").context("the assembler made no code section")?;
@@ -88,7 +88,7 @@ pub(super) fn bytes(text: &str) -> anyhow::Result<Vec<u8>> {
         }
     }
     if !digits.len().is_multiple_of(2) {
-        bail!("--hex: an odd number of digits ({}) is no whole bytes", digits.len());
+        bail!("--hex: an odd number of digits ({})", digits.len());
     }
     let pair = |pair: &[u8]| {
         let pair = std::str::from_utf8(pair).ok()?;

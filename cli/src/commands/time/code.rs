@@ -1,4 +1,4 @@
-//! What is measured, from the command line to machine code.
+//! The measured code, from the command line to machine code.
 
 use std::path::Path;
 
@@ -18,13 +18,13 @@ const LONGEST: u64 = 16 << 20;
 /// The code, and what it belongs to.
 #[derive(Debug)]
 pub(super) struct TimedCode {
-    /// What goes into the bracket.
+    /// The body of the measurement harness.
     pub(super) body: Body,
-    /// The file that a function lies in.
+    /// The file of a function.
     pub(super) image: Option<LoadedFile>,
-    /// What it is, in a few words.
+    /// Its title.
     pub(super) title: String,
-    /// As it was given, in one line.
+    /// Its source as given, in one line.
     pub(super) source: String,
 }
 
@@ -114,7 +114,7 @@ fn read(given: &str) -> Result<(String, Option<String>), Failure> {
             input::file::read(path, LONGEST).map_err(Into::into)
         }
         _ if named && (given.contains('/') || given.ends_with(".s") || given.ends_with(".S")) => {
-            return Err(anyhow!("{}: there is no such file", path.as_text())).or_exit(USAGE);
+            return Err(anyhow!("{}: no such file", path.as_text())).or_exit(USAGE);
         }
         code => return Ok((code.to_owned(), None)),
     };

@@ -16,7 +16,7 @@ use crate::present::table::{Cell, Printer, Table};
 struct Side {
     number: usize,
     source: String,
-    /// As much of it as shows which one it is.
+    /// As much of its source as identifies it.
     label: String,
     rounds: Option<u32>,
     unroll: u32,
@@ -40,7 +40,7 @@ impl Side {
     }
 }
 
-/// Of an even number the lower.
+/// The lower one of an even number.
 fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
@@ -59,7 +59,7 @@ struct Turns {
 /// Measures them in turns and prints them.
 pub(super) fn run(args: &TimeArgs, options: Options, codes: &mut [TimedCode]) -> Outcome {
     let mut bodies: Vec<_> = codes.iter().map(|code| code.body.clone()).collect();
-    // Which of them did not come to its end is asked for afterwards.
+    // Which of them did not finish is determined afterwards.
     let mut at = 0;
     let all = bodies.clone();
     let (measured, source) = machine::measure(args, options, &all, |session| {
@@ -260,10 +260,10 @@ impl Turns {
     }
 }
 
-/// Code that is longer starts where it differs from another, if it is cut.
+/// Longer code starts where it differs from the others, if it is truncated.
 const LONG: usize = 24;
 
-/// A piece of code without the start that another one shares.
+/// A snippet without the prefix that it shares with others.
 fn label(codes: &[TimedCode], which: usize) -> String {
     let Some(own) = codes.get(which).map(|code| code.source.as_str()) else { return String::new() };
     let shared = |other: &TimedCode| {

@@ -8,14 +8,14 @@ use profile::cycles::Cycles;
 use super::code::TimedCode;
 use super::place::CodePlace;
 
-/// Where the records came from, in words.
+/// The source of the records, in words.
 #[derive(Clone, Debug)]
 pub(super) struct Source {
     /// `msr`, `msr-safe`, `perf`, or `stepped`.
     pub(super) name: &'static str,
-    /// What it is.
+    /// Its description.
     pub(super) words: String,
-    /// Cycle counts, where there are any, come from a model.
+    /// Whether cycle counts come from a model.
     pub(super) modelled: bool,
     /// There are records that carry cycles, or counters of them.
     pub(super) cycles: bool,
@@ -35,7 +35,7 @@ pub(super) struct Spread {
 }
 
 impl Spread {
-    /// Of whole numbers; `None` without any.
+    /// Spread of whole numbers; `None` without any.
     fn of(values: impl Iterator<Item = u64>) -> Option<Spread> {
         let mut values: Vec<u64> = values.collect();
         values.sort_unstable();
@@ -50,7 +50,7 @@ impl Spread {
 
     /// Less a constant, and divided.
     fn per(self, less: f64, parts: u64) -> Spread {
-        // What is not above the overhead takes no time that could be measured.
+        // A time within the overhead could not be measured.
         let of = |value: f64| (value - less).max(0.0) / parts.max(1) as f64;
         Spread {
             n: self.n,
@@ -73,7 +73,7 @@ pub(super) struct Block {
     pub(super) cycles: Cycles,
 }
 
-/// What is shown of a measurement.
+/// The printed figures of a measurement.
 #[derive(Debug)]
 pub(super) struct Figures<'a> {
     pub(super) measured: &'a Measurement,
@@ -81,20 +81,20 @@ pub(super) struct Figures<'a> {
     pub(super) source: Source,
     /// Core cycles per iteration, the bracket's own taken off.
     pub(super) cycles: Option<Spread>,
-    /// What was counted by counters per iteration, the bracket's own taken off:
-    /// instructions, branches, mispredicted ones.
+    /// Counters per iteration, without the harness's own counts: instructions, branches,
+    /// mispredicted branches.
     pub(super) counted: [Option<Spread>; 3],
     /// Core cycles from one round of the loop to the next, per iteration.
     pub(super) rounds: Option<Spread>,
     /// Ticks of the time stamp counter per iteration, the bracket's own taken
     /// off.
     pub(super) ticks: Option<Spread>,
-    /// Where core cycles and ticks gather, per iteration, the most frequent first.
+    /// Modes of core cycles and ticks, per iteration, the most frequent first.
     pub(super) cycle_modes: Vec<f64>,
     pub(super) tick_modes: Vec<f64>,
     pub(super) overhead_cycles: Option<Spread>,
     pub(super) overhead_ticks: Option<Spread>,
-    /// Cycles of the whole runs.
+    /// Cycles of complete runs.
     pub(super) saturated: u64,
     pub(super) blocks: Vec<Block>,
 }
@@ -151,14 +151,13 @@ impl<'a> Figures<'a> {
         count as f64 / self.measured.stepped_iterations.max(1) as f64
     }
 
-    /// It takes less time than the overhead varies by.
+    /// Its time is smaller than the variation of the overhead.
     pub(super) fn is_below_overhead(&self) -> bool {
         let (Some(net), Some(less)) = (self.ticks, self.overhead_ticks) else { return false };
         net.median * (self.measured.iterations as f64) < less.p99 - less.min
     }
 
-    /// Instructions per core cycle: by the rounds of a loop where there are
-    /// any, else by whole runs.
+    /// Instructions per core cycle: per round of the loop if there is one, otherwise per run.
     pub(super) fn ipc(&self) -> Option<f64> {
         let stepped = self.measured.counts.map(|counts| self.per_iteration(counts.instructions));
         let [by_counter, ..] = self.counted;
@@ -168,7 +167,7 @@ impl<'a> Figures<'a> {
     }
 }
 
-/// Of values with their frequencies.
+/// Spread of values with frequencies.
 fn weighted(values: &BTreeMap<u64, u64>) -> Option<Spread> {
     let n: u64 = values.values().sum();
     let at = |share: f64| {

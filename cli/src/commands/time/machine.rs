@@ -1,4 +1,4 @@
-//! What the code is measured with: the registers of a CPU, its counters, or neither.
+//! Chooses what measures the code: the registers of a CPU, its counters, or neither.
 
 use std::cell::RefCell;
 use std::fmt::Display;
@@ -22,8 +22,8 @@ use crate::commands::machine::MachineArgs;
 use crate::exit::{Failure, OrExit, USAGE};
 use crate::present::out::say;
 
-/// Measures `bodies`, with the registers of the CPU where they can be had; what `work` came to,
-/// and what it was measured with.
+/// Measures `bodies`, with the registers of the CPU if available; returns the result of `work`, and
+/// what measured it.
 pub(super) fn measure<T, E: Display>(
     args: &TimeArgs,
     options: Options,
@@ -66,22 +66,21 @@ pub(super) fn measure<T, E: Display>(
     }
 }
 
-/// What the code is measured with.
+/// The means of measurement.
 enum Instrument {
     Registers(Box<(LbrCaps, ArmPlan)>),
     Counters(Box<Counting>, Option<Box<(Host, LbrCaps)>>, Source),
 }
 
-/// The counters of a CPU. `hidden` says in short what hides them.
+/// The counters of a CPU. `hidden` is a short reason why they are hidden.
 fn counters(
     cpu: u32,
     machine: &MachineArgs,
     hidden: &mut Option<String>,
 ) -> Result<Instrument, Failure> {
     if !machine.is_live() {
-        let error = anyhow!(
-            "perf events are the kernel's that runs here: leave out --msr-root and --cpuid"
-        );
+        let error =
+            anyhow!("perf events belong to the running kernel: omit --msr-root and --cpuid");
         return Err(error).or_exit(USAGE);
     }
     let groups = machine.groups(&machine.cpus()?);
@@ -120,7 +119,7 @@ fn counters(
 
 const MODELLED: &str = "; an emulated CPU: modelled, not measured";
 
-/// QEMU has no branch records of its own: what answers there is a model.
+/// QEMU has no LBR: any answer comes from a model.
 fn is_modelled(cpu: &CpuIdentity) -> bool {
     cpu.hypervisor.as_deref() == Some("QEMU")
 }
@@ -141,7 +140,7 @@ fn plan(caps: &LbrCaps, options: &Options, bodies: &[Body]) -> Result<ArmPlan, F
         );
         return Err(Failure { code: crate::exit::NO_LBR, error });
     }
-    // Such as takes the branches around any of them.
+    // A filter that records the branches around any of them.
     let alike = Body {
         rounds: bodies.iter().find_map(|body| body.rounds),
         call: bodies.iter().find_map(|body| body.call),
@@ -219,7 +218,7 @@ fn hardware<T, E: Display>(
     Ok((measured, source))
 }
 
-/// Says what has changed registers while code was measured.
+/// Reports changes to registers while code was measured.
 fn report(cpu: u32, restored: Restored) {
     if restored.foreign {
         say!("CPU {cpu}: something else changed the branch filter meanwhile; it was left as it is");

@@ -23,45 +23,50 @@ use lbr_msr::soft::SoftCpu;
 use code::TimedCode;
 use figures::Figures;
 
+use crate::args::heading;
 use crate::commands::backend::Backend;
 use crate::commands::machine::HostArgs;
 use crate::commands::soft::CpuParser;
 use crate::exit::{DONE, FAILED, Failure, NO_LBR, OrExit, Outcome, USAGE};
 use crate::present::out::{Out, say};
 
-/// Time a piece of code, or compare several: cycles, instructions, branches
+/// Time a snippet, or compare several: cycles, instructions, branches
 ///
-/// The code is put between two jumps whose addresses are known and runs in a process of its own, with
-/// a time limit. It is tried at full speed first, then single-stepped, which counts its instructions
-/// and branches exactly, then run at full speed many times.
+/// Examples:
+///   lbr time 'imul rax, rax'
+///   lbr time 'imul rax, rax' 'lea rax, [rax+rax]'        which is faster?
+///   lbr time 'mov rax, [r14]; add rax, 1' --init 'mov qword ptr [r14], 6'
 ///
-/// Where the CPU's own branch records can be used, they are switched on right before the first jump
-/// and off right after the second: each record counts the core cycles since the one before. A run
-/// with an interrupt in it is dropped and counted. Without them the code's counters of the kernel's
-/// perf events are read at both jumps (RDPMC): core cycles, instructions, branches and those that were
-/// mispredicted. Without those either core cycles are not known (-); the
-/// ticks of the time stamp counter are measured either way, which counts at a fixed rate whatever the
-/// frequency of the core.
+/// The code runs between two jumps at known addresses, in a process of its own
+/// with a time limit: first once at full speed, then single-stepped, which
+/// counts its instructions and branches exactly, then many times at full speed.
 ///
-/// At the start RSP points into a stack of 8 MiB, RBP, RSI, RDI and R14 each into the middle of 64
-/// KiB of memory, all other registers are 0, and those of x87, SSE and AVX are as in a new process.
-/// Memory keeps from one run to the next what the code writes. The loop of --loop counts in R15, which
-/// the code must not change, or in memory where each round is set up (--init). An instruction
-/// with a REP prefix counts as one, however often it repeats.
+/// Cycles come from the first of these that works:
+///
+/// 1. The CPU's LBR, enabled right before the first jump and disabled right
+///    after the second. Each record counts the core cycles since the previous
+///    one. A run with an interrupt in it is dropped and counted.
+/// 2. The kernel's perf events, read at both jumps (RDPMC): core cycles,
+///    instructions, branches and mispredicted branches.
+/// 3. Neither: cycles are unknown (-). Ticks of the time stamp counter, whose
+///    rate is fixed, are always measured.
+///
+/// At the start RSP points into a stack of 8 MiB; RBP, RSI, RDI and R14 each
+/// point into the middle of 64 KiB of memory. All other registers are 0; those
+/// of x87, SSE and AVX are as in a new process. Memory keeps what the code
+/// writes from one run to the next. The loop of --loop counts in R15, which the
+/// code must not change, or in memory if --init sets up each round. An
+/// instruction with a REP prefix counts as one, however often it repeats.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  lbr time 'imul rax, rax'
-  lbr time 'imul rax, rax' 'lea rax, [rax+rax]'        which is faster?
-  lbr time 'mov rax, [r14]; add rax, 1' --init 'mov qword ptr [r14], 6'")]
+#[command(verbatim_doc_comment)]
 #[command(mut_arg("cpuid", |arg| arg.hide_short_help(true)))]
-#[command(mut_arg("assume", |arg| arg.hide_short_help(true)))]
 #[command(group = ArgGroup::new("what").required(true).multiple(true).args(["code", "hex", "object"]))]
 pub(crate) struct TimeArgs {
-    /// Assembly, Intel syntax, separated by `;` or lines; a file of it; `-` for stdin
+    /// Assembly, Intel syntax, separated by `;`; or a file; `-` for stdin
     ///
     /// An argument with a `.` or `/` in it that is a file is read: `nop` is an instruction, ./nop a
-    /// file. Several pieces of code (CODE, then --hex, then --symbol) are measured in turns and
-    /// compared with the first.
+    /// file. Several snippets (CODE, then --hex, then --symbol) are measured in turns and compared
+    /// with the first.
     #[arg(value_name = "CODE")]
     code: Vec<String>,
 
@@ -79,20 +84,22 @@ pub(crate) struct TimeArgs {
     #[arg(long, value_name = "FILE", requires = "symbol", help_heading = "Code")]
     object: Vec<PathBuf>,
 
-    /// The function's name; the end of it will do (push for `Vec<T>::push`)
+    /// The function; the end of its name suffices
+    ///
+    /// push for `Vec<T>::push`.
     #[arg(long, value_name = "NAME", requires = "object", help_heading = "Code")]
     symbol: Vec<String>,
 
     /// Assembly that sets up each run and each round of the loop
     ///
-    /// Each round of the loop then starts with the registers of a run, and this code runs again; the
-    /// time of both is measured around nothing and taken off. --init '' sets up the registers alone.
-    /// Functions (--object) are always set up for each call. Copies (--unroll) run on from one
-    /// another.
+    /// Each round of the loop then starts with the registers of a run, and this code runs again;
+    /// the time that both take around empty code is subtracted. --init '' sets up the registers
+    /// alone. Functions (--object) are always set up for each call. Copies (--unroll) follow each
+    /// other without setup.
     #[arg(long, value_name = "CODE", allow_hyphen_values = true, help_heading = "Code")]
     init: Option<String>,
 
-    /// Rounds of a loop around the code; 1 for no loop [default: auto]
+    /// Rounds of a loop around the code; 1 is no loop [default: auto]
     ///
     /// The loop is DEC R15, JNZ. `auto` copies short code and chooses N so that a run takes long
     /// enough to be measured well; with --unroll there is no loop by default.
@@ -118,50 +125,56 @@ pub(crate) struct TimeArgs {
     repeat: u32,
 
     /// Single-stepped runs, which count instructions
-    #[arg(long, value_name = "N", default_value_t = 2, help_heading = "Runs")]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 2,
+        help_heading = "Runs",
+        hide_short_help = true
+    )]
     stepped: u32,
 
-    /// Time limit of a run in seconds; a stepped one has ten times as long
+    /// Time limit of a run in seconds; ten times as long for a stepped one
     #[arg(long, value_name = "S", default_value = "5", value_parser = seconds, hide_short_help = true, help_heading = "Runs")]
     timeout: Duration,
 
-    /// Logical CPU to run on [default: the last one allowed]
+    /// CPU to run on [default: the last one allowed]
     #[arg(short = 'C', long = "cpu", value_name = "CPU", help_heading = "Runs")]
     cpu: Option<u32>,
 
-    /// Let the code make any system call, with all of our rights
+    /// Let the code make any system call, with all our rights
     ///
-    /// Without it the code runs as the user behind sudo, or as nobody, where lbr is root
-    /// (CAP_SYS_PTRACE is needed for that), gets no new rights (no_new_privs), and may make the system
-    /// calls that reach nothing but itself: memory, time, its own signals, pipes, reading and writing
-    /// what it has open. Any other raises SIGSYS.
+    /// By default the code runs as the user who called sudo, or as nobody, if lbr is root (this
+    /// needs CAP_SYS_PTRACE). It gets no new rights (no_new_privs), and may make only system calls
+    /// that affect itself: memory, time, its own signals, pipes, reading and writing open files.
+    /// Any other raises SIGSYS.
     #[arg(long, help_heading = "Runs")]
     unconfined: bool,
 
     /// What counts cycles and branches
-    #[arg(long, value_enum, default_value = "auto", help_heading = "Source")]
+    #[arg(long, value_enum, default_value = "auto", help_heading = heading::MACHINE)]
     backend: Backend,
 
-    /// Branches that end a block, perf's names separated by commas, as in lbr record
+    /// Branches that end a block, as in lbr record
     #[arg(
         short = 'j',
         long = "branch-filter",
         value_name = "FILTER",
         default_value = "any,u",
-        help_heading = "Source",
+        help_heading = heading::MACHINE,
         hide_short_help = true
     )]
     filter: String,
 
     /// CPU whose filters a single-stepped run is recorded with: FF_MMH, or a name
-    #[arg(long, value_name = "CPU", default_value = "06_5E", value_parser = CpuParser, help_heading = "Source", hide_short_help = true)]
+    #[arg(long, value_name = "CPU", default_value = "06_5E", value_parser = CpuParser, help_heading = heading::MACHINE, hide_short_help = true)]
     soft_cpu: SoftCpu,
 
-    #[command(flatten, next_help_heading = "Source")]
+    #[command(flatten)]
     host: HostArgs,
 
     /// Print the method too: counts, overhead, all blocks
-    #[arg(short, long, conflicts_with_all = ["json", "csv"], help_heading = "Output")]
+    #[arg(short, long, conflicts_with_all = ["json", "csv"], help_heading = heading::OUTPUT)]
     verbose: bool,
 
     /// Blocks to show
@@ -171,24 +184,24 @@ pub(crate) struct TimeArgs {
         alias = "rows",
         value_name = "N",
         default_value_t = 20,
-        help_heading = "Output"
+        help_heading = heading::OUTPUT
     )]
     limit: usize,
 
-    /// Print as comma-separated values
-    #[arg(long, conflicts_with = "json", help_heading = "Output")]
+    /// Print comma-separated values
+    #[arg(long, conflicts_with = "json", help_heading = heading::OUTPUT)]
     csv: bool,
 
-    /// Print as JSON Lines, with every distribution whole
-    #[arg(long, help_heading = "Output")]
+    /// Print JSON Lines, with every distribution
+    #[arg(long, help_heading = heading::OUTPUT)]
     json: bool,
 
-    /// Draw the distributions: into FILE (.svg), or as text
-    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, help_heading = "Output")]
+    /// Draw the distributions, as text or into FILE.svg
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, help_heading = heading::OUTPUT)]
     plot: Option<Option<PathBuf>>,
 }
 
-/// How often a loop goes round.
+/// Rounds of the loop.
 #[derive(Clone, Copy, Debug)]
 enum Rounds {
     Auto,
@@ -217,8 +230,8 @@ impl TimeArgs {
     }
 }
 
-/// Ticks of the time stamp counter that a calibrated run takes: hundreds of times
-/// what the bracket around it varies by.
+/// Ticks of the time stamp counter of a calibrated run: hundreds of times the harness's own
+/// variation.
 const ENOUGH: u64 = 20_000;
 
 /// Executions in a stepped run of a calibrated loop: stepping takes thousands of times as long.
@@ -304,7 +317,7 @@ pub(crate) fn run(args: &TimeArgs) -> Outcome {
 fn filter(text: &str) -> Result<BranchFilter, Failure> {
     let filter: BranchFilter = text.parse().or_exit(USAGE)?;
     if filter.contains(BranchFilter::STACK) {
-        let error = anyhow!("call-stack mode records no stretches of code: leave out `stack`");
+        let error = anyhow!("call-stack mode records no fall-through ranges: omit `stack`");
         return Err(Failure { code: USAGE, error });
     }
     if filter.contains(BranchFilter::KERNEL) {

@@ -16,7 +16,7 @@ use crate::present::chart::{Histogram, Series, Terminal, svg_sheet};
 use crate::present::csv;
 use crate::present::json::{self, hex};
 
-/// JSON Lines: the whole, then each block.
+/// JSON Lines: the totals, then each block.
 pub(super) fn json(out: &mut impl Write, all: &Figures<'_>) -> io::Result<()> {
     let measured = all.measured;
     let counts = measured.counts;
@@ -127,7 +127,7 @@ fn end(place: &CodePlace) -> Value {
     }
 }
 
-/// One line for each quantity and each block; what is absent is empty.
+/// One line for each quantity and each block; unknown values are empty.
 pub(super) fn csv(out: &mut impl Write, all: &Figures<'_>) -> io::Result<()> {
     let keys = "quantity,block,n,value,min,median,p99,max,saturated,modes";
     csv::write(out, keys.split(','))?;

@@ -1,4 +1,4 @@
-//! Names for addresses of what was measured.
+//! Names of measured addresses.
 
 use std::fmt;
 
@@ -8,12 +8,12 @@ use nix::sys::signal::Signal;
 
 use super::code::TimedCode;
 
-/// Where an address is.
+/// A location of an address.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum CodePlace {
     /// In a copy of the code.
     Code {
-        /// Bytes behind the start of its copy.
+        /// Bytes from the start of its copy.
         offset: u64,
         /// Which copy.
         copy: u64,
@@ -24,11 +24,11 @@ pub(super) enum CodePlace {
     Outside(u64),
     /// The branch of the loop around the code.
     Around,
-    /// The closing jump, behind the code.
+    /// The closing jump, after the code.
     End,
     /// In the code that sets up.
     Init(u64),
-    /// Somewhere in what stands around the code.
+    /// In the measurement harness.
     Ours,
 }
 
@@ -52,7 +52,7 @@ impl CodePlace {
         }
     }
 
-    /// The same place of the first copy, and which copy it was in.
+    /// The same location in the first copy, and the number of its copy.
     pub(super) fn folded(self) -> (CodePlace, u64) {
         match self {
             CodePlace::Code { offset, copy } => (CodePlace::Code { offset, copy: 0 }, copy),

@@ -1,4 +1,4 @@
-//! The answer for people: how many, how sure.
+//! The result as text: the figures, and how reliable they are.
 
 use std::io;
 
@@ -15,7 +15,7 @@ fn number(value: f64) -> String {
     if text == "-0.00" { "0.00".to_owned() } else { text }
 }
 
-/// Prints the answer, and the blocks where they show more; with `--verbose` everything.
+/// Prints the result, and the blocks if they add to it; everything with `--verbose`.
 pub(super) fn print(out: &mut Out<'_>, counted: &Figures<'_>, args: &TimeArgs) -> io::Result<()> {
     answer(out, counted)?;
     if args.verbose {
@@ -197,7 +197,7 @@ fn counts(out: &mut Out<'_>, all: &Figures<'_>) -> io::Result<()> {
     out.gap()
 }
 
-/// Cells of the first column of the first tables, which stand below each other.
+/// Width of the first column, the same in all tables.
 const NAME: usize = 20;
 
 /// A number with two places, and no `-0.00`.
@@ -224,7 +224,7 @@ fn spreads(heading: &'static str, show: fn(f64) -> Cell) -> Table<'static, (), T
         .prose("", " ", |(), (.., sure)| Cell::Word(sure.clone().into()))
 }
 
-/// Where times gather, unless that is one place.
+/// The modes of times, if there are several.
 fn gathering(modes: &[f64]) -> String {
     match modes {
         [] | [_] => String::new(),

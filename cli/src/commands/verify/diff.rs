@@ -1,4 +1,4 @@
-//! `lbr verify --diff A B`: where two reports come to something else.
+//! `lbr verify --diff A B`: the differences between two reports.
 
 use lbr_msr::text::AsText;
 use std::{
@@ -23,7 +23,7 @@ struct Group {
     checks: Vec<Value>,
 }
 
-/// What one check came to in both reports; `None` where it was not made.
+/// The results of one check in both reports; `None` if it was not made.
 struct CheckPair {
     check: String,
     one: Option<Value>,
@@ -37,7 +37,7 @@ struct Pair {
     lines: Vec<CheckPair>,
 }
 
-/// Compares two reports. The exit status is 1 where they differ.
+/// Compares two reports. The exit status is 1 if they differ.
 pub(super) fn run(one: &Path, other: &Path, json: Option<&Path>) -> Outcome {
     let output = json.map(|path| Output::new(path, [one, other])).transpose()?;
     let (first, second) = (read(one)?, read(other)?);
@@ -64,7 +64,7 @@ const LONGEST: u64 = 16 << 20;
 const MOST_GROUPS: usize = 256;
 
 fn read(path: &Path) -> Result<Vec<Group>, Failure> {
-    let wrong = || anyhow!("{} is no report of lbr verify --json", path.as_text());
+    let wrong = || anyhow!("{} is not a report of lbr verify --json", path.as_text());
     let bytes = input::file::read(path, LONGEST)
         .with_context(|| format!("cannot read {}", path.as_text()))
         .or_exit(USAGE)?;
@@ -100,7 +100,7 @@ fn title(group: &Group) -> String {
     let lies = match head.get("soft_lies").and_then(Value::as_array) {
         Some(lies) => {
             let names: Vec<&str> = lies.iter().filter_map(Value::as_str).collect();
-            format!(", lies: {}", names.join(", "))
+            format!(", faults: {}", names.join(", "))
         }
         None => String::new(),
     };
@@ -113,7 +113,7 @@ fn title(group: &Group) -> String {
     )
 }
 
-/// Puts groups of one core type beside each other, else in their order.
+/// Pairs groups of the same core type, the rest in order.
 fn pair(first: &[Group], second: &[Group]) -> Vec<Pair> {
     let core = |group: &Group| word(&group.head, "core_type").to_owned();
     let mut left: Vec<&Group> = second.iter().collect();
@@ -153,8 +153,8 @@ fn compare(one: &Group, other: &Group) -> Pair {
     let same = |one: &Option<Value>, other: &Option<Value>| match (one, other) {
         (Some(one), Some(other)) => {
             let verdict = word(one, "verdict") == word(other, "verdict");
-            // Counts of two runs are never the same: where both are as
-            // documented, what is documented decides.
+            // Counts vary from run to run: if both are as documented, the documented values are
+            // compared.
             let key = if word(one, "verdict") == "as_documented" { "expected" } else { "found" };
             verdict && one.get(key) == other.get(key)
         }
@@ -171,7 +171,7 @@ fn compare(one: &Group, other: &Group) -> Pair {
     Pair { one: title(one), other: title(other), lines }
 }
 
-/// What a check came to, in a few words.
+/// The result of a check, in a few words.
 fn outcome(check: Option<&Value>) -> String {
     let Some(check) = check else { return "not checked".to_owned() };
     let verdict = word(check, "verdict").replace('_', " ");

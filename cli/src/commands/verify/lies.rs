@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::str::FromStr;
 
-use lbr_msr::soft::fault::{FaultKind, UnknownFault};
+use lbr_msr::soft::fault::FaultKind;
 use lbr_msr::soft::{Fault, Faults, SoftCpu};
 
 use super::subject::without_effect;
@@ -17,10 +17,14 @@ use crate::present::table::{Cell, Table};
 pub(crate) struct Lies(pub(crate) Option<Faults>);
 
 impl FromStr for Lies {
-    type Err = UnknownFault;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Lies, UnknownFault> {
-        if text == LIST { Ok(Lies(None)) } else { text.parse().map(|faults| Lies(Some(faults))) }
+    fn from_str(text: &str) -> Result<Lies, String> {
+        if text == LIST {
+            return Ok(Lies(None));
+        }
+        let faults = text.parse::<Faults>().map(|faults| Lies(Some(faults)));
+        faults.map_err(|error| format!("{error}; --soft-lie list lists them"))
     }
 }
 

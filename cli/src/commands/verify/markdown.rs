@@ -12,14 +12,14 @@ pub(super) fn write(out: &mut dyn Write, machine: &Machine, addresses: bool) -> 
     for verified in &machine.verified {
         writeln!(out, "\n## {}\n", verified.title())?;
         if let Some(lies) = &machine.soft_lies {
-            writeln!(out, "Lies switched on: {}.\n", lies.join(", "))?;
+            writeln!(out, "Injected faults: {}.\n", lies.join(", "))?;
         }
         writeln!(out, "{}.\n", verified.summary())?;
         writeln!(out, "Found with {}.\n", cell(&verified.origin(machine)))?;
         writeln!(out, "| check | expected | found | verdict |")?;
         writeln!(out, "|---|---|---|---|")?;
         for check in verified.by_verdict() {
-            // What a CPU has not is no more than a list.
+            // Inapplicable checks are not listed.
             if matches!(check.verdict, Verdict::NotApplicable(_)) {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! `lbr verify`: does this CPU do what its format bits say?
+//! `lbr verify`: checks whether a CPU does what its LBR format documents.
 
 mod diff;
 mod explain;
@@ -30,79 +30,93 @@ use super::{
     export::day,
     machine::MachineArgs,
 };
+use crate::args::heading;
 use crate::exit::{DONE, FAILED, Failure, NO_LBR, OrExit, Outcome, USAGE};
 use crate::output::Output;
 use crate::present::out::{Out, say};
 use lies::Lies;
 use report::{Machine, Verified};
 
-/// Check whether CPUs do what their format bits say
+/// Check whether CPUs do what their LBR format documents
 ///
-/// Holds what CPUID and IA32_PERF_CAPABILITIES announce against the CPU table,
-/// and looks whether each register exists. With --write it also tries which
-/// bits registers take, fills the records with branches that are known, and
-/// compares: depth, order, filters, call-stack mode, flags, cycles, freeze and
-/// more. Everything is put back afterwards, records and TOS included, also
-/// after Ctrl-C; where recording is on already, nothing is written.
+/// Examples:
+///   lbr verify                       reads only: what CPUID announces
+///   lbr verify --write -v            every check, with its source
+///   lbr verify --soft-cpu skylake --write    on the software LBR
 ///
-/// Each check says what is expected, with its source, what was found, and
-/// whether the CPU does as documented, differs, cannot be judged here, or has
-/// nothing of the kind. Checks rest on each other: where one differs, those
-/// that rest on it say so and are not judged. The reports hold neither
+/// Compares CPUID and IA32_PERF_CAPABILITIES with the CPU table, and checks
+/// that each register exists. With --write it also checks which bits the
+/// registers accept, fills the LBR with known branches, and compares: depth,
+/// order, filters, call-stack mode, flags, cycles, freeze and more. Registers,
+/// records and TOS are restored afterwards, also after Ctrl-C. If recording is
+/// already on, nothing is written.
+///
+/// Each check prints what is expected, with its source, what was found, and the
+/// verdict: as documented, differs, cannot be judged here, or not applicable. A
+/// check that rests on a differing one is not judged. Reports contain neither
 /// addresses nor serial numbers unless --addresses asks for records.
 ///
-/// The exit status is 0 where nothing differs, 1 where something does (or
-/// verifying failed), 3 where there is no LBR to verify, 4 where permission is
-/// missing.
+/// Exit status: 0 if nothing differs, 1 if something does (or verifying
+/// failed), 3 without an LBR, 4 if permission is missing.
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct VerifyArgs {
-    /// The CPUs, such as 0-3,6 [default: all that this process may use]
-    #[arg(short = 'C', long, value_name = "LIST")]
+    /// The CPUs, such as 0-3,6 [default: all that are allowed]
+    #[arg(short = 'C', long, value_name = "LIST", help_heading = heading::MACHINE)]
     cpu: Option<CpuList>,
 
-    /// Write registers too, and put them back: needed by most checks
-    #[arg(long)]
+    /// Write registers too, and restore them: most checks need it
+    #[arg(long, help_heading = heading::MACHINE)]
     write: bool,
 
-    /// Where the registers are; auto is soft with --soft-cpu
-    #[arg(long, value_parser = of_registers(), default_value = "auto")]
+    /// How to reach the registers; auto is soft with --soft-cpu
+    #[arg(long, value_parser = of_registers(), default_value = "auto",
+          help_heading = heading::MACHINE)]
     backend: Backend,
 
     #[command(flatten)]
     machine: MachineArgs,
 
-    /// Let the software LBR depart from what is documented: names such as
-    /// tos-off-by-one, separated by commas
-    #[arg(long, value_name = "NAME")]
+    /// Inject faults into the software LBR; `list` lists them
+    ///
+    /// Names such as tos-off-by-one, separated by commas.
+    #[arg(long, value_name = "NAME", help_heading = heading::MACHINE)]
     soft_lie: Option<Lies>,
 
-    /// Print JSON Lines, or write them to FILE
-    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
-    json: Option<PathBuf>,
-
-    /// Write a report in Markdown to FILE, - for standard output
-    #[arg(long, value_name = "FILE")]
-    markdown: Option<PathBuf>,
-
-    /// Put the records that a differing check rests on into the reports: they
-    /// hold addresses of this machine's code
-    #[arg(long)]
-    addresses: bool,
-
-    /// Compare two reports that --json wrote, instead
-    #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with_all = [
+    /// Compare two reports of --json instead
+    #[arg(long, num_args = 2, value_names = ["A", "B"], help_heading = heading::INPUT,
+          conflicts_with_all = [
         "cpu", "write", "backend", "cpuid", "perf_capabilities", "soft_cpu", "assume", "msr_root",
-        "soft_lie", "markdown", "addresses",
+        "soft_lie", "markdown", "addresses", "verbose",
     ])]
     diff: Option<Vec<PathBuf>>,
 
-    /// Explain CHECK instead: what it executes, why, what would falsify it, and the source of the
-    /// documented answer (with --soft-cpu, for that CPU); `list` lists the checks
-    #[arg(long, value_name = "CHECK", conflicts_with_all = [
+    /// Explain CHECK, or `list` all checks
+    ///
+    /// Prints what the check executes, why, what would falsify it, and the source of the documented
+    /// answer (with --soft-cpu, for that CPU).
+    #[arg(long, value_name = "CHECK", help_heading = heading::OUTPUT, conflicts_with_all = [
         "cpu", "write", "backend", "cpuid", "perf_capabilities", "assume", "soft_lie", "markdown",
         "addresses", "diff",
     ])]
     explain: Option<String>,
+
+    /// Print every check, with its source
+    #[arg(short, long, help_heading = heading::OUTPUT)]
+    verbose: bool,
+
+    /// Print JSON Lines, or write them to FILE
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-",
+          help_heading = heading::OUTPUT)]
+    json: Option<PathBuf>,
+
+    /// Write a Markdown report; `-` is standard output
+    #[arg(long, value_name = "FILE", help_heading = heading::OUTPUT)]
+    markdown: Option<PathBuf>,
+
+    /// Include records of differing checks, with code addresses
+    #[arg(long, help_heading = heading::OUTPUT)]
+    addresses: bool,
 }
 
 impl VerifyArgs {
@@ -128,7 +142,7 @@ pub(crate) fn run(args: &VerifyArgs) -> Outcome {
         || machine.perf_capabilities.is_some()
     {
         let error = anyhow!(
-            "recorded values have no registers to verify: leave out --perf-capabilities, and \
+            "recorded values have no registers to verify: omit --perf-capabilities, and \
              --cpuid without --msr-root (lbr probe shows what they say)"
         );
         return Err(error).or_exit(USAGE);
@@ -138,7 +152,7 @@ pub(crate) fn run(args: &VerifyArgs) -> Outcome {
         return Err(error).or_exit(USAGE);
     }
     if args.machine.soft_cpu.is_some() && !matches!(args.backend, Backend::Auto | Backend::Soft) {
-        let error = anyhow!("--soft-cpu names a software CPU; leave out --backend");
+        let error = anyhow!("--soft-cpu names a software CPU; omit --backend");
         return Err(error).or_exit(USAGE);
     }
     if args.json.as_deref() == Some(Path::new("-"))
@@ -156,7 +170,7 @@ pub(crate) fn run(args: &VerifyArgs) -> Outcome {
     Ok(if machine.verified.iter().any(Verified::differs) { FAILED } else { DONE })
 }
 
-/// Refuses lies that no check could find.
+/// Refuses faults that no check could detect.
 fn check_lies(args: &VerifyArgs) -> Result<(), Failure> {
     let Some(lies) = args.lies() else { return Ok(()) };
     let cpu = args.machine.soft_cpu.as_ref();
@@ -203,7 +217,7 @@ fn verify_all(args: &VerifyArgs) -> Result<Machine, Failure> {
         kernel: report::kernel(&args.machine.root()),
         date: day(SystemTime::now()),
     };
-    // Each CPU is asked by a thread on it, so that the next has to be reachable.
+    // Each CPU is verified by a thread pinned to it; afterwards all CPUs must be allowed again.
     let everywhere = Affinity::current()?;
     let mut refused = Vec::new();
     let mut notice = args.write;
@@ -224,7 +238,7 @@ fn verify_all(args: &VerifyArgs) -> Result<Machine, Failure> {
                 let microcode = report::microcode(&args.machine.root(), cpu);
                 machine.add(report, found, microcode.filter(|_| hardware));
             }
-            // The others are another matter only where this one has nothing.
+            // CPUs without an LBR are reported only if others have one.
             Err(failure) if failure.code == NO_LBR => refused.push((cpu, failure)),
             Err(failure) => return Err(failure),
         }
@@ -255,7 +269,8 @@ fn publish(
     let targets = [args.json.as_deref(), args.markdown.as_deref()];
     if !targets.contains(&Some(stdout)) {
         let mut out = Out::stdout();
-        text::write(&mut out, machine, args.addresses)?;
+        let shown = text::Shown { addresses: args.addresses, verbose: args.verbose };
+        text::write(&mut out, machine, shown)?;
         out.flush()?;
     }
     let mut text = Vec::new();

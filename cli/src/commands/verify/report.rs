@@ -1,4 +1,4 @@
-//! What verifying came to: CPUs with one outcome together, and their JSON.
+//! The results of all CPUs: those with the same result together, and as JSON.
 
 use std::io::{self, Write};
 
@@ -13,12 +13,15 @@ use serde_json::{Value, json};
 use crate::present::escape::escaped;
 use crate::present::json;
 
+/// Why a check was not made without `--write`.
+pub(super) const NEEDS_WRITE: &str = "needs --write";
+
 /// The CPUs of a machine.
 #[derive(Debug)]
 pub(super) struct Machine {
-    /// Those with one outcome, in the order of the first of each.
+    /// Groups with the same results, in the order of their first CPU.
     pub(super) verified: Vec<Verified>,
-    /// The lies of a software CPU; `None` where it has none.
+    /// The injected faults; `None` for hardware.
     pub(super) soft_lies: Option<Vec<&'static str>>,
     /// The release of its kernel.
     pub(super) kernel: Option<String>,
@@ -76,8 +79,8 @@ pub(super) fn kernel(root: &Root) -> Option<String> {
     Some(release.trim().to_owned())
 }
 
-/// Two CPUs came to the same in a check. What a check that is as documented
-/// found may vary from CPU to CPU, cycle counts above all.
+/// Whether two CPUs have the same result in a check. If it is as documented, the values found may
+/// vary from CPU to CPU, cycle counts above all.
 fn alike((one, other): (&Check, &Check)) -> bool {
     one.verdict == other.verdict && (one.verdict != Verdict::Differs || one.found == other.found)
 }
@@ -94,7 +97,7 @@ impl Verified {
         format!("CPU{plural} {}", cpu_list(&self.cpus))
     }
 
-    /// What the CPUs are, in a line.
+    /// A description of the CPUs, in a line.
     pub(super) fn title(&self) -> String {
         let Report { identity, caps, kind, .. } = &self.report;
         let mut title = format!("{}: {}H", self.cpus(), identity.key());
@@ -150,8 +153,24 @@ impl Verified {
         parts.join(", ")
     }
 
-    /// The checks, differing ones first, then those that cannot be told, then
-    /// what is as documented.
+    /// `42 as documented, 1 differs: order`, and how many are not judged.
+    pub(super) fn verdict(&self) -> String {
+        let checks = || self.report.checks.iter();
+        let count = |is: fn(&Verdict) -> bool| checks().filter(|check| is(&check.verdict)).count();
+        let differing: Vec<&str> = self.report.differing().map(|check| check.id).collect();
+        let differs = match differing.as_slice() {
+            [] => "none differs".to_owned(),
+            [one] => format!("1 differs: {one}"),
+            several => format!("{} differ: {}", several.len(), several.join(", ")),
+        };
+        let documented = count(|verdict| *verdict == Verdict::AsDocumented);
+        let unjudged = count(|verdict| matches!(verdict, Verdict::CannotTell(_)));
+        let unjudged =
+            if unjudged > 0 { format!("; {unjudged} not judged") } else { String::new() };
+        format!("{documented} as documented, {differs}{unjudged}")
+    }
+
+    /// The checks: differing ones first, then those not judged, then those as documented.
     pub(super) fn by_verdict(&self) -> Vec<&Check> {
         let rank = |check: &&Check| match check.verdict {
             Verdict::Differs => 0,

@@ -24,8 +24,7 @@ use crate::{
     exit::{FAILED, Failure, OrExit, USAGE},
 };
 
-/// Verifies one CPU. `notice`: what the first write does to the kernel is yet
-/// to be said.
+/// Verifies one CPU. `notice`: whether the warning about the first write is still due.
 pub(super) fn verify(
     args: &VerifyArgs,
     found: &RecordedCpu,
@@ -54,8 +53,8 @@ pub(super) fn verify(
     ready.verify().map_err(failed)
 }
 
-/// The faults that change nothing of a software CPU: each alone, all checks find
-/// what they find of a sound one.
+/// The faults without effect on a software CPU: with each alone, all checks find the same as
+/// without.
 pub(super) fn without_effect(
     soft: &SoftCpu,
     faults: impl Iterator<Item = Fault>,
@@ -75,8 +74,7 @@ pub(super) fn without_effect(
     Ok(none)
 }
 
-/// Opens the registers of a CPU of this machine, for writing where that is
-/// asked for.
+/// Opens the registers of a CPU of this machine, for writing if requested.
 fn open(
     args: &VerifyArgs,
     found: &RecordedCpu,
@@ -85,7 +83,7 @@ fn open(
     let (cpu, root) = (found.cpu, args.machine.root());
     let looked = |msr| vec![Need { msr, write_mask: 0 }];
     let needs = looked(IA32_PERF_CAPABILITIES);
-    // What has no branch records is said before what stands in the way.
+    // A CPU without an LBR is reported before a missing driver or permission.
     let mut nothing = lbr_msr::access::FakeMsrs::new(cpu);
     if config.assume.is_none() {
         documented(&found.cpuid, None, &mut nothing).map_err(backend::no_records)?;

@@ -1,33 +1,79 @@
-//! The report on a terminal: a line for each check, what differs first.
+//! The report on a terminal: the verdict, what differs, and with `-v` every check.
 
 use std::io;
 
 use lab::verify::{Check, SubjectKind, Verdict};
 
-use super::report::Machine;
-use crate::present::number::dash;
+use super::report::{Machine, NEEDS_WRITE, Verified};
+use crate::present::number::{counted, dash};
 use crate::present::out::{BAD, DOUBTFUL, FAINT, GOOD, Out};
 use crate::present::table::{Cell, Item, write_list};
 
+/// Options of the output.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shown {
+    /// The records that a differing check rests on.
+    pub(super) addresses: bool,
+    /// Every check.
+    pub(super) verbose: bool,
+}
+
 /// Writes the report of each group of CPUs.
-pub(super) fn write(out: &mut Out<'_>, machine: &Machine, addresses: bool) -> io::Result<()> {
+pub(super) fn write(out: &mut Out<'_>, machine: &Machine, shown: Shown) -> io::Result<()> {
     for (at, verified) in machine.verified.iter().enumerate() {
         if at > 0 {
             out.gap()?;
         }
+        let cpus = if machine.verified.len() > 1 {
+            format!("{}: ", verified.cpus())
+        } else {
+            String::new()
+        };
+        out.line(format_args!("{cpus}{}", verified.verdict()))?;
         out.line(verified.title())?;
-        if let Some(lies) = &machine.soft_lies {
-            out.line(format_args!("lies switched on: {}", lies.join(", ")))?;
+        if let Some(faults) = machine.soft_lies.as_ref().filter(|faults| !faults.is_empty()) {
+            out.line(format_args!("injected faults: {}", faults.join(", ")))?;
         }
-        let checks = verified.by_verdict().into_iter();
-        let items: Vec<Item> = checks.flat_map(|check| items(check, addresses)).collect();
-        write_list(out, &items)?;
         if verified.report.kind == SubjectKind::Hardware {
             out.line(verified.origin(machine))?;
         }
-        out.line(verified.summary())?;
+        let checks = verified.by_verdict().into_iter();
+        let items: Vec<Item> = checks
+            .filter(|check| shown.verbose || is_unusual(check))
+            .flat_map(|check| items(check, shown.addresses))
+            .collect();
+        write_list(out, &items)?;
+        if let Some(line) = without_write(verified).filter(|_| !shown.verbose) {
+            out.line(line)?;
+        }
     }
     Ok(())
+}
+
+/// Whether a check is printed without `-v`.
+fn is_unusual(check: &Check) -> bool {
+    match &check.verdict {
+        Verdict::Differs => true,
+        Verdict::CannotTell(why) => why != NEEDS_WRITE,
+        Verdict::AsDocumented | Verdict::NotApplicable(_) => false,
+    }
+}
+
+/// The checks that `--write` would add.
+fn without_write(verified: &Verified) -> Option<String> {
+    const NAMED: usize = 6;
+    let needs = |check: &&Check| check.verdict.why() == Some(NEEDS_WRITE);
+    let missing: Vec<&Check> = verified.report.checks.iter().filter(needs).collect();
+    let whole: Vec<&str> =
+        missing.iter().map(|check| check.id).filter(|id| !id.contains('.')).collect();
+    let named: Vec<&str> = whole.into_iter().take(NAMED).collect();
+    (!missing.is_empty()).then(|| {
+        format!(
+            "--write adds {}: {} and more",
+            counted(missing.len() as u64, "check", "checks"),
+            named.join(", ")
+        )
+    })
 }
 
 /// A check; below one that differs what was expected and found.

@@ -21,17 +21,16 @@ pub(crate) struct Drawn {
     pub(crate) high: u8,
     /// Its lowest bit.
     pub(crate) low: u8,
-    /// Nobody describes it: drawn as a dot.
+    /// Undocumented: drawn as a dot.
     #[serde(skip)]
     pub(crate) reserved: bool,
-    /// Its value; `None` where only the layout is drawn.
+    /// Its value; `None` if only the layout is drawn.
     pub(crate) value: Option<u64>,
-    /// What the value, or else the field, means.
+    /// The meaning of the value, or of the field.
     pub(crate) meaning: String,
-    /// Where that is written.
+    /// Its source.
     pub(crate) source: String,
-    /// Where only the layout is drawn: the values that have a meaning of their
-    /// own.
+    /// The named values, if only the layout is drawn.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) codes: Vec<CodeLegend>,
 }
@@ -41,7 +40,7 @@ pub(crate) struct Drawn {
 pub(crate) struct CodeLegend {
     /// The value in decimal, or `first to last`.
     pub(crate) value: String,
-    /// What it stands for.
+    /// Its meaning.
     pub(crate) meaning: String,
 }
 
@@ -55,9 +54,14 @@ struct Row {
     meaning: String,
 }
 
-/// Draws a register: the bits where there is a value, the letters, and a row
-/// for each field from bit 0 up.
-pub(crate) fn draw(out: &mut Out<'_>, value: Option<u64>, fields: &[Drawn]) -> io::Result<()> {
+/// Draws a register: its bits if it has a value, the letters, a row for each field from bit 0 up,
+/// and the sources that are not the register's own, each once.
+pub(crate) fn draw(
+    out: &mut Out<'_>,
+    value: Option<u64>,
+    fields: &[Drawn],
+    source: &str,
+) -> io::Result<()> {
     let keys = keys(fields);
     out.line(ruler())?;
     if let Some(value) = value {
@@ -66,10 +70,39 @@ pub(crate) fn draw(out: &mut Out<'_>, value: Option<u64>, fields: &[Drawn]) -> i
     let key_of = |bit: u8| field_of(fields, &keys, bit).map_or('.', |(_, key)| key);
     out.line(nibbles(key_of).trim_end())?;
     out.gap()?;
-    table(value.is_some()).write_text(out, &mut (), all_rows(fields))
+    table(value.is_some()).write_text(out, &mut (), all_rows(fields))?;
+    for (source, letters) in sources(fields, &keys, source) {
+        out.line(format_args!("{letters}: {source}"))?;
+    }
+    Ok(())
 }
 
-/// The fields of a register, with their values where it has one.
+/// The fields that other sources than the register's describe, by source: `a, d-h`.
+fn sources<'a>(fields: &'a [Drawn], keys: &[char], own: &str) -> Vec<(&'a str, String)> {
+    let mut found: Vec<(&str, Vec<(char, char)>)> = Vec::new();
+    for (field, &key) in fields.iter().zip(keys).filter(|(field, _)| !field.reserved) {
+        if field.source == own {
+            continue;
+        }
+        let at =
+            found.iter().position(|(source, _)| *source == field.source).unwrap_or_else(|| {
+                found.push((&field.source, Vec::new()));
+                found.len() - 1
+            });
+        let Some((_, spans)) = found.get_mut(at) else { continue };
+        match spans.last_mut() {
+            Some((_, last)) if *last as u32 + 1 == key as u32 => *last = key,
+            _ => spans.push((key, key)),
+        }
+    }
+    let span = |(first, last): &(char, char)| {
+        if first == last { first.to_string() } else { format!("{first}-{last}") }
+    };
+    let joined = |spans: Vec<(char, char)>| spans.iter().map(span).collect::<Vec<_>>().join(", ");
+    found.into_iter().map(|(source, spans)| (source, joined(spans))).collect()
+}
+
+/// The fields of a register, with their values if it has one.
 fn table<'a>(valued: bool) -> Table<'a, (), Row> {
     let mut table = Table::<(), Row>::new()
         .word("", " ", |(), row| Cell::Word(row.key.to_string().into()))
@@ -78,7 +111,7 @@ fn table<'a>(valued: bool) -> Table<'a, (), Row> {
     if valued {
         table = table.word("", "value", |(), row| Cell::Word(row.value.clone().into()));
     }
-    table.prose("", "meaning [source]", |(), row| Cell::Word(row.meaning.clone().into()))
+    table.prose("", "meaning", |(), row| Cell::Word(row.meaning.clone().into()))
 }
 
 fn all_rows(fields: &[Drawn]) -> impl Iterator<Item = Row> + Clone {
@@ -92,15 +125,14 @@ fn field_of<'a>(fields: &'a [Drawn], keys: &[char], bit: u8) -> Option<(&'a Draw
     Some((fields.get(at)?, *keys.get(at)?))
 }
 
-/// The row of a field, and one for each of its values that is listed.
+/// The row of a field, and one for each of its named values.
 fn rows((key, field): (char, &Drawn)) -> Vec<Row> {
-    let source = if field.reserved { String::new() } else { format!("  [{}]", field.source) };
     let mut rows = vec![Row {
         key,
         place: place(field),
         name: field.name.clone(),
         value: value_cell(field),
-        meaning: format!("{}{source}", field.meaning),
+        meaning: field.meaning.clone(),
     }];
     rows.extend(field.codes.iter().map(|code| Row {
         key: ' ',
@@ -120,7 +152,7 @@ fn keys(fields: &[Drawn]) -> Vec<char> {
     fields.iter().map(|field| key(field).unwrap_or('.')).collect()
 }
 
-/// Bit 63 to bit 0, a blank between nibbles and a wider one in the middle.
+/// Bit 63 to bit 0, a space between nibbles and a wider gap in the middle.
 fn nibbles(mut digit: impl FnMut(u8) -> char) -> String {
     let mut line = String::new();
     for bit in (0..64).rev() {

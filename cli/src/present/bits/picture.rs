@@ -13,11 +13,11 @@ const WIDTH: u32 = 32 * BOX + 2 * MARGIN;
 const LINE: u32 = 22;
 /// From one row of 32 bits to the next.
 const ROW: u32 = 88;
-/// Characters of a meaning that fit beside the names.
+/// Characters of a meaning that fit next to the names.
 const MEANING: usize = 77;
-/// And in a line of the drawing's whole width.
+/// Characters of a line over the full width of the drawing.
 const WHOLE: usize = 118;
-/// The tints of fields that stand side by side.
+/// The tints of neighboring fields.
 const TINTS: [&str; 2] = ["#54AEFF", "#D4A72C"];
 
 /// A register as an SVG document: its title, its bits, and a list of its fields.

@@ -1,14 +1,11 @@
 //! Which bins a histogram has.
 //!
-//! Cycles are whole numbers. A bin is one cycle wide where that gives no more
-//! bins than wanted, else 2, 5, 10, 20, 50 and so on, whatever is the least
-//! that does; bins begin at multiples of their width. Where they would be wider
-//! than a cycle, the range ends at the p99.9 of the series that reaches
-//! furthest, and what lies beyond is said. Bins are then narrowed, to a quarter
-//! of the width that the number of bins asks for at the utmost, until a clearly
-//! lower bin lies between any two neighbouring modes of a series: two humps stay
-//! two humps.
-//! Saturated runs are no part of the range; they are said.
+//! Cycles are whole numbers. A bin is 1 cycle wide, or 2, 5, 10, 20, 50 and so on, the smallest
+//! width that gives no more bins than wanted; bins start at multiples of their width. If they would
+//! be wider than a cycle, the range ends at the p99.9 of the widest series, and the rest is
+//! counted. Bins are then narrowed, at most to a quarter, until a clearly lower bin lies between
+//! any two neighboring modes of a series, so that two humps stay two humps.
+//! Saturated runs are not in the range; they are counted.
 
 use super::Series;
 
@@ -17,7 +14,7 @@ use super::Series;
 pub(crate) struct Bins {
     /// Cycles of one bin.
     pub(crate) width: u32,
-    /// The bins in order, the empty ones between others included.
+    /// The bins in order, including empty ones between others.
     pub(crate) bins: Vec<Bin>,
     /// Runs of each series beyond the last bin, without the saturated ones.
     pub(crate) beyond: Vec<u64>,
@@ -28,7 +25,7 @@ pub(crate) struct Bins {
 /// One bin.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Bin {
-    /// Its first count.
+    /// Its first cycle count.
     pub(crate) first: u32,
     /// Runs of each series. Rounded counts are spread over what they stand for.
     pub(crate) runs: Vec<f64>,
@@ -37,7 +34,7 @@ pub(crate) struct Bin {
 }
 
 impl Bin {
-    /// Whether no run is in it.
+    /// Whether it is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.runs.iter().all(|runs| *runs <= 0.0)
     }
@@ -53,13 +50,13 @@ pub(crate) enum Gaps {
     Folded,
 }
 
-/// A bin between two humps has at most so much of the lower one.
+/// A bin between two humps has at most this share of the lower one.
 const HUMP: f64 = 0.8;
 /// Empty bins that are folded into one, at least.
 pub(crate) const FOLD: usize = 3;
 
-/// Bins that are kept, empty ones included: as many as a record's 16 bits can
-/// count, twice. More come from numbers that no CPU recorded.
+/// Maximum number of bins, empty ones included: twice the range of a record's 16 bits. Larger
+/// values come from forged input.
 const MOST_BINS: u64 = 1 << 17;
 
 impl Bins {
@@ -97,7 +94,7 @@ impl Bins {
 }
 
 impl Bins {
-    /// Whether a lower bin lies between any two neighbouring modes of a series.
+    /// Whether a lower bin lies between any two neighboring modes of a series.
     fn are_humps(&self, series: usize) -> bool {
         let runs = |bin: &Bin| bin.runs.get(series).copied().unwrap_or(0.0);
         let modes = |bin: &Bin| bin.modes.get(series).map_or(0, Vec::len);
@@ -164,7 +161,7 @@ fn number(first: u32, last: u32, width: u32) -> u64 {
     u64::from(last / width) - u64::from(first / width) + 1
 }
 
-/// Rows where empty bins are folded.
+/// Rows with runs of empty bins folded.
 fn folded(counted: &[Unsaturated], last: u32, width: u32) -> usize {
     let values = counted.iter().flat_map(|s| &s.values).filter(|(value, _)| *value <= last);
     let mut places: Vec<u32> = values.map(|(value, _)| value / width).collect();
@@ -199,7 +196,7 @@ fn fill(counted: &[Unsaturated], series: &[Series], first: u32, last: u32, width
                 largest_beyond = largest_beyond.max(Some(value));
                 continue;
             }
-            // A rounded count lies somewhere in what it stands for.
+            // A rounded count may be any in its range.
             let [first, last, start, width] = [value, last, start, width].map(u64::from);
             let end = (first + u64::from(of_series.step(value))).min(last + 1);
             let mut at = first;

@@ -1,4 +1,4 @@
-//! Drawing one chart, whatever it is drawn on.
+//! Draws one chart on any backend.
 
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
@@ -15,12 +15,12 @@ use crate::present::number::grouped;
 
 /// Font family of the labels.
 const FONT: &str = "monospace";
-/// Colours that are no series': a page may give others to what has them.
+/// Colors of everything but series: a page may replace them.
 pub(super) const PAPER: RGBColor = RGBColor(0xFF, 0xFF, 0xFF);
 const INK: RGBColor = RGBColor(0x1F, 0x23, 0x28);
 const GRID: RGBColor = RGBColor(0xD0, 0xD7, 0xDE);
-/// Okabe and Ito's palette, which the colour-blind can tell apart, in an order
-/// in which neighbours differ in grey too; lines differ in their dashes beside.
+/// Okabe and Ito's palette, which color-blind people can distinguish, in an order in which
+/// neighbors also differ in grey; lines also differ in their dashes.
 const PALETTE: [RGBColor; 6] = [
     RGBColor(0x00, 0x72, 0xB2),
     RGBColor(0xD5, 0x5E, 0x00),
@@ -29,7 +29,7 @@ const PALETTE: [RGBColor; 6] = [
     RGBColor(0xE6, 0x9F, 0x00),
     RGBColor(0x56, 0xB4, 0xE9),
 ];
-/// Dashes and the space between them, pixels; 0 is a whole line.
+/// Dashes and the gaps between them, pixels; 0 is a solid line.
 const DASHES: [(u32, u32); 4] = [(0, 0), (9, 4), (2, 3), (16, 6)];
 /// Height of a line of text, pixels.
 pub(super) const LINE: u32 = 18;
@@ -40,7 +40,7 @@ const MARGIN: i32 = 14;
 const X_AXIS: u32 = 42;
 /// Height for the marks of modes above the highest bar, pixels.
 const MARKS: u32 = 48;
-/// Bars stand apart where there are no more of them.
+/// Number of bars up to which there are gaps between them.
 const APART: usize = 60;
 
 type Drawn<B> = Result<(), DrawingAreaErrorKind<<B as DrawingBackend>::ErrorType>>;
@@ -116,7 +116,7 @@ pub(super) fn histogram<B: DrawingBackend>(area: &Area<B>, chart: &Histogram) ->
     let room =
         f64::from(MARKS) / f64::from(plot.dim_in_pixel().1.saturating_sub(X_AXIS + MARKS).max(1));
     if chart.log {
-        // One step below the least bar, so that it is seen.
+        // One step below the smallest bar, so that it is visible.
         let floor = least / 2.0;
         let top = highest * (highest / floor).powf(room);
         bars(&plot, chart, &bins, (floor..top).log_scale(), floor)
@@ -165,7 +165,7 @@ fn line<B: DrawingBackend>(area: &Area<B>, points: &[(i32, i32)], series: usize)
     }
 }
 
-/// What is said below the bars.
+/// Remarks below the bars.
 fn remarks(chart: &Histogram, bins: Option<&Bins>) -> Vec<String> {
     let mut said = Vec::new();
     if let Some(bins) = bins {
@@ -192,8 +192,7 @@ fn remarks(chart: &Histogram, bins: Option<&Bins>) -> Vec<String> {
     said
 }
 
-/// How high a bin of a series is drawn: runs, or percent where there are
-/// several to compare.
+/// The height of a series in a bin: runs, or percent if several are compared.
 fn height(chart: &Histogram, series: usize, runs: f64) -> f64 {
     if chart.series.len() < 2 {
         return runs;
@@ -217,7 +216,7 @@ where
     let first = bins.bins.first().map_or(0, |bin| bin.first);
     let last = bins.bins.last().map_or(0, |bin| bin.first);
     let width = f64::from(bins.width);
-    // A count stands over its number: a bin begins half a cycle before it.
+    // The bar of a count is centered over its number: a bin starts half a cycle before it.
     let left = |first: u32| f64::from(first) - 0.5;
     let span = f64::from(last - first) + width;
     let side = if bins.bins.len() < 8 { (8.0 * width - span).max(width) / 2.0 } else { width };
@@ -296,14 +295,13 @@ where
 
 /// A mode to be marked.
 struct Mark {
-    /// The top of its bar, pixels of the whole picture.
+    /// The top of its bar, in pixels of the whole picture.
     at: (i32, i32),
     mode: u32,
     series: usize,
 }
 
-/// Triangles that point at the bars of modes, with their numbers above as far as
-/// there is room: none over another.
+/// Triangles that point at the bars of modes, with as many non-overlapping labels as fit.
 fn mode_marks<B: DrawingBackend>(area: &Area<B>, mut marks: Vec<Mark>) -> Drawn<B> {
     // The area counts from its own corner.
     let corner = area.get_base_pixel();
@@ -337,7 +335,7 @@ fn mode_marks<B: DrawingBackend>(area: &Area<B>, mut marks: Vec<Mark>) -> Drawn<
     Ok(())
 }
 
-/// Numbers below an axis of so many pixels.
+/// Number of labels below an axis of `width` pixels.
 fn x_labels(width: u32) -> usize {
     (width / 80).max(2) as usize
 }

@@ -8,15 +8,15 @@ use super::draw;
 
 /// Size of one picture, pixels.
 const SINGLE: (u32, u32) = (960, 480);
-/// Size of one of several beside each other, pixels.
+/// Size of one of several charts on a sheet, pixels.
 const CELL: (u32, u32) = (720, 360);
 /// Size of one in a page, pixels.
 const SMALL: (u32, u32) = (620, 300);
-/// Pictures beside each other.
+/// Charts in a row.
 const ACROSS: usize = 2;
 
 impl Histogram {
-    /// The chart as SVG for a page that shows it beside others.
+    /// The chart as SVG for a page with several charts.
     pub(crate) fn small_svg(&self) -> anyhow::Result<String> {
         let mut svg = String::new();
         let (width, height) = SMALL;

@@ -19,22 +19,22 @@ use profile::flow::Block;
 
 use super::escape::escaped;
 
-/// Bins of a text at most, unless told otherwise.
+/// Default maximum of bins in text.
 pub(crate) const TEXT_BINS: usize = 40;
-/// Bins of a picture at most, unless told otherwise.
+/// Default maximum of bins in pictures.
 pub(crate) const PICTURE_BINS: usize = 100;
 
-/// One distribution, or several over each other.
+/// One distribution, or several drawn over each other.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Histogram {
-    /// What it is about, one line.
+    /// Its title, one line.
     pub(crate) title: String,
-    /// What must be known to read it, such as that nothing was measured.
+    /// A note on how to read it, such as that nothing was measured.
     pub(crate) note: Option<String>,
-    /// What is counted where it is not core cycles: ticks of some clock.
+    /// The unit, unless it is core cycles: ticks of some clock.
     pub(crate) unit: Option<&'static str>,
-    /// The distributions. Of one the runs are drawn; of several their shares,
-    /// so that each can be compared with the others.
+    /// The distributions: a single one is drawn as runs, several as shares, so that they can be
+    /// compared.
     pub(crate) series: Vec<Series>,
     /// Draws runs (shares) on a logarithmic scale.
     pub(crate) log: bool,
@@ -81,7 +81,7 @@ impl Series {
         Series::new(label, &block.cycles, block.count.saturating_sub(block.cycles.n()))
     }
 
-    /// What is known about it beside its label.
+    /// Its facts, printed next to its label.
     fn facts(&self) -> String {
         use crate::present::number::grouped;
         let mut facts = format!("n {}", grouped(self.n));

@@ -3,18 +3,21 @@
 use super::binning::{FOLD, Gaps};
 use super::{Bins, Histogram, Series, TEXT_BINS, one_line};
 use crate::present::number::{grouped, percent};
+use crate::present::out::folded;
 
-/// Columns where no terminal says how many it has.
+/// Indent of a folded note.
+const INDENT: usize = 4;
+/// Default width.
 const COLUMNS: usize = 100;
-/// A bar is at least so long where it is the longest.
+/// Minimum length of the longest bar.
 const MIN_BAR: usize = 10;
 
-/// What a text is written on.
+/// The properties of a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Terminal {
     /// Its columns.
     pub(crate) width: usize,
-    /// It shows more than ASCII.
+    /// Whether it shows more than ASCII.
     pub(crate) unicode: bool,
 }
 
@@ -33,8 +36,7 @@ impl Terminal {
         Terminal { width, unicode }
     }
 
-    /// What the bars of a series are made of: a whole cell, and parts of it in
-    /// eighths where there are such.
+    /// The characters of a series' bars: a full cell, and eighths of it if available.
     fn fill(&self, series: usize) -> (char, &'static [char]) {
         const EIGHTHS: [char; 7] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
         match (self.unicode, series % 4) {
@@ -55,7 +57,7 @@ impl Terminal {
             return String::new();
         }
         let steps = parts.len() + 1;
-        // What is there is seen, however little it is.
+        // Every nonzero bar is visible.
         let units = ((share * (columns * steps) as f64).round() as usize).max(1);
         let mut bar: String = std::iter::repeat_n(whole, units / steps).collect();
         if let Some(part) = (units % steps).checked_sub(1).and_then(|part| parts.get(part)) {
@@ -70,7 +72,9 @@ impl Histogram {
     pub(crate) fn text(&self, terminal: Terminal) -> String {
         let mut out = format!("{}\n", one_line(&self.title));
         if let Some(note) = &self.note {
-            out += &format!("{}\n", one_line(note));
+            for line in folded(&one_line(note), Some(terminal.width), INDENT) {
+                out += &format!("{line}\n");
+            }
         }
         for (index, series) in self.series.iter().enumerate() {
             let (swatch, _) = terminal.fill(index);
@@ -101,8 +105,8 @@ impl Histogram {
         let share = |series: usize, runs: f64| runs / n(series);
         let all = || bins.bins.iter().flat_map(|bin| bin.runs.iter().enumerate());
         let longest = all().map(|(series, runs)| share(series, *runs)).fold(0.0, f64::max);
-        // A tenth of the least bar above zero is where a logarithmic scale
-        // begins: one run is seen.
+        // A logarithmic scale starts at half of the smallest nonzero bar, so that one run is
+        // visible.
         let least = all().map(|(series, runs)| share(series, *runs)).filter(|share| *share > 0.0);
         let floor = least.fold(f64::INFINITY, f64::min) / 2.0;
         let length = |share: f64| match (self.log, share > 0.0) {
@@ -171,8 +175,8 @@ impl Histogram {
     }
 }
 
-/// A distribution in one line of so many cells, from its least count to its
-/// p99.9. A cell with runs is never empty.
+/// A distribution in one line of `cells` cells, from its minimum to its p99.9. A cell with runs is
+/// never empty.
 pub(crate) fn sparkline(series: &Series, cells: usize, unicode: bool) -> String {
     const UNICODE: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     const ASCII: [char; 8] = ['_', '.', '-', ':', '=', '+', '*', '#'];

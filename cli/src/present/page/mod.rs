@@ -1,5 +1,5 @@
-//! One HTML page that needs nothing but itself: style and script stand in it,
-//! and a policy keeps it from loading anything.
+//! A self-contained HTML page: style and script are inline, and a policy keeps it from loading
+//! anything.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -7,11 +7,11 @@ use crate::present::escape::escaped_lines;
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
-/// Nothing is fetched, whatever got into the page.
+/// The page fetches nothing, whatever its content.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
     img-src data:; base-uri 'none'; form-action 'none'";
 
-/// The page; `style` is what its content needs beside the common one.
+/// The page; `style` is added to the common style.
 pub(crate) fn page(title: &str, content: &Markup, style: &str) -> String {
     let page = html! {
         (DOCTYPE)

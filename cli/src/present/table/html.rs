@@ -44,7 +44,7 @@ impl Cell {
             Form::Right => {
                 let heat = column.heat.then(|| Heat::of(self.value(), peak).name());
                 let class = heat.map_or_else(|| "num".to_owned(), |heat| format!("num {heat}"));
-                // Of other texts the page can tell the number itself.
+                // For other cells the page derives the number from the text.
                 let stated = matches!(self, Cell::Stated(..) | Cell::Interval(_));
                 html! { td class=(class) data-v=[self.value().filter(|_| stated)] { (text) } }
             }

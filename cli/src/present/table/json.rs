@@ -18,7 +18,7 @@ impl<C: ?Sized, R> Table<'_, C, R> {
     ) -> io::Result<()> {
         let mut members: Vec<Member> = self.members().collect();
         members.sort_by(|a, b| a.key.cmp(&b.key));
-        // There may be a million rows: what stands before a value is made once.
+        // There may be a million rows: the text before each value is made once.
         let before = |(at, member): (usize, &Member)| {
             format!("{}\"{}\":", if at == 0 { '{' } else { ',' }, member.key)
         };
@@ -43,7 +43,7 @@ impl<C: ?Sized, R> Table<'_, C, R> {
         Ok(())
     }
 
-    /// A row with other members beside its own.
+    /// A row as an object, for adding other members.
     pub(crate) fn object(&self, context: &mut C, row: &R) -> serde_json::Value {
         let cells = self.cells(context, row);
         let member = |member: Member| {

@@ -19,28 +19,28 @@ use super::number::{grouped, percent, range};
 use super::out::Out;
 use super::place::{Part, Place};
 
-/// What stands in a column of a row.
+/// The content of a cell.
 #[derive(Debug)]
 pub(crate) enum Cell {
-    /// Nobody knows it: no zero.
+    /// Unknown, which is not zero.
     Absent,
     /// Nothing belongs here.
     Empty,
     /// How many: `1,234`.
     Count(u64),
-    /// A number that is no count of things, such as a rank: `1234`.
+    /// A number that is not a count, such as a rank: `1234`.
     Number(u64),
     /// A share, 0 to 1: `12.50%`.
     Share(f64),
-    /// A number with so many digits behind the point.
+    /// A number with this many decimals.
     Decimal(f64, usize),
-    /// From where to where a share may lie.
+    /// The interval of a share.
     Interval(Interval),
-    /// A verdict of ours in a look of its own.
+    /// A verdict of lbr, styled.
     Mark(&'static str, Style),
     /// Yes or no.
     Flag(bool),
-    /// A word of ours, such as the type of a branch.
+    /// A fixed word, such as the type of a branch.
     Word(Cow<'static, str>),
     /// Text in place of a value, with the value that it is sorted by.
     Stated(String, Option<f64>),
@@ -48,7 +48,7 @@ pub(crate) enum Cell {
     Name(String),
     /// A place in code.
     Place(Box<Place>),
-    /// Several, and what is said behind them.
+    /// Several locations, and a remark after them.
     Places(Vec<Place>, String),
 }
 
@@ -73,17 +73,17 @@ impl Cell {
         Cell::or_absent(share, Cell::Share)
     }
 
-    /// An interval, where there is one.
+    /// An interval, if known.
     pub(crate) fn interval(interval: Option<Interval>) -> Cell {
         Cell::or_absent(interval, Cell::Interval)
     }
 
-    /// A word, where there is one.
+    /// A word, if known.
     pub(crate) fn word(word: Option<impl Into<Cow<'static, str>>>) -> Cell {
         Cell::or_absent(word, |word| Cell::Word(word.into()))
     }
 
-    /// As people read it, whole.
+    /// The whole text, for people.
     pub(crate) fn text(&self) -> Cow<'_, str> {
         match self {
             Cell::Absent => "-".into(),
@@ -117,46 +117,46 @@ impl Cell {
     }
 }
 
-/// Where a column's cells stand, and what becomes of them where a terminal has
-/// no room; or how programs get them.
+/// Alignment of a column's cells, and how they are shortened on a terminal; or how programs get
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     /// Numbers: to the right, never cut.
     Right,
-    /// Words of ours: to the left, never cut.
+    /// Fixed words: left-aligned, never truncated.
     Left,
-    /// Names and places, behind everything else: their middle goes.
+    /// Names and locations, in the last columns: truncated in the middle.
     Name,
-    /// Sentences, behind everything else: in several lines.
+    /// Sentences, in the last column: folded into lines.
     Prose,
-    /// The same in every row: CSV leaves it out.
+    /// The same value in every row; CSV omits it.
     Constant,
     /// More than one value: CSV leaves it out.
     Nested,
 }
 
-/// How a column's cells are made of the row; `C` is where names are looked up.
+/// Computes a cell from a row; `C` looks up symbols.
 type Get<'a, C, R> = Box<dyn Fn(&mut C, &R) -> Cell + 'a>;
 
-/// How more than one value is made of the row: JSON, behind what is there.
+/// Writes several values of a row as JSON to the end of a buffer.
 type Nested<'a, C, R> = Box<dyn Fn(&mut C, &R, &mut Vec<u8>) + 'a>;
 
 /// A column, declared once.
 pub(crate) struct Column<'a, C: ?Sized, R> {
-    /// Its key for programs; empty for what only people read.
+    /// Its key for programs; empty if only for people.
     key: &'static str,
-    /// Its heading for people; empty for what only programs read.
+    /// Its heading for people; empty if only for programs.
     heading: &'static str,
     form: Form,
-    /// What of a place, or the two ends of an interval, programs get.
+    /// The keys of a location, or of both ends of an interval, for programs.
     parts: &'static [Part],
-    /// What stands between it and the column before, in place of a gap.
+    /// The text between this column and the previous one, in place of a gap.
     joint: Option<&'static str>,
-    /// How soon it goes where there is no room, the highest first; 0 stays.
+    /// Drop priority on a narrow terminal, the highest first; 0 stays.
     spare: u8,
     /// Rows are hot by it.
     heat: bool,
-    /// Cells that it takes at least, where rows come one by one.
+    /// Minimum width, if rows come one by one.
     least: usize,
     get: Get<'a, C, R>,
     /// In place of cells, for programs.
@@ -207,7 +207,7 @@ impl<'a, C: ?Sized, R> Table<'a, C, R> {
         self.with((key, heading), Form::Right, get)
     }
 
-    /// A column of words of ours.
+    /// A column of fixed words.
     pub(crate) fn word(
         self,
         key: &'static str,
@@ -251,48 +251,46 @@ impl<'a, C: ?Sized, R> Table<'a, C, R> {
         self.with((key, heading), Form::Prose, get)
     }
 
-    /// What only programs read.
+    /// A column only for programs.
     pub(crate) fn only(self, key: &'static str, get: impl Fn(&mut C, &R) -> Cell + 'a) -> Self {
         self.with((key, ""), Form::Right, get)
     }
 
-    /// What programs read of more than one value.
+    /// A nested value, only for programs.
     pub(crate) fn nested<V: Serialize>(
         self,
         key: &'static str,
         get: impl Fn(&mut C, &R) -> V + 'a,
     ) -> Self {
         let write = move |context: &mut C, row: &R, json: &mut Vec<u8>| {
-            // A vector takes whatever is written to it.
+            // Writing to a Vec cannot fail.
             let _ = super::json::write(json, &get(context, row));
         };
         let column = self.with((key, ""), Form::Nested, |_, _| Cell::Empty);
         column.last(|column| column.nested = Some(Box::new(write)))
     }
 
-    /// The same in every row, for programs.
+    /// A constant in every row, for programs.
     pub(crate) fn constant(self, key: &'static str, word: &'static str) -> Self {
         self.with((key, ""), Form::Constant, move |_, _| Cell::Word(word.into()))
     }
 
-    /// The last column stands right behind the one before.
+    /// Joins the last column to the previous one.
     pub(crate) fn behind(self, joint: &'static str) -> Self {
         self.last(|column| column.joint = Some(joint))
     }
 
-    /// The last column goes where there is no room, before those that are needed
-    /// more.
+    /// Lets the last column be dropped on a narrow terminal; a higher number goes first.
     pub(crate) fn spare(self, spare: u8) -> Self {
         self.last(|column| column.spare = spare)
     }
 
-    /// The last column takes so many cells, which nobody measures where rows come
-    /// one by one.
+    /// Minimum width of the last column, if rows come one by one and cannot be measured.
     pub(crate) fn least(self, least: usize) -> Self {
         self.last(|column| column.least = least)
     }
 
-    /// The last column says how hot a row is.
+    /// Uses the last column as the heat of the row.
     pub(crate) fn heat(self) -> Self {
         self.last(|column| column.heat = true)
     }
@@ -305,7 +303,7 @@ impl<'a, C: ?Sized, R> Table<'a, C, R> {
     }
 }
 
-/// How hot a row is, beside the hottest.
+/// How hot a row is, compared with the hottest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Heat {
     /// At least half as much as the hottest.
@@ -319,7 +317,7 @@ pub(crate) enum Heat {
 }
 
 impl Heat {
-    /// Of a value beside the highest one.
+    /// The heat of a value, compared with the peak.
     pub(crate) fn of(value: Option<f64>, peak: f64) -> Heat {
         match value {
             Some(value) if value > 0.0 && value * 2.0 >= peak => Heat::Hot,
@@ -329,7 +327,7 @@ impl Heat {
         }
     }
 
-    /// Its name in a page.
+    /// Its class in a page.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Heat::Hot => "hot",
@@ -339,7 +337,7 @@ impl Heat {
         }
     }
 
-    /// Its look on a terminal.
+    /// Its style on a terminal.
     pub(crate) const fn style(self) -> anstyle::Style {
         use anstyle::AnsiColor::{Red, Yellow};
         match self {
@@ -394,7 +392,7 @@ impl<C: ?Sized, R> Table<'_, C, R> {
         })
     }
 
-    /// What programs read of a row, column by column.
+    /// A row's cells for programs, column by column.
     fn cells(&self, context: &mut C, row: &R) -> Vec<Cell> {
         let cell = |column: &Column<'_, C, R>| match column.key {
             "" => Cell::Empty,
@@ -407,7 +405,7 @@ impl<C: ?Sized, R> Table<'_, C, R> {
 /// How rows are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Printer {
-    /// For people, with what is said of the whole.
+    /// A table for people, with a summary.
     Text,
     /// JSON Lines.
     Json,
@@ -416,7 +414,7 @@ pub(crate) enum Printer {
 }
 
 impl Printer {
-    /// As the arguments `--json` and `--csv` say.
+    /// Chosen by `--json` and `--csv`.
     pub(crate) const fn of(json: bool, csv: bool) -> Printer {
         match (json, csv) {
             (true, _) => Printer::Json,

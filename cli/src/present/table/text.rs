@@ -14,18 +14,18 @@ use crate::present::shorten::{shortened, without_middle};
 
 /// Blanks between columns.
 const GAP: &str = "  ";
-/// Cells that a name gets before a column goes in its place.
+/// Width that names get before other columns are dropped.
 const NAME: usize = 18;
 /// The same of a sentence.
 const PROSE: usize = 32;
 
 /// Columns with their widths.
 pub(crate) struct Layout<'t, 'a, C: ?Sized, R> {
-    /// Those that are never cut, with their widths.
+    /// Columns that are never truncated, with their widths.
     fixed: Vec<(&'t Column<'a, C, R>, usize)>,
-    /// Those behind them, which share what is left.
+    /// The last columns, which share the remaining width.
     elastic: Vec<&'t Column<'a, C, R>>,
-    /// The highest value of the column that says how hot a row is.
+    /// The peak of the heat column.
     peak: f64,
     /// Blanks in front of each row.
     indent: usize,
@@ -47,7 +47,7 @@ impl<'a, C: ?Sized, R> Table<'a, C, R> {
         Ok(())
     }
 
-    /// Finds out how wide each column is, for rows that are set in.
+    /// Computes the width of each column from the rows.
     pub(crate) fn layout(
         &self,
         out: &Out<'_>,
@@ -82,7 +82,7 @@ impl<'a, C: ?Sized, R> Table<'a, C, R> {
                 fixed.iter().map(|(_, width)| width + GAP.len()).sum()
             };
             while used(&fixed) + least > room {
-                // What nobody knows of any row goes first.
+                // Columns that are unknown in every row are dropped first.
                 let spare = |at: usize, column: &Column<'a, C, R>| match known.get(at) {
                     _ if column.spare == 0 => 0,
                     Some(false) if measured => u8::MAX,
@@ -103,7 +103,7 @@ impl<'a, C: ?Sized, R> Table<'a, C, R> {
         Layout { fixed, elastic, peak, indent }
     }
 
-    /// The highest value of the column that says how hot a row is.
+    /// The peak of the heat column.
     pub(super) fn peak(&self, context: &mut C, rows: impl Iterator<Item = R>) -> f64 {
         let Some(column) = self.columns.iter().find(|column| column.heat) else { return 0.0 };
         let values = rows.filter_map(|row| (column.get)(context, &row).value());
@@ -162,7 +162,7 @@ impl<C: ?Sized, R> Layout<'_, '_, C, R> {
     }
 }
 
-/// A line of a list: a mark or a word of ours, what it is about, and a sentence.
+/// A line of a list: a mark or a fixed word, its subject, and a sentence.
 pub(crate) type Item = (Cell, String, String);
 
 /// Writes a list.
@@ -179,7 +179,7 @@ pub(crate) fn write_list(out: &mut Out<'_>, items: &[Item]) -> io::Result<()> {
     items.iter().try_for_each(|item| layout.row(out, &mut (), &item))
 }
 
-/// Puts names behind each other, which share the room.
+/// Joins names, which share the width.
 fn share(line: &mut String, behind: &[(&str, Cell)], room: Option<usize>) {
     let texts: Vec<_> = behind.iter().map(|(_, cell)| cell.shown()).collect();
     let joints: usize = behind.iter().map(|(joint, _)| cells(joint)).sum();
@@ -191,7 +191,7 @@ fn share(line: &mut String, behind: &[(&str, Cell)], room: Option<usize>) {
         }
         return;
     };
-    // Those that need less than their part leave the rest to the others.
+    // Names that need less than their part leave the rest to the others.
     let mut left = room.saturating_sub(joints);
     let mut order: Vec<usize> = (0..texts.len()).collect();
     let wanted = |at: &usize| texts.get(*at).map_or(0, |text| cells(text));
@@ -217,7 +217,7 @@ fn pad(line: &mut String, text: &str, width: usize, form: Form, style: Style) {
     }
     match style.is_plain() {
         true => line.push_str(text),
-        // A String takes whatever is written to it.
+        // Writing to a String cannot fail.
         false => drop(write!(line, "{style}{text}{style:#}")),
     }
     if form != Form::Right {
@@ -225,13 +225,13 @@ fn pad(line: &mut String, text: &str, width: usize, form: Form, style: Style) {
     }
 }
 
-/// The beginning of a text, in so many cells.
+/// The start of a text, in `room` cells.
 fn clipped(text: &str, room: usize) -> String {
     folded(text, Some(room), 0).into_iter().next().unwrap_or_default()
 }
 
 impl Cell {
-    /// Cells that it takes whole.
+    /// Its full width.
     fn width(&self) -> usize {
         let digits = |number: u64| number.checked_ilog10().unwrap_or(0) as usize + 1;
         match self {
@@ -242,7 +242,7 @@ impl Cell {
         }
     }
 
-    /// The whole text, with a target in the same function shortened to its offset.
+    /// The full text, with a target in the same function shortened to its offset.
     fn shown(&self) -> Cow<'_, str> {
         match self {
             Cell::Place(place) => place.cell().into(),
@@ -263,7 +263,7 @@ impl Cell {
     }
 }
 
-/// As many places as there is room for, each shortened, and how many more.
+/// As many locations as fit, each shortened, and the number of the rest.
 fn several(places: &[Place], behind: &str, room: usize) -> String {
     let more = |left: usize| if left > 0 { format!(", {left} more") } else { String::new() };
     for shown in (1..=places.len()).rev() {

@@ -75,10 +75,7 @@ pub enum ReadError {
         error: crate::read::brstack::LineError,
     },
     /// It is neither perf.data nor text with branches.
-    #[error(
-        "holds no branches: neither perf.data nor text of perf script -F brstack (perf record -b, \
-         then perf script -F +brstack, prints them)"
-    )]
+    #[error("not a recording with branches: neither perf.data nor perf script -F brstack text")]
     NoBranches,
 }
 

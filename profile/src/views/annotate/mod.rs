@@ -20,6 +20,7 @@ use crate::views::cycles::Cycles;
 pub use error::FindError;
 pub use find::{Hot, Stretch, find, hottest, hottest_one, nothing};
 pub use graph::{Edge, EdgeKind, Graph, Node};
+use lbr_msr::disasm::Disassembler;
 pub use lbr_msr::disasm::Syntax;
 pub use listing::annotate;
 
@@ -160,6 +161,34 @@ pub struct BasicBlock {
 }
 
 impl Annotated {
+    /// The same code at its addresses in the file, as objdump prints it.
+    #[must_use]
+    pub fn at_file_addresses(mut self, syntax: Syntax) -> Annotated {
+        let shift = self.function.address.wrapping_sub(self.function.file_address);
+        if shift == 0 {
+            return self;
+        }
+        let moved = |address: &mut u64| *address = address.wrapping_sub(shift);
+        let mut disasm = Disassembler::new(syntax);
+        moved(&mut self.function.address);
+        for insn in &mut self.instructions {
+            moved(&mut insn.address);
+            if insn.text.is_some() {
+                insn.text = disasm.text(&insn.bytes, insn.address);
+            }
+            let Some(branch) = &mut insn.branch else { continue };
+            // Other files are mapped at other distances.
+            let own = branch.went.iter_mut().map(|went| &mut went.target);
+            let own = own.filter(|target| target.inside.is_some());
+            own.chain(&mut branch.target).for_each(|target| moved(&mut target.address));
+        }
+        for block in &mut self.blocks {
+            moved(&mut block.entry);
+            moved(&mut block.exit);
+        }
+        self
+    }
+
     /// Its basic blocks, in address order.
     #[must_use]
     pub fn basic_blocks(&self) -> Vec<BasicBlock> {

@@ -21,7 +21,7 @@ struct Played<'a> {
     title: &'a str,
     text: &'a [String],
     code: Vec<[String; 4]>,
-    /// The line of the code that comes next after so many steps.
+    /// For each number of steps: the line of code to run next.
     next: Vec<Option<usize>>,
     questions: Vec<Asked>,
     runs: Vec<Run>,
@@ -32,14 +32,14 @@ struct Played<'a> {
 struct Asked {
     ask: &'static str,
     why: &'static str,
-    /// Whatever may be typed.
+    /// The accepted answers.
     answers: Vec<String>,
 }
 
 /// The page.
 pub(super) fn page(subjects: &[Subject]) -> String {
     let played: Vec<Played<'_>> = subjects.iter().map(played).collect();
-    // Nothing in it can end the element that it stands in.
+    // Escapes `<`, so that no text can end the script element.
     let data = serde_json::to_string(&played).unwrap_or_default().replace('<', "\\u003c");
     let content = html! {
         h1 { "Branch records, step by step" }
@@ -87,7 +87,7 @@ fn played(subject: &Subject) -> Played<'_> {
     let mut states = States::default();
     let mut first = subject.session.clone();
     first.restart();
-    // Of somebody's program, which may be long, no bits can be toggled.
+    // In a user's program, which may be long, bits cannot be toggled.
     let free = |free| if subject.lesson.is_some() { free } else { Free::Nothing };
     let mut runs = vec![states.run(first.clone(), free(Free::Any))];
     let others = CPUS.iter().filter_map(|name| SoftCpu::preset(name).ok());

@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use crate::commands::learn::words;
 
-/// Which bits can be toggled from a state. All of them at every step would lead
-/// to more states than a page can hold.
+/// The bits that can be toggled from a state. All bits at every step would lead to more states than
+/// fit into a page.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Free {
     /// Any.
@@ -29,7 +29,7 @@ pub(super) enum Free {
 }
 
 impl Free {
-    /// What is left where a bit is toggled.
+    /// The toggles still allowed after one.
     fn toggled(self, bit: usize, done: usize) -> Option<Free> {
         match self {
             Free::Any => Some(Free::Back(bit)),
@@ -75,7 +75,7 @@ struct Node(
     u32,
     /// The values of the control registers.
     usize,
-    /// The state one step on, what that step was, and the slots that it changed.
+    /// The next state, the kind of that step, and the slots that it changed.
     Option<(usize, usize, usize)>,
     /// A bit by its number, and the state that toggling it leads to; or below 0,
     /// the text (-1 the first) of why the CPU refuses.
@@ -108,7 +108,7 @@ impl<T: Clone + Eq + Hash> Numbered<T> {
     }
 }
 
-/// All that a lesson's states are made of.
+/// All states of a lesson, for the script.
 #[derive(Default, Serialize)]
 pub(super) struct States {
     nodes: Vec<Node>,
@@ -119,7 +119,7 @@ pub(super) struct States {
     rings: Numbered<Vec<usize>>,
     values: Numbered<Vec<String>>,
     marks: Numbered<Vec<u32>>,
-    /// Which state is which: what the registers hold, steps, what can be toggled.
+    /// Identifies a state by its registers, steps and toggles.
     #[serde(skip)]
     known: HashMap<(u64, Free), usize>,
     #[serde(skip)]
@@ -149,7 +149,7 @@ impl States {
         }
     }
 
-    /// The states from the present one to the end, and those beside them; the
+    /// Adds the states from the present one to the end, and those reached by toggling; returns the
     /// number of the first.
     fn path(&mut self, mut session: Session, mut free: Free) -> usize {
         let mut before: Option<usize> = None;
@@ -211,7 +211,7 @@ impl States {
     fn node(&mut self, session: &Session, view: &View, free: Free) -> (usize, bool) {
         let state = session.state();
         let state = self.hasher.hash_one((state.done, format!("{:?}", state.lbr)));
-        // What was toggled and back is what it was, where nothing came of it.
+        // A bit that was toggled twice is unchanged, if nothing ran in between.
         let all = [Free::Any, Free::First, free];
         let known = all.iter().filter(|all| **all == free || free == Free::Nothing);
         if let Some(node) = known.filter_map(|free| self.known.get(&(state, *free))).next() {
