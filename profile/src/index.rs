@@ -1,5 +1,10 @@
 //! A hash index into a list. A look-up reads four bytes per slot, so that the index stays in the
 //! second-level cache even if the items do not.
+//!
+//! Measured on 23 November 2026 with `hashbrown`, `Vec` and a linear search in place of this index,
+//! the table and chunked list of `clean`, and the inline counts of `views::cycles`, all at once:
+//! `report --view blocks` of 120,000 stacks with 300,000 branches takes 2.8 times as long and 1.6
+//! times the memory.
 
 use std::hash::Hasher;
 

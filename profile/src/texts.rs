@@ -1,16 +1,16 @@
-//! Texts that come again and again, each kept once, one behind the other.
+//! Interned texts, stored contiguously.
 
 use std::hash::{BuildHasher, RandomState};
 
 use crate::index::Index;
 
-/// Texts by number, in the order in which they came.
+/// Texts by number, in order of insertion.
 #[derive(Debug, Default)]
 pub(crate) struct Texts {
     all: String,
     ends: Vec<usize>,
     index: Index,
-    /// Nobody can choose texts that collide.
+    /// Seeded, so that input cannot be made to collide.
     hasher: RandomState,
 }
 

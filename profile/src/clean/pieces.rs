@@ -1,4 +1,6 @@
 //! A long list in chunks.
+//!
+//! `crate::index` has the figures of plain containers.
 
 /// Items per chunk: large enough that freed memory returns to the system.
 const PIECE: usize = if cfg!(fuzzing) { 1 << 6 } else { 1 << 12 };

@@ -1,4 +1,6 @@
 //! Items with keys, in order of insertion.
+//!
+//! `crate::index` has the figures of plain containers.
 
 use crate::index::Index;
 

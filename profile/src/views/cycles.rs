@@ -1,4 +1,6 @@
 //! Distributions of cycle counts.
+//!
+//! `crate::index` has the figures of plain containers.
 
 use crate::read::stack::EntryFlags;
 use crate::views::modes;
