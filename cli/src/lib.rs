@@ -41,6 +41,8 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
             // Messages quote the words in escaped form.
             let shown = words.iter().map(|word| escaped(&word.as_bytes().as_text()).into_owned());
             let usage = Cli::try_parse_from(shown).err().unwrap_or(usage);
+            // --color is among the words that could not be read.
+            present::out::set(anstream::ColorChoice::Never, false, false);
             present::out::fail(&usage::sentence(&usage, command_of(&words)), std::iter::empty());
             return ExitCode::from(exit::USAGE);
         }
