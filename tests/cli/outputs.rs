@@ -11,7 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, chown, geteuid, mkfifo};
 
-use crate::support::lbr::{PROGRAM, alone, command, lbr_in, lbr_with_input, stderr, text};
+use crate::support::lbr::{self, PROGRAM, alone, command, lbr_in, lbr_with_input, stderr, text};
 use crate::support::programs::{BARE, Program, build};
 use crate::support::skip::skipped;
 
@@ -227,13 +227,22 @@ fn started(dir: &Path, args: &[&str]) -> Child {
 #[track_caller]
 fn catches(child: &Child, signal: Signal) {
     let began = Instant::now();
-    loop {
-        let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
-        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
-        if u64::from_str_radix(caught.trim(), 16).unwrap() >> (signal as i32 - 1) & 1 != 0 {
-            return;
-        }
+    while !lbr::catches(child.id(), signal) {
         assert!(began.elapsed() < Duration::from_secs(60), "it never listens for {signal}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Waits until a process has closed a file.
+#[track_caller]
+fn closes(child: &Child, file: &Path) {
+    let began = Instant::now();
+    let is_open = || {
+        let mut files = fs::read_dir(format!("/proc/{}/fd", child.id())).unwrap();
+        files.any(|fd| fd.and_then(|fd| fs::read_link(fd.path())).is_ok_and(|at| at == file))
+    };
+    while is_open() {
+        assert!(began.elapsed() < Duration::from_secs(60), "it keeps {} open", file.display());
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -276,8 +285,13 @@ fn a_pipe_without_a_reader_is_stopped() {
 fn a_page_for_a_pipe_without_a_reader_is_stopped() {
     let dir = folder();
     pipe(&dir);
-    fs::write(dir.path().join("text"), " 0x10/0x20/P/-/-/5 \n").unwrap();
-    let child = started(dir.path(), &["report", "-i", "text", "--html", "pipe"]);
+    // As a pipe, whose writer waits for the reader: before its end is read, the signal would end
+    // the reading.
+    let text = fs::canonicalize(dir.path()).unwrap().join("input");
+    mkfifo(&text, Mode::S_IRWXU).unwrap();
+    let child = started(dir.path(), &["report", "-i", "input", "--html", "pipe"]);
+    fs::write(&text, " 0x10/0x20/P/-/-/5 \n").unwrap();
+    closes(&child, &text);
     catches(&child, Signal::SIGINT);
     signalled(&child, Signal::SIGINT);
     let out = ends(child);
