@@ -51,7 +51,7 @@ pub struct Step {
     pub from: u64,
     /// The instruction that executed next.
     pub to: u64,
-    /// What it was.
+    /// A branch, or a move by the kernel.
     pub kind: StepKind,
 }
 
@@ -100,7 +100,7 @@ pub struct Path {
 pub struct Flight {
     /// How the program ended.
     pub exit: Exit,
-    /// What the source did not see.
+    /// Losses of the source.
     pub notes: SourceNotes,
     /// The kept paths, in the order of their events.
     pub paths: Vec<Path>,

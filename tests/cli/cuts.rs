@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use crate::support::lbr::{PROGRAM, done, rows, sources, traced};
 use crate::support::programs::{BARE, Program, build};
@@ -13,6 +14,16 @@ use crate::support::skip::{run_tool, tool};
 fn record(program: &Program, source: &str, options: &[&str], file: &str) -> Option<()> {
     let record = ["record", "--backend", "soft", "--source", source, "-o", file];
     traced(&[&record[..], options, &["--", program.name()]].concat()).map(|_| ())
+}
+
+/// Records ends.c into a folder. The program's code must stay for as long as it is read. `None` if
+/// it cannot be built or traced.
+fn ends() -> Option<(Program, TempDir, String)> {
+    let program = build("kinds/ends.c", BARE)?;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("perf.data").to_str().unwrap().to_owned();
+    record(&program, "ptrace", &[], &file)?;
+    Some((program, folder, file))
 }
 
 /// Taken, not taken and maybe passed of each conditional branch, by address.
@@ -57,13 +68,8 @@ fn code_before_the_first_branch_and_after_the_last_is_counted() {
 /// that may be too low are marked, here the loop's branch, by one.
 #[test]
 fn rows_are_marked_if_the_end_of_the_code_is_unknown() {
-    let Some(program) = build("kinds/ends.c", BARE) else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("perf.data");
-    let name = file.to_str().unwrap();
-    if record(&program, "ptrace", &[], name).is_none() {
-        return;
-    }
+    let Some((_program, _folder, file)) = ends() else { return };
+    let name = file.as_str();
     let mut bytes = std::fs::read(&file).unwrap();
     // The note of the only stack: version 1, a stream, joined; then how many moves.
     let note = bytes.windows(8).position(|at| at == b"lbr\x01\x00\x01\x08\x02").unwrap();
@@ -83,13 +89,8 @@ fn rows_are_marked_if_the_end_of_the_code_is_unknown() {
 /// perf reads the file as if nothing were added.
 #[test]
 fn perf_reads_a_recording_with_moves() {
-    let Some(program) = build("kinds/ends.c", BARE) else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("perf.data");
-    let name = file.to_str().unwrap();
-    if record(&program, "ptrace", &[], name).is_none() {
-        return;
-    }
+    let Some((_program, _folder, file)) = ends() else { return };
+    let name = file.as_str();
     let Some(perf) = run_tool(tool("perf").args(["script", "-i", name, "-F", "brstack"])) else {
         return;
     };
@@ -118,10 +119,7 @@ fn compared(source: &str, kinds: &[&str]) {
 
 #[test]
 fn signals_count_as_in_single_stepping() {
-    let Some(program) = build("kinds/ends.c", BARE) else { return };
-    let folder = tempfile::tempdir().unwrap();
-    if record(&program, "ptrace", &[], folder.path().join("perf.data").to_str().unwrap()).is_some()
-    {
+    if ends().is_some() {
         compared("ptrace", &["ends", "signals", "siglongjmp", "fork", "exec", "killed"]);
     }
 }

@@ -1,4 +1,4 @@
-//! Signal handlers are contexts of their own: what they interrupt continues when they return.
+//! Signal handlers are separate contexts: the interrupted code continues when they return.
 
 use serde_json::{Value, json};
 

@@ -110,6 +110,20 @@ impl Run {
         })
     }
 
+    /// One letter for each input, in order: start, branch, finish, command name, mapping, exit.
+    pub(crate) fn order(&self) -> String {
+        let letter = |told: &RecorderInput| match told {
+            RecorderInput::Start(_) => 's',
+            RecorderInput::Branch(..) => 'b',
+            RecorderInput::Finish(_) => 'f',
+            RecorderInput::Event(Event::Comm(_)) => 'c',
+            RecorderInput::Event(Event::Mmap(_)) => 'm',
+            RecorderInput::Event(Event::Exit(_)) => 'x',
+            RecorderInput::Event(_) => '?',
+        };
+        self.told.iter().map(letter).collect()
+    }
+
     /// How often a branch from one address to another was retired.
     pub(crate) fn count(&self, from: u64, to: u64) -> usize {
         self.branches().filter(|(_, b)| (b.from, b.to) == (from, to)).count()

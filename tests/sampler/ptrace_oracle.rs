@@ -5,7 +5,7 @@ use lbr_msr::record::{BranchType, Event, HwBranchType as H};
 use sampler::source::ptrace::Ptrace;
 use sampler::source::{Exit, Source};
 
-use crate::program::{BARE, Keeper, Program, RecorderInput, build, run};
+use crate::program::{BARE, Keeper, Program, build, run};
 
 /// The taken branches of oracle.S in order. Kernel entries go to 0.
 fn oracle(program: &Program) -> Vec<(u64, u64, H)> {
@@ -56,20 +56,7 @@ fn every_taken_branch_once_and_in_order() {
 fn mapping_events_precede_the_programs_branches() {
     let Some(program) = build("oracle.S", BARE) else { return };
     let run = run(program.command(&[]));
-    let order: String = run
-        .told
-        .iter()
-        .map(|told| match told {
-            RecorderInput::Start(_) => 's',
-            RecorderInput::Branch(..) => 'b',
-            RecorderInput::Finish(_) => 'f',
-            RecorderInput::Event(Event::Comm(_)) => 'c',
-            RecorderInput::Event(Event::Mmap(_)) => 'm',
-            RecorderInput::Event(Event::Exit(_)) => 'x',
-            RecorderInput::Event(_) => '?',
-        })
-        .collect();
-    assert_eq!(order, format!("cmms{}fx", "b".repeat(17)), "text and vdso are mapped");
+    assert_eq!(run.order(), format!("cmms{}fx", "b".repeat(17)), "text and vdso are mapped");
     let Some(Event::Comm(comm)) = run.events().next() else { panic!("no name") };
     assert_eq!((comm.comm.as_str(), comm.exec), ("program", true));
     assert_eq!(comm.pid, comm.tid);

@@ -13,7 +13,7 @@ use sampler::source::qemu::{Emulated, Qemu};
 use sampler::source::{Command, Exit, Source, SourceError};
 use sampler::target::ThreadId;
 
-use crate::program::{self, BARE, Keeper, Program, RecorderInput, Run, build, from_main, turns};
+use crate::program::{self, BARE, Keeper, Program, Run, build, from_main, turns};
 use crate::support::skip::skipped;
 
 const HOSTED: &[&str] = &["-no-pie", "-O1", "-pthread"];
@@ -64,20 +64,7 @@ fn the_emulator_matches_the_oracle_exactly() {
 fn the_mappings_precede_the_programs_branches() {
     let Some(program) = build("oracle.S", BARE) else { return };
     let Some(run) = run(program.command(&[])) else { return };
-    let order: String = run
-        .told
-        .iter()
-        .map(|told| match told {
-            RecorderInput::Start(_) => 's',
-            RecorderInput::Branch(..) => 'b',
-            RecorderInput::Finish(_) => 'f',
-            RecorderInput::Event(Event::Comm(_)) => 'c',
-            RecorderInput::Event(Event::Mmap(_)) => 'm',
-            RecorderInput::Event(Event::Exit(_)) => 'x',
-            RecorderInput::Event(_) => '?',
-        })
-        .collect();
-    assert_eq!(order, format!("cms{}fx", "b".repeat(12)), "{:?}", mappings(&run));
+    assert_eq!(run.order(), format!("cms{}fx", "b".repeat(12)), "{:?}", mappings(&run));
     let Some(Event::Comm(comm)) = run.events().next() else { panic!("no name") };
     assert_eq!((comm.comm.as_str(), comm.exec, comm.pid), ("program", true, comm.tid));
     assert_eq!(run.exit, Exit::Code(7));

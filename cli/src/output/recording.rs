@@ -80,7 +80,7 @@ pub(crate) fn begin(
 #[derive(Debug)]
 pub(crate) struct Finished {
     file: File,
-    /// What it contains.
+    /// Its contents.
     pub(crate) written: Written,
 }
 

@@ -105,7 +105,7 @@ impl Finding {
 pub(super) struct Spec {
     pub(super) id: &'static str,
     pub(super) what: &'static str,
-    /// What the check executes.
+    /// The code that the check executes.
     pub(super) run: &'static str,
     /// Why the answer matters.
     pub(super) why: &'static str,

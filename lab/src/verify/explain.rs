@@ -28,7 +28,7 @@ impl Explanation {
         self.0.what
     }
 
-    /// What it executes.
+    /// The code that it executes.
     #[must_use]
     pub const fn run(&self) -> &'static str {
         self.0.run

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use lbr_msr::record::BranchType;
 
+use crate::code::hex;
 use crate::code::maps::{Location, LocationFilter, Maps};
 use crate::read::item::Item;
 use crate::read::perf_data::ReadError;
@@ -33,7 +34,7 @@ pub enum Unfit {
     Incomplete,
 }
 
-/// What one reading of a recording shows.
+/// The threads and mappings of a recording, from one pass over it.
 #[derive(Debug)]
 pub struct Survey {
     /// Its threads with branches, in the order of their first ones.
@@ -80,7 +81,7 @@ impl Survey {
     #[must_use]
     pub fn identity(&self, file: usize) -> String {
         match self.maps.build_id(file) {
-            Some(id) => id.iter().map(|byte| format!("{byte:02x}")).collect(),
+            Some(id) => hex(id),
             None => self.maps.path(file).unwrap_or_default().to_owned(),
         }
     }

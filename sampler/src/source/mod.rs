@@ -41,7 +41,7 @@ pub struct Software {
     pub open: fn(Command) -> Result<Box<dyn Source<'static>>, SourceError>,
 }
 
-/// What a source saw but could not record as branches. Part of every summary.
+/// Events that a source could not record as branches. Part of every summary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SourceNotes {
     /// Returns from the kernel to user mode (system calls, signals), which are omitted because the

@@ -165,6 +165,11 @@ fn target_name(annotated: &Annotated, target: &Target) -> Option<String> {
             None => format!("+{offset:#x}"),
         });
     }
+    symbol_of(target)
+}
+
+/// A target's symbol, escaped, with the distance from its start.
+pub(super) fn symbol_of(target: &Target) -> Option<String> {
     match target.name.as_ref()? {
         (name, 0) => Some(escaped(name).into_owned()),
         (name, offset) => Some(format!("{}+{offset:#x}", escaped(name))),

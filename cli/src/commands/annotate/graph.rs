@@ -5,7 +5,7 @@ use std::fmt::Write;
 use maud::{Markup, PreEscaped, html};
 use profile::annotate::{Annotated, BasicBlock, Edge, EdgeKind, Graph, Instruction, Node, Timed};
 
-use super::cells::words;
+use super::cells::{symbol_of, words};
 use crate::present::escape::escaped;
 use crate::present::layered::{self, HEAD, Layout, Link};
 use crate::present::number::{counted, grouped, percent};
@@ -25,7 +25,7 @@ const NAMESPACE: &str = "http://www.w3.org/2000/svg";
 const ON_PAGE: usize = 250;
 
 /// Plain colours, which every viewer knows, and others for a dark scheme.
-pub(crate) const STYLE: &str = "
+pub(super) const STYLE: &str = "
 .cfg { font: 12px ui-monospace, 'DejaVu Sans Mono', monospace; background: #ffffff; }
 .cfg text { fill: #1f2328; white-space: pre; } .cfg .faint { fill: #59636e; } .cfg .name { font-weight: 700; }
 .cfg rect { fill: #eef1f4; stroke: #8c959f; } .cfg .hot rect { fill: #ffd8b5; } .cfg .warm rect { fill: #fff3d6; }
@@ -73,11 +73,7 @@ fn lines(annotated: &Annotated, hot: &Hot<'_>, node: &Node) -> Lines {
             Lines { class: "folded", lines: vec![format!("{blocks} {what}")] }
         }
         Node::Outside(target) => {
-            let name = target.name.as_ref().map(|(name, offset)| match offset {
-                0 => escaped(name).into_owned(),
-                offset => format!("{}+{offset:#x}", escaped(name)),
-            });
-            let name = name.unwrap_or_else(|| format!("{:#x}", target.address));
+            let name = symbol_of(target).unwrap_or_else(|| format!("{:#x}", target.address));
             Lines { class: "outside", lines: vec![clipped(&name)] }
         }
     }
@@ -114,12 +110,8 @@ fn block_lines(annotated: &Annotated, hot: &Hot<'_>, block: &BasicBlock) -> Line
         foot += &format!("  p50 {}", counted(cycles.into(), "cycle", "cycles"));
     }
     lines.push(foot);
-    let class = match Heat::of(block.count.map(|count| count as f64), hot.peak) {
-        Heat::Hot => "hot",
-        Heat::Warm => "warm",
-        Heat::Cool | Heat::Cold => "cool",
-    };
-    Lines { class, lines }
+    let heat = Heat::of(block.count.map(|count| count as f64), hot.peak);
+    Lines { class: heat.name(), lines }
 }
 
 /// An instruction, with a target inside the function as its distance from the function's start.
@@ -165,7 +157,7 @@ fn colour(edge: &Edge) -> Option<String> {
     Some(format!("stroke: {colour}; fill: {colour}"))
 }
 
-/// What the lines and colours mean, and what the picture does not show.
+/// Explains lines and colours, and counts the blocks that are not drawn.
 fn legend(annotated: &Annotated, graph: &Graph) -> String {
     let mut parts =
         vec!["solid: taken, dashed: fall-through, dotted: call; wider: more often".to_owned()];
@@ -182,7 +174,7 @@ fn legend(annotated: &Annotated, graph: &Graph) -> String {
 }
 
 /// The picture for a page; `None` for a single block, or more nodes than a page has space for.
-pub(crate) fn figure(annotated: &Annotated) -> Option<Markup> {
+pub(super) fn figure(annotated: &Annotated) -> Option<Markup> {
     let graph = annotated.graph();
     (2..=ON_PAGE)
         .contains(&graph.nodes.len())
@@ -216,7 +208,7 @@ fn picture(
             from: edge.from,
             to: edge.to,
             back: edge.back,
-            // What is called stands beside the code that goes on.
+            // The called code must not push the code after the call aside.
             weight: match edge.kind {
                 EdgeKind::Call => 0.1,
                 _ => 1.0 + edge.count.unwrap_or(0) as f64 / most.max(1.0),
@@ -236,19 +228,20 @@ fn picture(
         }
         _ => 1.0,
     };
-    let labels = labels(annotated, graph, &sizes, &drawn);
+    let labels: Vec<String> = graph.edges.iter().map(|edge| label(annotated, edge)).collect();
     html! {
         svg.cfg xmlns=[namespace] role="img" width=(format!("{width:.0}")) height=(format!("{:.0}", drawn.height + top))
             viewBox=(format!("0 0 {width:.0} {:.0}", drawn.height + top)) {
             title { "control flow of " (escaped(&annotated.function.name)) }
-            style { (PreEscaped(STYLE)) }
+            // A page has the style once, for all its pictures.
+            @if namespace.is_some() { style { (PreEscaped(STYLE)) } }
             @for (at, note) in notes.iter().enumerate() {
                 text.faint x="12" y=(format!("{:.0}", (at + 1) as f64 * LINE)) { (escaped(note)) }
             }
             g transform=(format!("translate(0 {top:.0})")) {
-                @for (edge, route) in graph.edges.iter().zip(&drawn.routes) {
+                @for ((edge, label), route) in graph.edges.iter().zip(&labels).zip(&drawn.routes) {
                     g class=(class(edge)) data-from=(edge.from) data-to=(edge.to) data-count=[edge.count] style=[colour(edge)] {
-                        title { (name(&boxes, edge.from)) " → " (name(&boxes, edge.to)) ": " (label(annotated, edge)) }
+                        title { (name(&boxes, edge.from)) " → " (name(&boxes, edge.to)) ": " (label) }
                         path.line d=(layered::path(route)) stroke-width=(format!("{:.1}", stroke(edge))) {}
                         @if let Some(end) = route.last() {
                             path d=(format!("M{:.1} {:.1}l-5 -{HEAD}h10z", end.x, end.to + HEAD)) stroke="none" {}
@@ -263,7 +256,7 @@ fn picture(
                         }
                     }
                 }
-                @for (text, (x, y)) in labels {
+                @for (text, (x, y)) in placed(&labels, graph, &sizes, &drawn) {
                     text.faint.label x=(format!("{x:.1}")) y=(format!("{y:.1}")) { (text) }
                 }
             }
@@ -271,23 +264,23 @@ fn picture(
     }
 }
 
-/// Labels of the edges and where they start: beside the edge, where nothing else is. Those that do
-/// not fit anywhere are the edge's tooltip only.
-fn labels(
-    annotated: &Annotated,
+/// Positions of the labels: next to their edges, clear of boxes and other labels. A label without
+/// space is omitted; the edge's tooltip has it.
+fn placed<'a>(
+    labels: &'a [String],
     graph: &Graph,
     sizes: &[(f64, f64)],
     drawn: &Layout,
-) -> Vec<(String, (f64, f64))> {
+) -> Vec<(&'a str, (f64, f64))> {
     let corners =
         |(x, y): &(f64, f64), (width, height): &(f64, f64)| (*x, *y, x + width, y + height);
     let mut taken: Vec<(f64, f64, f64, f64)> =
         drawn.boxes.iter().zip(sizes).map(|(at, size)| corners(at, size)).collect();
     let mut order: Vec<usize> = (0..graph.edges.len()).collect();
     order.sort_by_key(|at| std::cmp::Reverse(graph.edges[*at].count));
-    let mut labels = Vec::new();
+    let mut shown = Vec::new();
     for at in order {
-        let text = label(annotated, &graph.edges[at]);
+        let text = labels[at].as_str();
         let size = (text.chars().count() as f64 * CHAR, LINE - 3.0);
         let places = layered::points(&drawn.routes[at]).map(|(x, y)| (x + 7.0, y - size.1 / 2.0));
         let is_free = |place: &(f64, f64)| {
@@ -299,10 +292,10 @@ fn labels(
         };
         if let Some(place) = places.into_iter().find(is_free).filter(|_| !text.is_empty()) {
             taken.push(corners(&place, &size));
-            labels.push((text, (place.0, place.1 + size.1 - 3.0)));
+            shown.push((text, (place.0, place.1 + size.1 - 3.0)));
         }
     }
-    labels
+    shown
 }
 
 fn name(boxes: &[Lines], node: usize) -> &str {

@@ -21,8 +21,7 @@ const FEW: usize = 4;
 /// Instructions on a page at most: 4,000 are a megabyte.
 const INSTRUCTIONS: usize = 4000;
 
-/// Styles, once for each page.
-pub(crate) const STYLE: &str = "
+const STYLE: &str = "
 .annotated { border-collapse: collapse; font: 13px/1.35 ui-monospace, 'DejaVu Sans Mono', monospace; }
 .annotated th { position: sticky; top: 0; background: Canvas; text-align: right; font-weight: 600; padding: 2px 8px; }
 .annotated th:last-child { text-align: left; }
@@ -144,6 +143,11 @@ pub(crate) fn hottest(flow: &mut Flow, syntax: Syntax) -> Option<Markup> {
     })
 }
 
+/// The styles of annotated code and its graphs, once for each page.
+pub(crate) fn style() -> String {
+    [STYLE, graph::STYLE].concat()
+}
+
 /// A page of one function, or of several.
 pub(super) fn page(title: &str, head: &[String], content: &Markup) -> String {
     let content = html! {
@@ -151,5 +155,5 @@ pub(super) fn page(title: &str, head: &[String], content: &Markup) -> String {
         @for line in head { div { (line) } }
         (content)
     };
-    page::page(title, &content, STYLE)
+    page::page(title, &content, &style())
 }

@@ -2,7 +2,7 @@
 
 mod arrows;
 mod cells;
-pub(crate) mod graph;
+mod graph;
 pub(crate) mod html;
 mod json;
 mod text;

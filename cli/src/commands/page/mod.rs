@@ -97,7 +97,7 @@ fn page(head: &head::Head<'_>, overview: &mut Overview, args: &Report) -> Result
         }
         p class="faint" { "Made by lbr " (env!("CARGO_PKG_VERSION")) ". A - is not a zero: the recording does not say." }
     };
-    Ok(page::page(&head.name(), &content, annotate::html::STYLE))
+    Ok(page::page(&head.name(), &content, &annotate::html::style()))
 }
 
 /// The hot functions with their code; `None` without code bytes.

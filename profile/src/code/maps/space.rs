@@ -16,7 +16,7 @@ pub struct Owner {
     pub pid: Option<u32>,
 }
 
-/// The mappings of a process during some time.
+/// The mappings of a process over an interval of time.
 #[derive(Debug)]
 pub(super) struct Space {
     pub(super) mappings: Mappings,

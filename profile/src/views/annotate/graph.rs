@@ -73,7 +73,7 @@ impl Annotated {
     pub fn graph(&self) -> Graph {
         let mut builder = Builder::new(self);
         for at in 0..builder.blocks.len() {
-            if let Some(from) = builder.node(at).filter(|_| builder.is_shown(at)) {
+            if let Some(from) = builder.shown.get(&at).copied() {
                 builder.leave(at, from);
             }
         }
@@ -91,7 +91,9 @@ struct Builder<'a> {
     /// The connected unexecuted blocks that a block belongs to.
     parts: HashMap<usize, usize>,
     sizes: Vec<usize>,
+    /// The node of each executed block.
     shown: HashMap<usize, usize>,
+    /// The node of each unexecuted part that an edge leads to.
     folded: HashMap<usize, usize>,
     graph: Graph,
 }
@@ -110,8 +112,10 @@ impl<'a> Builder<'a> {
             folded: HashMap::new(),
             graph: Graph::default(),
         };
+        // A function that was never seen to run is shown whole.
+        let all = annotated.executed() == 0;
         for at in 0..builder.blocks.len() {
-            if builder.is_shown(at) {
+            if all || builder.blocks[at].count.is_some_and(|count| count > 0) {
                 builder.shown.insert(at, builder.graph.nodes.len());
                 builder.graph.nodes.push(Node::Block(builder.blocks[at]));
             }
@@ -120,10 +124,8 @@ impl<'a> Builder<'a> {
         builder
     }
 
-    /// A function that was never seen to run is shown whole.
     fn is_shown(&self, at: usize) -> bool {
-        let ran = |block: &BasicBlock| block.count.is_some_and(|count| count > 0);
-        self.blocks.get(at).is_some_and(|block| ran(block) || self.annotated.executed() == 0)
+        self.shown.contains_key(&at)
     }
 
     /// The blocks that the code of a block can lead to.

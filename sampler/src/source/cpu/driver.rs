@@ -1,4 +1,4 @@
-//! What a driver for CPU registers provides.
+//! The interface of a driver for CPU registers.
 
 use std::fmt::Debug;
 use std::io;

@@ -40,7 +40,7 @@ impl Monitor {
     }
 }
 
-/// What the system permits for perf events.
+/// The system's limits for perf events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Host {
     /// The PMUs; `None` if the kernel lists no event sources at all.

@@ -154,7 +154,7 @@ fn biases(segments: &[Segment], mappings: &[Mapping]) -> Vec<u64> {
         .filter_map(|mapping| Some(mapping.start.wrapping_sub(first?)))
         .map(|bias| (fitting(bias), bias))
         .collect();
-    // A program may have unmapped some of its own file.
+    // A program may have unmapped parts of its file.
     let most = biases.iter().map(|(fit, _)| *fit).max();
     biases.retain(|(fit, _)| Some(*fit) == most);
     biases.into_iter().map(|(_, bias)| bias).collect()

@@ -37,7 +37,7 @@ const NUMBERS: [(i32, i32); 11] = [
     (32, libc::SIGPWR),
 ];
 
-/// What the stub reports.
+/// A report of the stub.
 pub(super) enum News {
     /// A thread has stopped at a signal.
     Signal(u32, Box<SignalStop>),
@@ -92,7 +92,7 @@ impl Gdb {
         self.send("c")
     }
 
-    /// What has happened since the last call; does not wait.
+    /// The reports since the last call; does not wait.
     pub(super) fn news(&mut self, pid: u32) -> io::Result<Option<News>> {
         let Some(packet) = self.packet(Duration::ZERO)? else { return Ok(None) };
         let number = |text: &str| i32::from_str_radix(text, 16).ok();
