@@ -52,13 +52,6 @@ pub(crate) struct SelectArgs {
     /// Read recordings of other users too, as perf's --force
     #[arg(short, long, help_heading = heading::INPUT, hide_short_help = true)]
     force: bool,
-    /// Threads that read and count [default: one for each allowed CPU]
-    ///
-    /// The result does not depend on it. All threads parse text; perf.data is counted by several
-    /// threads only in the views hot and blocks, by default from 512 MiB on.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024),
-          help_heading = heading::INPUT, hide_short_help = true)]
-    threads: Option<u16>,
 }
 
 /// Times, as an argument.
@@ -82,8 +75,7 @@ impl SelectArgs {
             cpus: self.cpu.as_ref().map(|list| list.cpus().to_vec()).unwrap_or_default(),
             times: self.time.as_ref().map(|spans| spans.0.clone()).unwrap_or_default(),
         };
-        let threads = self.threads.map(usize::from);
-        Reading { selection: Arc::new(selection), force: self.force, threads, omit_modelled: false }
+        Reading { selection: Arc::new(selection), force: self.force, omit_modelled: false }
     }
 }
 

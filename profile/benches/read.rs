@@ -132,7 +132,6 @@ fn read(c: &mut Criterion) {
             &mut open(bytes),
             stride,
             lbr_profile::symbols::Sources::default(),
-            1,
             |_, _| {},
         );
         lint.expect("a sound recording").entries

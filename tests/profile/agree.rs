@@ -6,7 +6,7 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 use lbr_msr::record::{BranchEntry, Event};
-use profile::flow::{Flow, FlowCounter};
+use profile::flow::Flow;
 use profile::hot::HotTable;
 use profile::lint::{DEFAULT_STRIDE, Lint};
 use profile::note::Source;
@@ -25,29 +25,14 @@ use crate::support::mapping::mapping;
 /// The totals of a view.
 type Says = (Quality, u64, u64);
 
-/// Counts with one thread and with several: the results have the same values in the same order.
+/// Reads ahead in one thread and in several: the results have the same values in the same order.
 fn same_in_threads(open: impl Fn() -> Recording) {
     let count = |threads: usize| {
-        let ahead = || {
-            let mut recording = open();
-            recording.read_ahead(threads);
-            recording
-        };
-        let mut recording = ahead();
-        let hot = profile::hot::Counter::new().in_threads(threads);
-        let hot = hot.count(&mut recording, |_, _| {}).unwrap();
+        let mut recording = open();
+        recording.read_ahead(threads);
+        let hot = HotTable::count(&mut recording, |_, _| {}).unwrap();
         let refused = format!("{:?} {:?}", recording.notes(), recording.refused());
-        let blocks = FlowCounter::without_sites().in_threads(threads);
-        let blocks = blocks.count(&mut ahead(), |_, _| {}).unwrap();
-        let sums = (blocks.taken, blocks.distinct, blocks.known, blocks.mispredicted);
-        let quality = (blocks.quality, blocks.block_quality);
-        let sites = FlowCounter::without_blocks().in_threads(threads);
-        let sites = sites.count(&mut ahead(), |_, _| {}).unwrap();
-        let hot = (hot.branches, hot.total, hot.known, hot.mispredicted, hot.quality, refused);
-        let files = Sources::default();
-        let lint = Lint::check(&mut ahead(), DEFAULT_STRIDE, files, threads, |_, _| {}).unwrap();
-        let lint = (lint.findings, lint.samples, lint.entries, lint.flow.sites);
-        (hot, blocks.blocks, sums, quality, sites.sites, lint)
+        (hot.branches, hot.total, hot.known, hot.mispredicted, hot.quality, refused)
     };
     let one = count(1);
     for threads in [2, 3, 7] {
@@ -66,7 +51,7 @@ pub(crate) fn agree(open: impl Fn() -> Recording) -> u64 {
     let flow = Flow::count(&mut open(), |_, _| {}).unwrap();
     let apart = (flow.block_quality, flow.is_complete());
     assert_eq!(of_flow(flow), hot, "the flow");
-    let lint = Lint::check(&mut open(), DEFAULT_STRIDE, Sources::default(), 1, |_, _| {}).unwrap();
+    let lint = Lint::check(&mut open(), DEFAULT_STRIDE, Sources::default(), |_, _| {}).unwrap();
     assert_eq!((lint.samples, lint.entries), (hot.0.samples, hot.0.entries), "lint");
     assert_eq!(of_flow(lint.flow), hot, "lint");
     let finder = profile::loops::finder().count(&mut open(), |_, _| {}).unwrap();
@@ -231,45 +216,6 @@ proptest! {
             events.push(sample(time as u64, entries, exact()));
         }
         prop_assume!(branches > 0);
-        let bytes = stream(Meta { source, ..meta() }, &events);
-        agree(|| Recording::from_stream(Box::new(Cursor::new(bytes.clone()))).unwrap());
-    }
-}
-
-/// Records of one branch with different data, in a different order in each process: the result must
-/// not depend on which thread comes first.
-#[test]
-fn whichever_thread_comes_first() {
-    use lbr_msr::record::BranchType;
-    let types = [BranchType::UNCOND, BranchType::COND, BranchType::IRQ, BranchType::COND_RET];
-    let mut events = Vec::new();
-    for round in 0..400u64 {
-        let pid = 100 + (round / 16 % 5) as u32;
-        // The mapping at the address changes now and then.
-        if round % 64 == 0 {
-            let path = if round % 128 == 0 { "/nowhere/a" } else { "/nowhere/b" };
-            events.push(mapping(pid, 0x40_0000, 0x1_0000, 0, path));
-        }
-        let entries = (0..7u64).map(|at| {
-            let from = 0x40_0100 + (round * 7 + at * at) % 97 * 16;
-            let branch_type = types.get((round + at) as usize % 5).copied();
-            let cycles = Some((round * at % 3000) as u32);
-            let mispredicted = Some((round + at) % 3 == 0);
-            BranchEntry { branch_type, cycles, mispredicted, ..entry(from, from - 8) }
-        });
-        let Event::Sample(mut sample) = sample(round + 1, entries.collect(), exact()) else {
-            return;
-        };
-        (sample.pid, sample.tid) = (pid, pid);
-        events.push(Event::Sample(sample));
-        if round % 50 == 49 {
-            let task =
-                |pid, ppid| lbr_msr::record::Task { time: round, pid, tid: pid, ppid, ptid: ppid };
-            events.push(Event::Exit(task(pid, 1)));
-            events.push(Event::Fork(task(pid, 100)));
-        }
-    }
-    for source in [Source::Software, Source::Unsaid] {
         let bytes = stream(Meta { source, ..meta() }, &events);
         agree(|| Recording::from_stream(Box::new(Cursor::new(bytes.clone()))).unwrap());
     }

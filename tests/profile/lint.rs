@@ -11,7 +11,7 @@ use crate::recorded::{entry, exact, map, meta, sample, stream};
 use crate::support::corpus::corpus;
 
 fn lint(recording: &mut Recording, stride: u64) -> Lint {
-    Lint::check(recording, stride, Sources::default(), 1, |_, _| {}).unwrap()
+    Lint::check(recording, stride, Sources::default(), |_, _| {}).unwrap()
 }
 
 fn text(text: &str) -> Lint {

@@ -476,7 +476,7 @@ fn a_part_of_the_time_is_a_sample() {
     let hot = HotTable::count(&mut part(), |_, _| {}).unwrap();
     assert!(!hot.quality.is_complete() && hot.quality.left_out.cuts);
     assert_eq!((hot.quality.samples, hot.total), (3, 6));
-    let lint = Lint::check(&mut part(), DEFAULT_STRIDE, Sources::default(), 1, |_, _| {}).unwrap();
+    let lint = Lint::check(&mut part(), DEFAULT_STRIDE, Sources::default(), |_, _| {}).unwrap();
     assert_eq!((lint.samples, lint.flow.quality.left_out.samples), (3, 1));
 }
 

@@ -112,10 +112,9 @@ pub(crate) fn run(args: &LintArgs) -> Outcome {
     let mut lints: Vec<Judged> = Vec::new();
     let files = args.symbols.sources(&Sources::default());
     let reading = args.select.reading();
-    let threads = reading.counters(args.inputs.paths());
     let sources = input::read_all(args.inputs.paths(), &reading, |recording, at| {
         let (stride, files) = (args.stride.0, files.clone());
-        lints.push(Judged::of(Lint::check(recording, stride, files, threads, at)?));
+        lints.push(Judged::of(Lint::check(recording, stride, files, at)?));
         Ok(())
     })?;
     let mut overall = Verdict::Sound;

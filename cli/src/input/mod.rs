@@ -63,32 +63,15 @@ pub(crate) struct Reading {
     pub(crate) selection: Arc<Selection>,
     /// Whether files of other users are read (`--force`).
     pub(crate) force: bool,
-    /// Threads that read and count (`--threads`).
-    pub(crate) threads: Option<usize>,
     /// Whether modelled predictions and cycles are omitted: the output cannot label them.
     pub(crate) omit_modelled: bool,
-}
-
-impl Reading {
-    /// Threads that parse text: by default one for each CPU that this process may use.
-    fn readers(&self) -> usize {
-        let cpus = || std::thread::available_parallelism().map_or(1, NonZero::get);
-        self.threads.unwrap_or_else(cpus)
-    }
-
-    /// Threads that count the branches of recordings.
-    pub(crate) fn counters(&self, paths: &[PathBuf]) -> usize {
-        let sizes = paths.iter().filter_map(|path| Some(std::fs::metadata(path).ok()?.len()));
-        let is_large = sizes.sum::<u64>() >= LARGE;
-        if self.threads.is_some() || is_large { self.readers() } else { 1 }
-    }
 }
 
 /// Opens a recording and selects its samples; `-` is standard input.
 pub(crate) fn open(path: &Path, reading: &Reading) -> Result<Recording, Failure> {
     let mut recording = open_whole(path, reading.force)?;
     recording.stop_when(interrupted()?);
-    recording.read_ahead(reading.readers());
+    recording.read_ahead(std::thread::available_parallelism().map_or(1, NonZero::get));
     if reading.omit_modelled {
         recording.omit_modelled();
     }
@@ -135,10 +118,6 @@ pub(crate) fn open_whole(path: &Path, force: bool) -> Result<Recording, Failure>
     };
     opened.map_err(|error| failure(path, error))
 }
-
-/// Total size in bytes from which several threads count by default: for smaller
-/// recordings, joining the parts costs more than the threads gain.
-const LARGE: u64 = 512 << 20;
 
 static INTERRUPTED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 

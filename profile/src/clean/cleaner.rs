@@ -8,7 +8,7 @@ use super::artefacts::{self, CleanStack, DUPLICATE_STRIDE};
 use super::moves::{ContextChange, Cuts, Interrupted, Passage};
 use super::quality::{BlockQuality, Quality};
 use super::streams::{RecordedBranches, Streams};
-use super::{ByThread, View, add};
+use super::{ByThread, add};
 use crate::code::maps::Maps;
 use crate::read::address::{LONGEST_BLOCK, crosses};
 use crate::read::item::Straight;
@@ -107,7 +107,7 @@ pub struct Cleaned<'a> {
     /// The taken branches, newest first.
     pub branches: Entries<'a>,
     /// The same, oldest first, with the code before each; empty for views that do not need them
-    /// ([`View::ORDERED`]).
+    /// ([`View::ORDERED`](super::View::ORDERED)).
     pub transitions: &'a [Transition],
     /// Straight-line code that no branch ended: its first instruction, the distance of the last
     /// one, the address space.
@@ -192,9 +192,7 @@ pub(crate) struct Cleaner {
     /// The branches of a stack that is counted at other addresses.
     moved: Vec<RawBranch>,
     rest: CleanStack,
-    pub(super) transitions: Vec<Transition>,
-    /// Whether the transitions of several stacks are collected until taken.
-    pub(super) gathers: bool,
+    transitions: Vec<Transition>,
 }
 
 impl Cleaner {
@@ -263,15 +261,13 @@ impl Cleaner {
         }
     }
 
-    /// Cleans a fall-through range for a view.
-    pub(crate) fn straight<V: View>(&mut self, straight: &Straight, view: &mut V) {
+    /// Cleans a fall-through range: its entry, length and address space, if it counts.
+    pub(crate) fn straight(&mut self, straight: &Straight) -> Option<(u64, u32, u32)> {
         let Straight { head, entry, exit } = straight;
         let space = self.maps.space(head.pid) as u32;
         let has_names = self.maps.has_names();
         let len = length(*entry, *exit, has_names, &mut self.gaps, head.weight);
-        if len != NO_BLOCK && head.weight > 0 {
-            view.straight((*entry, len, space), head.weight, &mut self.maps);
-        }
+        (len != NO_BLOCK && head.weight > 0).then_some((*entry, len, space))
     }
 
     /// Cleans a stack, unless it is excluded from all counts. Not generic over the view, so that it
@@ -332,10 +328,7 @@ impl Cleaner {
         if ordered {
             let gaps = if all { &[][..] } else { &self.rest.gaps };
             let has_names = self.maps.has_names();
-            if !self.gathers {
-                self.transitions.clear();
-            }
-            let begin = self.transitions.len();
+            self.transitions.clear();
             self.cuts.clear();
             self.ended.clear();
             let moves = Moves(if cleaned.holds == RecordedBranches::Everything {
@@ -360,7 +353,7 @@ impl Cleaner {
             }
             cleaned.ended = &self.ended;
             cleaned.contexts = &self.cuts.contexts;
-            let transitions = self.transitions.get(begin..).unwrap_or_default();
+            let transitions = &self.transitions[..];
             self.maps.gather_blocks(space, transitions.iter().filter_map(Transition::straight));
             cleaned.transitions = transitions;
             // After moving addresses, the thread's position is unknown.
@@ -393,7 +386,6 @@ fn put_in_order(
     transitions: &mut Vec<Transition>,
 ) -> Option<u64> {
     let straight = stack.holds == RecordedBranches::Everything;
-    let begin = transitions.len();
     if !straight {
         add(&mut quality.filtered, stack.weight);
     }
@@ -407,7 +399,7 @@ fn put_in_order(
             (last, follows) = (None, false);
         }
         let index = stack.at.get(at).copied().unwrap_or(at);
-        if let Some(entry) = passage.before(index, last, transitions.len().wrapping_sub(begin)) {
+        if let Some(entry) = passage.before(index, last, transitions.len()) {
             (last, follows, spanning) = (entry, false, true);
         }
         let cycles = if spanning { 0 } else { branch.flags.cycles().unwrap_or(0) };
@@ -419,7 +411,7 @@ fn put_in_order(
         spanning = false;
         (last, follows) = (Some(branch.to), true);
     });
-    passage.behind_all(last, transitions.len().wrapping_sub(begin)).unwrap_or(last)
+    passage.behind_all(last, transitions.len()).unwrap_or(last)
 }
 
 /// The length of the fall-through range between two neighbours, bytes, or [`NO_BLOCK`] after

@@ -7,7 +7,6 @@ use lbr_msr::record::Event;
 use super::Cleaner;
 use super::cleaner::Cleaned;
 use super::quality::{BlockQuality, Quality};
-use super::threads::{self, BufferedStack, Run};
 use crate::code::maps::Maps;
 use crate::read::note::Moves;
 use crate::read::perf_data::{EventAttr, ReadError};
@@ -41,7 +40,7 @@ impl CommonResult {
 }
 
 /// An analysis that counts cleaned stacks.
-pub trait View: Send {
+pub trait View {
     /// Its result.
     type Table;
 
@@ -71,34 +70,6 @@ pub trait View: Send {
 
     /// Produces the result.
     fn finish(self, whole: CommonResult) -> Self::Table;
-
-    /// An empty instance for counting in another thread; `None` if results depend on the order of
-    /// stacks, or on mappings.
-    fn part(&self) -> Option<Self>
-    where
-        Self: Sized,
-    {
-        None
-    }
-
-    /// Inspects a stack that a part will count, in recording order.
-    fn before(&mut self, _stack: &Cleaned<'_>, _maps: &Maps) {}
-
-    /// Counts a stack in a part.
-    fn count(&mut self, _stack: &BufferedStack<'_>) {}
-
-    /// Number of distinct things counted so far; they are numbered in order of appearance.
-    fn numbers(&self) -> u32 {
-        0
-    }
-
-    /// Merges the results of parts. `runs` are ranges of their numbers, in the recording order of
-    /// the stacks that produced them.
-    fn join(&mut self, _parts: Vec<Self>, _runs: &[Run])
-    where
-        Self: Sized,
-    {
-    }
 }
 
 /// Reads recordings for a view.
@@ -106,7 +77,6 @@ pub trait View: Send {
 pub struct Counter<V> {
     pub(crate) cleaner: Cleaner,
     pub(crate) view: V,
-    threads: usize,
 }
 
 impl<V: View + Default> Counter<V> {
@@ -121,13 +91,7 @@ impl<V: View> Counter<V> {
     /// An empty counter for a view.
     #[must_use]
     pub fn of(view: V) -> Counter<V> {
-        Counter { cleaner: Cleaner::default(), view, threads: 1 }
-    }
-
-    /// Counts in `threads` threads if the view supports it; results are the same.
-    #[must_use]
-    pub fn in_threads(self, threads: usize) -> Counter<V> {
-        Counter { threads, ..self }
+        Counter { cleaner: Cleaner::default(), view }
     }
 
     /// Counts one recording; `progress` as in [`recording`](Self::recording).
@@ -172,21 +136,15 @@ impl<V: View> Counter<V> {
         mut progress: impl FnMut(u64, Option<u64>),
     ) -> Result<(), ReadError> {
         let size = recording.size();
-        // Text is parsed by threads before.
-        let parts = if recording.is_perf_data() && self.threads > 1 { self.threads } else { 0 };
-        let parts: Option<Vec<V>> = (0..parts).map(|_| self.view.part()).collect();
-        let Counter { cleaner, view, .. } = self;
+        let Counter { cleaner, view } = self;
         let mut input = Input::new(recording, cleaner);
-        if let Some(parts) = parts.filter(|parts| !parts.is_empty()) {
-            return threads::count(input, view, parts, |at| progress(at, size));
-        }
         let mut items = 0u32;
         loop {
             items = items.wrapping_add(1);
             if items.is_multiple_of(STEP) {
                 progress(input.recording.position(), size);
             }
-            if !input.next(view, |view, stack, maps| view.stack(stack, maps))? {
+            if !input.next(view)? {
                 return Ok(());
             }
         }
@@ -199,10 +157,7 @@ impl<V: View> Counter<V> {
 
     /// Counts a stack.
     pub fn stack(&mut self, stack: &Stack<'_>) {
-        if let Some((cleaned, maps)) = self.cleaner.clean(stack, V::ORDERED) {
-            self.view.cuts(&cleaned, maps);
-            self.view.stack(&cleaned, maps);
-        }
+        count(&mut self.cleaner, &mut self.view, stack);
     }
 
     /// Handles any other item.
@@ -219,7 +174,7 @@ impl<V: View> Counter<V> {
     /// The result.
     #[must_use]
     pub fn finish(self) -> V::Table {
-        let Counter { mut cleaner, view, .. } = self;
+        let Counter { mut cleaner, view } = self;
         cleaner.leave_open();
         let Cleaner { mut quality, gaps, maps, open, .. } = cleaner;
         quality.unkept = maps.unkept();
@@ -228,9 +183,9 @@ impl<V: View> Counter<V> {
 }
 
 /// A recording on its way through the cleaner.
-pub(super) struct Input<'a> {
-    pub(super) recording: &'a mut Recording,
-    pub(super) cleaner: &'a mut Cleaner,
+struct Input<'a> {
+    recording: &'a mut Recording,
+    cleaner: &'a mut Cleaner,
     /// A pending stack: its entries, counters and registers.
     entries: Vec<RawBranch>,
     counters: Vec<[u8; 8]>,
@@ -246,19 +201,17 @@ impl<'a> Input<'a> {
         Input { recording, cleaner, entries, counters, registers, moves }
     }
 
-    /// Processes the next item; `false` at the end. Passes cleaned stacks to `stack`.
+    /// Processes the next item; `false` at the end.
     #[inline]
-    pub(super) fn next<V: View>(
-        &mut self,
-        view: &mut V,
-        mut count: impl FnMut(&mut V, &Cleaned<'_>, &mut Maps),
-    ) -> Result<bool, ReadError> {
+    fn next<V: View>(&mut self, view: &mut V) -> Result<bool, ReadError> {
         let has_events = self.recording.is_perf_data();
         let Some(item) = self.recording.next_item()? else { return Ok(false) };
         let stack = match item {
             Item::Stack(stack) => stack,
             Item::Straight(straight) => {
-                self.cleaner.straight(&straight, view);
+                if let Some(code) = self.cleaner.straight(&straight) {
+                    view.straight(code, straight.head.weight, &mut self.cleaner.maps);
+                }
                 return Ok(true);
             }
             Item::Event(event) => {
@@ -273,10 +226,7 @@ impl<'a> Input<'a> {
             Item::LeftOut => return Ok(true),
         };
         if !has_events || self.cleaner.knows(stack.head.event) {
-            if let Some((cleaned, maps)) = self.cleaner.clean(&stack, V::ORDERED) {
-                view.cuts(&cleaned, maps);
-                count(view, &cleaned, maps);
-            }
+            count(self.cleaner, view, &stack);
             return Ok(true);
         }
         // A pipe announces its events along the way: keep the stack until they are known.
@@ -298,10 +248,16 @@ impl<'a> Input<'a> {
         let registers = registers.map(|(mask, big)| Registers { words, mask, big });
         let moves = Moves(&self.moves);
         let stack = Stack { head, entries, counters, registers, moves };
-        if let Some((cleaned, maps)) = self.cleaner.clean(&stack, V::ORDERED) {
-            view.cuts(&cleaned, maps);
-            count(view, &cleaned, maps);
-        }
+        count(self.cleaner, view, &stack);
         Ok(true)
+    }
+}
+
+/// Cleans a stack and counts it, unless it is excluded from all counts.
+#[inline]
+fn count<V: View>(cleaner: &mut Cleaner, view: &mut V, stack: &Stack<'_>) {
+    if let Some((cleaned, maps)) = cleaner.clean(stack, V::ORDERED) {
+        view.cuts(&cleaned, maps);
+        view.stack(&cleaned, maps);
     }
 }

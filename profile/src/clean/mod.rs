@@ -18,7 +18,6 @@ pub(crate) mod pieces;
 pub mod quality;
 mod streams;
 pub(crate) mod table;
-mod threads;
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -29,7 +28,6 @@ use crate::read::stack::Thread;
 pub use cleaner::{Cleaned, Continuity, LastBranch, Transition};
 pub use counter::{CommonResult, Counter, View};
 pub use streams::RecordedBranches;
-pub(crate) use threads::{BufferedStack, Run};
 
 pub(crate) use cleaner::{Cleaner, NO_BLOCK};
 pub(crate) use key::{Key, distinct, firsts, place_hash};

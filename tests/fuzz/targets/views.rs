@@ -73,7 +73,7 @@ fuzz_target!(|bytes: &[u8]| {
     match option % 8 {
         0 | 1 => overview(bytes, bit(0)),
         2 => {
-            let _ = Lint::check(&mut recording, u64::from(option) << 5, sources(), 1, |_, _| {});
+            let _ = Lint::check(&mut recording, u64::from(option) << 5, sources(), |_, _| {});
         }
         3 => {
             if let Ok(found) = profile::loops::finder().count(&mut recording, |_, _| {}) {

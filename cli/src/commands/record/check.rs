@@ -32,8 +32,7 @@ pub(super) fn read_back(
     let lint = lint && (1..=MOST_LINTED).contains(&written.branches);
     let read = Recording::of_file(path, file).and_then(|mut recording| match lint {
         true => {
-            let lint =
-                Lint::check(&mut recording, DEFAULT_STRIDE, Sources::default(), 1, |_, _| {})?;
+            let lint = Lint::check(&mut recording, DEFAULT_STRIDE, Sources::default(), |_, _| {})?;
             Ok((lint.samples, lint.entries, Some(doubts(&lint))))
         }
         false => count(&mut recording),

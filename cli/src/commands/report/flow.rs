@@ -26,8 +26,8 @@ pub(super) fn run(
     print: impl FnOnce(&mut Out<'_>, &mut Flow) -> io::Result<Option<u8>>,
 ) -> Outcome {
     let reading = args.select.reading();
-    let counter = if blocks { FlowCounter::without_sites() } else { FlowCounter::without_blocks() };
-    let mut counter = counter.in_threads(reading.counters(args.inputs.paths()));
+    let mut counter =
+        if blocks { FlowCounter::without_sites() } else { FlowCounter::without_blocks() };
     args.symbols.apply(counter.maps());
     let sources = input::read_all(args.inputs.paths(), &reading, |recording, at| {
         counter.recording(recording, at)

@@ -87,7 +87,7 @@ fn table<'a>() -> Table<'a, HotCounts<'a>, Row<'a>> {
 
 fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     let reading = args.select.reading();
-    let mut counter = Counter::new().in_threads(reading.counters(args.inputs.paths()));
+    let mut counter = Counter::new();
     args.symbols.apply(counter.maps());
     let sources = input::read_all(args.inputs.paths(), &reading, |recording, at| {
         counter.recording(recording, at)

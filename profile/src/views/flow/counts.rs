@@ -37,15 +37,6 @@ impl FlowCounts {
         FlowCounts { no_clusters: true, ..FlowCounts::without_blocks() }
     }
 
-    /// An empty one for another thread to count into; `None` if code is decoded during counting.
-    pub(crate) fn part_of(&self) -> Option<FlowCounts> {
-        let part = || match self.transitions.list.has_cycles() {
-            true => FlowCounts::without_sites(),
-            false => FlowCounts::without_clusters(),
-        };
-        self.no_clusters.then(part)
-    }
-
     /// Counts a stack.
     pub(crate) fn add(&mut self, stack: &Cleaned<'_>, maps: &mut Maps) {
         let asked = &self.decoder.asked;
@@ -103,11 +94,6 @@ impl FlowCounts {
             let (from, _, space) = slot.key.branch();
             visit(number, space, from, many.sums(number, slot).count);
         }
-    }
-
-    /// Merges the count at a number of a part; returns our number.
-    pub(crate) fn join_number(&mut self, part: &FlowCounts, number: u32) -> Option<u32> {
-        self.transitions.join(&part.transitions, number)
     }
 
     /// Counts a fall-through range whose branches are counted elsewhere.

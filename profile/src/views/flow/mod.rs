@@ -19,7 +19,7 @@ use lbr_msr::record::BranchType;
 
 use crate::clean::interval::Clusters;
 use crate::clean::quality::Quality;
-use crate::clean::{BufferedStack, Cleaned, CommonResult, Counter, Run, View, add};
+use crate::clean::{Cleaned, CommonResult, Counter, View, add};
 use crate::code::maps::{Function, Location, Maps, Owner};
 use crate::code::straight::{self, NotTaken};
 use crate::read::perf_data::ReadError;
@@ -65,25 +65,6 @@ impl View for FlowCounts {
 
     fn ended(&mut self, code: (u64, u32, u32), weight: u64, maps: &mut Maps) {
         self.add_ended(code, weight, maps);
-    }
-
-    fn part(&self) -> Option<FlowCounts> {
-        self.part_of()
-    }
-
-    fn count(&mut self, stack: &BufferedStack<'_>) {
-        self.transitions.add(stack.space, stack.weight, stack.transitions, |_| 0);
-    }
-
-    fn numbers(&self) -> u32 {
-        self.transitions.list.len() as u32
-    }
-
-    fn join(&mut self, parts: Vec<FlowCounts>, runs: &[Run]) {
-        for Run { part, numbers } in runs {
-            let Some(part) = parts.get(*part) else { continue };
-            numbers.clone().for_each(|at| _ = self.join_number(part, at));
-        }
     }
 
     fn finish(self, whole: CommonResult) -> Flow {

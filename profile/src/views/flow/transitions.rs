@@ -129,16 +129,6 @@ impl Packed {
         true
     }
 
-    /// Adds other sums and their type; `false` if there is no space for the sums.
-    fn join(&mut self, other: Packed) -> bool {
-        self.learn_type(other.branch_type());
-        let room = self.sums().count + other.sums().count <= Packed::MOST;
-        if room {
-            self.0 += other.0 & ((1 << Packed::TYPE) - 1);
-        }
-        room
-    }
-
     /// Adds a type: of several, the lowest counts, independent of their order.
     #[inline]
     fn learn_type(&mut self, branch_type: Option<BranchType>) {
@@ -261,13 +251,6 @@ impl Slots {
         }
     }
 
-    fn cycles(&self, number: u32) -> Option<&Cycles> {
-        match self {
-            Slots::Timed(all) => all.get(number).map(|timed| &timed.cycles),
-            Slots::Alone(_) => None,
-        }
-    }
-
     fn push(&mut self, slot: TransitionSlot) {
         match self {
             Slots::Timed(all) => all.push(Timed { slot, cycles: Cycles::default() }),
@@ -378,23 +361,6 @@ impl Transitions {
         if !slot.packed.add(flags, weight) {
             self.carry(number, flags, weight);
         }
-    }
-
-    /// Merges another counter's counts at its number; returns our number.
-    pub(super) fn join(&mut self, other: &Transitions, number: u32) -> Option<u32> {
-        let theirs = other.list.get(number)?;
-        let ours = self.number(theirs.key)?;
-        let (slot, cycles) = self.list.get_mut(ours)?;
-        if let Some((cycles, theirs)) = cycles.zip(other.list.cycles(number)) {
-            cycles.merge(theirs);
-        }
-        if !slot.packed.join(theirs.packed) {
-            self.many.0.entry(ours).or_default().add(theirs.packed.sums(), 1);
-        }
-        if let Some(more) = other.many.0.get(&number) {
-            self.many.0.entry(ours).or_default().add(*more, 1);
-        }
-        Some(ours)
     }
 
     /// As [`run`](Self::run), if there is no space: moves the packed sums elsewhere, together with

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
-use crate::clean::Run;
 use crate::index::Product;
 use crate::read::stack::{self, Entries, EntryFlags, RawBranch};
 
@@ -110,19 +109,6 @@ impl Packed {
     /// Only the sums.
     const fn without_type(self) -> Packed {
         Packed(self.0 & ((1 << Packed::TYPE) - 1))
-    }
-
-    /// Packs sums that fit; `None` if they do not.
-    fn with(sums: &Sums) -> Option<Packed> {
-        let Sums { count, mispredicted, known, cycles, with_cycles } = *sums;
-        let room = count < Packed::MOST && cycles <= Packed::MOST_CYCLES;
-        room.then_some(Packed(
-            count
-                | mispredicted << Packed::MISPREDICTED
-                | known << Packed::KNOWN
-                | count.saturating_sub(with_cycles) << Packed::WITHOUT_CYCLES
-                | cycles << Packed::CYCLES,
-        ))
     }
 
     const fn sums(self) -> Sums {
@@ -322,52 +308,6 @@ impl BranchCounts {
         let mut spaces = self.few.keys().map(|key| key.space);
         let first = spaces.next()?;
         spaces.all(|space| space == first).then_some(first)
-    }
-
-    /// Number of branches.
-    pub(super) fn len(&self) -> u32 {
-        self.few.len() as u32
-    }
-
-    /// Merges the counts of parts, in the order of these runs.
-    pub(super) fn join_runs(&mut self, mut parts: Vec<BranchCounts>, runs: &[Run]) {
-        type Numbered = Vec<(BranchKey, Packed)>;
-        let numbered = parts.iter_mut().map(|part| {
-            let mut few: Numbered = std::mem::take(&mut part.few).into_iter().collect();
-            few.sort_unstable_by_key(|(key, _)| key.number);
-            few
-        });
-        let numbered: Vec<Numbered> = numbered.collect();
-        for Run { part, numbers } in runs {
-            let all = numbers.start as usize..numbers.end as usize;
-            let few = numbered.get(*part).and_then(|few| few.get(all)).unwrap_or_default();
-            let Some(part) = parts.get(*part) else { continue };
-            few.iter().for_each(|(key, few)| self.join(&part.row(*key, *few)));
-        }
-    }
-
-    /// Merges a part's count of a branch.
-    fn join(&mut self, row: &CountedBranch) {
-        let CountedBranch { from, to, space, branch_type, mut sums, counters, .. } = *row;
-        let number = self.few.len() as u32;
-        let (key, mut few) = match self.few.get_key_value(&BranchKey { from, to, space, number }) {
-            Some((key, few)) => (*key, *few),
-            None => (BranchKey { from, to, space, number }, Packed::default()),
-        };
-        sums.add(&few.sums(), 1);
-        few.learn(branch_type);
-        let branch_type = few.without_sums().0;
-        few = Packed(Packed::with(&sums).unwrap_or_default().0 | branch_type);
-        let is_few = few.sums().count == sums.count;
-        self.few.insert(key, few);
-        if !is_few && let Some(many) = self.many(&key) {
-            many.add(&sums, 1);
-        }
-        if counters.iter().any(Option::is_some) {
-            let at = key.number as usize;
-            self.counters.resize(self.few.len().max(self.counters.len()), Counted::default());
-            self.counters.get_mut(at).into_iter().for_each(|sum| add_counted(sum, &counters));
-        }
     }
 
     /// The branches with their sums, in order of first appearance.

@@ -7,12 +7,11 @@ use std::cmp::Reverse;
 use lbr_msr::record::BranchType;
 
 use crate::clean::quality::Quality;
-use crate::clean::{BufferedStack, Cleaned, CommonResult, Key, Run, View};
+use crate::clean::{Cleaned, CommonResult, Key, View};
 use crate::code::maps::{Location, Maps};
 use crate::index::Index;
 use crate::read::perf_data::ReadError;
 use crate::read::recording::Recording;
-use crate::read::stack::Entries;
 use counts::CountedBranch;
 
 pub use counts::BranchCounts;
@@ -145,26 +144,6 @@ impl View for BranchCounts {
                 self.counted(&branch, stack.space, stack.weight, stack.counts(at));
             }
         }
-    }
-
-    fn part(&self) -> Option<BranchCounts> {
-        Some(BranchCounts::default())
-    }
-
-    fn count(&mut self, stack: &BufferedStack<'_>) {
-        let BufferedStack { space, weight, branches, counts, .. } = *stack;
-        self.add(&Entries::Parsed(branches), space, weight);
-        for (branch, counts) in branches.iter().zip(counts) {
-            self.counted(branch, space, weight, *counts);
-        }
-    }
-
-    fn numbers(&self) -> u32 {
-        self.len()
-    }
-
-    fn join(&mut self, parts: Vec<BranchCounts>, runs: &[Run]) {
-        self.join_runs(parts, runs);
     }
 
     fn finish(self, whole: CommonResult) -> HotTable {

@@ -11,7 +11,7 @@ mod runs;
 
 use lbr_msr::record::{BranchType, Event};
 
-use crate::clean::{BufferedStack, Cleaned, CommonResult, Counter, Run, Transition, View, add};
+use crate::clean::{Cleaned, CommonResult, Counter, Transition, View, add};
 use crate::code::maps::Maps;
 use crate::code::straight;
 use crate::code::symbols::Sources;
@@ -114,8 +114,7 @@ pub struct Lint {
 
 impl Lint {
     /// Reads a recording to its end. `stride` is the longest block, in bytes, for which a repeated
-    /// newest entry is not suspicious. Executed files are searched for in `sources`. Counts in
-    /// `threads` threads.
+    /// newest entry is not suspicious. Executed files are searched for in `sources`.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -123,11 +122,10 @@ impl Lint {
         recording: &mut Recording,
         stride: u64,
         sources: Sources,
-        threads: usize,
         progress: impl FnMut(u64, Option<u64>),
     ) -> Result<Lint, ReadError> {
         let flow = flow::FlowCounts::without_clusters();
-        let mut counter = Counter::of(Check { scan: Scan::new(stride), flow }).in_threads(threads);
+        let mut counter = Counter::of(Check { scan: Scan::new(stride), flow });
         counter.maps().set_sources(sources);
         counter.recording(recording, progress)?;
         let (scan, flow) = counter.finish();
@@ -188,7 +186,7 @@ impl View for Check {
     type Table = (Scan, Flow);
 
     fn stack(&mut self, stack: &Cleaned<'_>, maps: &mut Maps) {
-        self.before(stack, maps);
+        self.scan.stack(stack, maps);
         self.flow.add(stack, maps);
         self.scan.newest(self.flow.newest(), stack.weight);
     }
@@ -199,36 +197,6 @@ impl View for Check {
 
     fn ended(&mut self, code: (u64, u32, u32), weight: u64, maps: &mut Maps) {
         self.flow.ended(code, weight, maps);
-    }
-
-    fn part(&self) -> Option<Check> {
-        Some(Check { scan: Scan::default(), flow: self.flow.part_of()? })
-    }
-
-    fn before(&mut self, stack: &Cleaned<'_>, maps: &Maps) {
-        self.scan.stack(stack, maps);
-    }
-
-    fn count(&mut self, stack: &BufferedStack<'_>) {
-        self.flow.count(stack);
-        if !stack.transitions.is_empty() {
-            self.scan.newest(self.flow.newest(), stack.weight);
-        }
-    }
-
-    fn numbers(&self) -> u32 {
-        self.flow.numbers()
-    }
-
-    fn join(&mut self, parts: Vec<Check>, runs: &[Run]) {
-        for Run { part, numbers } in runs {
-            let Some(part) = parts.get(*part) else { continue };
-            for at in numbers.clone() {
-                let ours = self.flow.join_number(&part.flow, at);
-                let at_top = part.scan.at_top.get(at as usize).copied().unwrap_or(0);
-                self.scan.newest(ours, at_top);
-            }
-        }
     }
 
     fn event(&mut self, event: &Event) {
