@@ -1,8 +1,8 @@
 //! Plugins for QEMU's emulators, one per feature.
 //!
 //! Feature `user`: a plugin for the user-mode emulator `qemu-x86_64`, which runs one program. It
-//! sends every taken branch to `sampler`'s source `qemu` through shared memory. `scripts/plugins`
-//! builds it.
+//! sends every taken branch to `sampler`'s source `qemu` through shared memory. `sampler`'s
+//! build script builds it.
 //!
 //! Feature `guest`: a plugin for the system emulator `qemu-system-x86_64`,
 //! which gives a virtual machine's CPU an LBR. `scripts/test-machine` builds

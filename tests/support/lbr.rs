@@ -13,10 +13,8 @@ use super::skip::skipped;
 /// The built program.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_lbr");
 
-/// The environment variables it gets: for tools, QEMU's plugin, temporary files, and coverage
-/// measurement.
-const SEEN: [&str; 5] =
-    ["PATH", "LBR_PLUGIN_DIR", "TMPDIR", "LD_LIBRARY_PATH", "LLVM_PROFILE_FILE"];
+/// The environment variables it gets: for tools, temporary files, and coverage measurement.
+const SEEN: [&str; 4] = ["PATH", "TMPDIR", "LD_LIBRARY_PATH", "LLVM_PROFILE_FILE"];
 
 /// Removes the rest of the environment, and input.
 pub(crate) fn alone(mut command: Command) -> Command {

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use super::api::{self, Id, Insn, Tb};
 use super::block::{Block, Ending};
-use super::channel::{Region, Stopped, VERSION};
+use super::channel::{Region, Stopped};
 use super::cpus::{self, Cpu, FIRST, cpu};
 use super::handlers::Handlers;
 use super::os;
@@ -360,11 +360,11 @@ extern "C" fn forked_child() {
     unsafe { cpus::each(Thread::refuse) };
 }
 
-/// Called by QEMU when it loads the plugin. Arguments: `version=N`, the protocol version; `fd=N`,
-/// the shared memory; `parent=PID`, the process id of `lbr` (default: QEMU's parent), with which
-/// QEMU ends; `from=ADDRESS,text=ADDRESS`, where recording starts and the lowest executable
-/// segment, both hexadecimal file addresses; or only `probe=on`, which makes QEMU exit with status
-/// 0 to show that it accepts this plugin.
+/// Called by QEMU when it loads the plugin. Arguments: `fd=N`, the shared memory; `self=N`, this
+/// library, closed like the memory's descriptor; `parent=PID`, the process id of `lbr` (default:
+/// QEMU's parent), with which QEMU ends; `from=ADDRESS,text=ADDRESS`, where recording starts and
+/// the lowest executable segment, both hexadecimal file addresses; or only `probe=on`, which makes
+/// QEMU exit with status 0 to show that it accepts this plugin.
 ///
 /// # Safety
 /// `argv` must hold `argc` strings.
@@ -396,15 +396,12 @@ pub unsafe extern "C" fn qemu_plugin_install(
 
 fn install(id: Id, arguments: impl Iterator<Item = String>) -> Result<(), String> {
     let (mut fd, mut parent, mut from, mut text) = (None, None, None, None);
-    let other = "it has another version than lbr; run scripts/plugins to rebuild it";
     for argument in arguments {
         let (name, value) = argument.split_once('=').unwrap_or((&argument, ""));
         let hex = || u64::from_str_radix(value.trim_start_matches("0x"), 16).ok();
         match name {
-            // Checked first, so that later arguments have the same meaning on both sides.
-            "version" if value.parse() != Ok(VERSION) => return Err(other.to_owned()),
-            "version" => {}
             "probe" => os::succeed(),
+            "self" => os::close(value.parse().map_err(|_| "self=N must be a descriptor")?),
             "fd" => fd = value.parse().ok(),
             "parent" => parent = value.parse().ok(),
             "from" => from = hex(),

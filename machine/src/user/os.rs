@@ -18,10 +18,7 @@ pub(super) fn map(fd: RawFd) -> io::Result<&'static Region> {
         return Err(io::Error::last_os_error());
     }
     if usize::try_from(stat.st_size) != Ok(size_of::<Region>()) {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidData,
-            "it belongs to another version of lbr",
-        ));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "it has another size"));
     }
     // SAFETY: a new mapping at an address chosen by the kernel.
     let address = unsafe {
@@ -42,10 +39,15 @@ pub(super) fn map(fd: RawFd) -> io::Result<&'static Region> {
     // only of atomic integers.
     let region = unsafe { &*address.cast::<Region>() };
     if !region.header.is_ours() {
-        let what = "it belongs to another version of lbr";
-        return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "it was not made by lbr"));
     }
     Ok(region)
+}
+
+/// Closes a descriptor that `lbr` passed, so that the program does not see it.
+pub(super) fn close(fd: RawFd) {
+    // SAFETY: `lbr` passed this descriptor by number; nothing else in this process uses it.
+    drop(unsafe { OwnedFd::from_raw_fd(fd) });
 }
 
 /// Reads the program's memory, whose addresses equal ours. `None` if unmapped.

@@ -42,9 +42,9 @@ pub(crate) struct DoctorArgs {
     #[command(flatten)]
     machine: MachineArgs,
 
-    /// Install the faster software LBR: qemu-user and its plugin
+    /// Install qemu-user, the emulator of the faster software LBR
     ///
-    /// qemu-user comes from apt-get (as root); the plugin is built from the source of this lbr.
+    /// Uses apt-get, as root.
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     #[arg(long, exclusive = true, help_heading = heading::MACHINE)]
     set_up: bool,

@@ -1,21 +1,18 @@
-//! `lbr doctor --set-up`: installs and builds what the faster recorder lacks.
+//! `lbr doctor --set-up`: installs the emulator of the faster recorder.
 
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, anyhow, bail};
-use lbr_msr::text::AsText as _;
 use sampler::source::qemu::{Qemu, Unavailable};
 
 use crate::exit::{DONE, Outcome};
 use crate::present::out::{Out, say};
 
-/// Runs the missing steps one after another, and prints each before.
+/// Runs the missing step, and prints it before.
 pub(super) fn run() -> Outcome {
-    // The emulator, then the plugin.
-    for _ in 0..2 {
-        let Err(why) = Qemu::find() else { break };
+    if let Err(why) = Qemu::find() {
         say!("{why}");
         let words = remedy(&why)?;
         let shown = words.join(" ");
@@ -34,7 +31,7 @@ pub(super) fn run() -> Outcome {
     Ok(DONE)
 }
 
-/// The commands that fix it.
+/// The command that fixes it.
 fn remedy(why: &Unavailable) -> anyhow::Result<Vec<String>> {
     match why {
         Unavailable::NoEmulator if !Path::new("/usr/bin/apt-get").is_file() => {
@@ -48,21 +45,6 @@ fn remedy(why: &Unavailable) -> anyhow::Result<Vec<String>> {
                 ["/usr/bin/apt-get", "install", "--yes", "--no-install-recommends", "qemu-user"];
             Ok(words.map(str::to_owned).to_vec())
         }
-        Unavailable::NoPlugin { .. } | Unavailable::OtherVersion { .. } => {
-            let tree = source_tree().ok_or_else(|| {
-                anyhow!("the plugin comes with lbr's source, its tarball and its Debian package")
-            })?;
-            Ok(vec![tree.join("scripts/plugins").as_text().into_owned()])
-        }
         _ => bail!("nothing that can be set up mends that"),
     }
-}
-
-/// The source tree of this program, if it still exists.
-fn source_tree() -> Option<PathBuf> {
-    let exe = std::env::current_exe().ok()?;
-    let holds = |folder: &&Path| {
-        ["scripts/plugins", "machine/Cargo.toml"].iter().all(|file| folder.join(file).is_file())
-    };
-    exe.ancestors().find(holds).map(Path::to_owned)
 }

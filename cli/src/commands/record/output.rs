@@ -19,6 +19,7 @@ use super::{Record, check};
 use crate::exit::{FAILED, Failure, Outcome, USAGE};
 use crate::output::Output;
 use crate::output::recording::{self, RecordingFile};
+use crate::present::out::say;
 
 /// Metadata of the file. `desc`: the CPU in words.
 pub(super) fn meta(
@@ -113,6 +114,13 @@ impl<'a> Recording<'a> {
         let stopped = stop.load(Ordering::Relaxed);
         let told = Details { output, has_moved, knowledge, stopped, verbose, doubts };
         summary::print(&recorded, &told);
+        let size = std::fs::metadata(output).map_or(0, |file| file.len());
+        if size >= LARGE && args.compression.is_none() {
+            say!(
+                "the file has {} GB: -z writes a tenth (BOLT and LLVM read it through perf)",
+                size / LARGE
+            );
+        }
         if args.report {
             crate::commands::report::hot(&args.output)?;
         }
@@ -120,6 +128,10 @@ impl<'a> Recording<'a> {
         Ok(u8::try_from(recorded.exit.status()).unwrap_or(FAILED))
     }
 }
+
+/// Recordings of this many bytes are worth compressing. One of 84 million branches had 26.6 bytes a
+/// branch, and 2.2 with `-z`.
+const LARGE: u64 = 1_000_000_000;
 
 /// A short recording needs no display.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -11,6 +11,7 @@ use lbr_msr::record::{BranchEntry, BranchType};
 use lbr_msr::soft::SoftCpu;
 use lbr_msr::table::NAMES;
 use profile::symbols::find_symbol;
+use sampler::source::qemu::Qemu;
 use sampler::source::{Command, SOFTWARE, Source, SourceError};
 use sampler::{Keep, RecordConfig, RecordError, Sampling, fresh_seed, target};
 
@@ -48,6 +49,11 @@ pub(super) fn record(args: &Record, output: Output, why: Option<&str>) -> Outcom
     if let Some(why) = why.filter(|_| args.verbose) {
         say!("no hardware LBR: {why}");
     }
+    let slow_source = tracer.why_slow.is_some();
+    if let Some(why) = Qemu::find().err().filter(|_| slow_source) {
+        say!("{why}: hundreds of times faster with it (lbr doctor --set-up)");
+        tracer.why_slow = None;
+    }
 
     let knowledge = tracer.source.knowledge();
     let origin = profile::note::Source::Software;
@@ -60,7 +66,7 @@ pub(super) fn record(args: &Record, output: Output, why: Option<&str>) -> Outcom
     let slow = recorded.as_ref().is_ok_and(|summary| summary.time > PATIENCE);
     let outcome = recording.finish(recorded.map_err(|error| failure(error, args)), knowledge);
     if let Some(why) = tracer.why_slow.filter(|_| slow || args.verbose) {
-        say!("single-stepping is slow, and QEMU cannot be used: {why}; see lbr doctor --set-up");
+        say!("single-stepping is slow, and QEMU cannot be used: {why}");
     }
     outcome
 }

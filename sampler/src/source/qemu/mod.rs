@@ -1,7 +1,7 @@
 //! Running a program in QEMU's user-mode emulator, `qemu-x86_64`.
 //!
-//! A plugin inside the emulator (the crate `machine`, built by `scripts/plugins`) sends every taken
-//! branch through shared memory, with one ring for each thread. If a ring is full, its thread
+//! A plugin inside the emulator (the crate `machine`, which `build.rs` builds and this crate carries)
+//! sends every taken branch through shared memory, with one ring for each thread. If a ring is full, its thread
 //! waits: nothing is lost, and the program stops during a drain.
 //!
 //! The program runs on QEMU's CPU model `max`, so it may take other branches than on the host CPU
@@ -44,7 +44,7 @@ use super::{Command, Decoding, Exit, Software, Source, SourceError, SourceNotes}
 use crate::gate::Gate;
 use crate::target::{self, Affinity};
 
-pub use find::{PLUGIN, Unavailable};
+pub use find::Unavailable;
 
 /// The emulator as a choice.
 pub const SOFTWARE: Software = Software {
@@ -56,17 +56,14 @@ pub const SOFTWARE: Software = Software {
     },
 };
 
-/// An emulator with a working plugin.
+/// An emulator that accepts the plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Qemu {
     emulator: PathBuf,
-    plugin: PathBuf,
 }
 
 impl Qemu {
-    /// Looks for `qemu-x86_64` in PATH, and for the plugin in `$LBR_PLUGIN_DIR`, next to the
-    /// running program, and in the folder `plugins` next to that folder; tests that they work
-    /// together.
+    /// Looks for `qemu-x86_64` in PATH, and tests that it accepts the plugin.
     ///
     /// # Errors
     /// [`Unavailable`] names the missing part.
@@ -78,12 +75,6 @@ impl Qemu {
     #[must_use]
     pub fn emulator(&self) -> &Path {
         &self.emulator
-    }
-
-    /// The plugin.
-    #[must_use]
-    pub fn plugin(&self) -> &Path {
-        &self.plugin
     }
 
     /// Prepares a program to run in it. Does not run it yet.

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use super::gdb::Gdb;
 use super::reader::{Reader, Stop, Thinning, failed, os};
-use super::shared::Shared;
+use super::shared::{Plugin, Shared};
 use super::{Emulated, code, find};
 use crate::source::ptrace::Recorder;
 use crate::source::{Exit, SourceError, SourceNotes};
@@ -84,14 +84,17 @@ pub(super) fn run<R: Recorder>(
 
 fn start(source: &Emulated, shared: &Shared, gdb: Option<&Gdb>) -> Result<Child, SourceError> {
     let parent = std::process::id();
-    let mut arguments = vec![format!("fd={}", shared.fd()), format!("parent={parent}")];
+    let plugin =
+        Plugin::new(find::LIBRARY).map_err(|cause| os("making the plugin's memory", cause))?;
+    let mut arguments =
+        vec![plugin.argument(), format!("fd={}", shared.fd()), format!("parent={parent}")];
     if let Some(code::Start { from, text }) = source.start {
         arguments.push(format!("from={from:#x}"));
         arguments.push(format!("text={text:#x}"));
     }
     let mut process = Process::new(&source.qemu.emulator);
-    process.args(["-cpu", "max", "-plugin"]);
-    process.arg(find::option(&source.qemu.plugin, &arguments));
+    process.args(["-cpu", "max"]);
+    plugin.load(&arguments, &mut process);
     if let Some(gdb) = gdb {
         process.arg("-g").arg(gdb.path());
     }

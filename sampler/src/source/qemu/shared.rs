@@ -1,7 +1,8 @@
-//! Creates the shared memory, and starts the emulator with it.
+//! The two files of memory that the emulator gets: the shared memory, and the plugin.
 #![allow(unsafe_code, reason = "mapping shared memory, and code between fork and execve")]
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Write as _};
 use std::num::NonZeroUsize;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
@@ -52,17 +53,51 @@ impl Shared {
 
     /// Lets the process to be started inherit the descriptor. `self` must live until then.
     pub(super) fn inherit(&self, process: &mut Process) {
-        let fd = self.fd();
-        // SAFETY: between fork and execve the closure makes one system call, fcntl, and does not
-        // allocate; the descriptor it borrows was open when the fork copied it.
-        unsafe {
-            process.pre_exec(move || {
-                let fd = BorrowedFd::borrow_raw(fd);
-                fcntl(fd, FcntlArg::F_SETFD(FdFlag::empty()))?;
-                Ok(())
-            })
-        };
+        inherit(self.fd(), process);
     }
+}
+
+/// The plugin, as a sealed file of memory.
+#[derive(Debug)]
+pub(super) struct Plugin(OwnedFd);
+
+impl Plugin {
+    /// Writes the library to new memory.
+    pub(super) fn new(library: &[u8]) -> io::Result<Plugin> {
+        let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
+        let mut file = File::from(memfd_create(c"lbr-plugin", flags)?);
+        file.write_all(library)?;
+        let seals = SealFlag::F_SEAL_WRITE | SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW;
+        fcntl(&file, FcntlArg::F_ADD_SEALS(seals | SealFlag::F_SEAL_SEAL))?;
+        Ok(Plugin(file.into()))
+    }
+
+    /// Adds the option that loads the plugin with these arguments, and lets the process inherit it.
+    /// `self` must live until the process starts.
+    pub(super) fn load(&self, arguments: &[String], process: &mut Process) {
+        let fd = self.0.as_raw_fd();
+        let option = format!("file=/proc/self/fd/{fd},{}", arguments.join(","));
+        process.arg("-plugin").arg(option);
+        inherit(fd, process);
+    }
+
+    /// The argument by which the plugin closes its own descriptor.
+    pub(super) fn argument(&self) -> String {
+        format!("self={}", self.0.as_raw_fd())
+    }
+}
+
+/// Lets the process to be started inherit a descriptor, which must stay open until then.
+fn inherit(fd: RawFd, process: &mut Process) {
+    // SAFETY: between fork and execve the closure makes one system call, fcntl, and does not
+    // allocate; the descriptor it borrows was open when the fork copied it.
+    unsafe {
+        process.pre_exec(move || {
+            let fd = BorrowedFd::borrow_raw(fd);
+            fcntl(fd, FcntlArg::F_SETFD(FdFlag::empty()))?;
+            Ok(())
+        })
+    };
 }
 
 impl Drop for Shared {

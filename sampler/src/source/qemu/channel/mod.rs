@@ -1,9 +1,9 @@
 //! The memory shared by the plugin inside QEMU and `lbr`: one ring of records for each thread of
 //! the target.
 //!
-//! This file is compiled into both (`machine` includes it by path), so the two can only differ in
-//! version, which [`VERSION`] detects. Everything in it is atomic: reading is defined behaviour
-//! whatever the other side writes, and all values read are checked ([`Corrupt`]).
+//! This file is compiled into both (`machine` includes it by path). Everything in it is atomic:
+//! reading is defined behaviour whatever the other side writes, and all values read are checked
+//! ([`Corrupt`]).
 //!
 //! A ring has one producer (the target's thread) and one consumer. It never overflows: the producer
 //! waits. If a recording samples few of many branches, the producer keeps only the newest, also in
@@ -18,8 +18,6 @@ use super::record::{self, Words};
 
 /// First word of the shared memory.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"lbr-qemu");
-/// Increment with every change of layout or meaning, here and in `record`.
-pub(super) const VERSION: u32 = 5;
 /// Maximum number of threads of the target recorded at the same time.
 pub(super) const RINGS: usize = 128;
 /// Records per ring. A power of two. Small under Miri, which is slow.
@@ -46,7 +44,6 @@ pub(super) struct Region {
 #[repr(C, align(128))]
 pub(super) struct Header {
     magic: AtomicU64,
-    version: AtomicU32,
     /// Consumer: it wants no more records.
     closed: AtomicU32,
     /// Producer: the plugin is loaded.
@@ -83,15 +80,13 @@ impl Header {
             self.newest.store(newest.min(MOST_KEPT) as u32, Ordering::Relaxed);
             self.every.store(every.unwrap_or(u64::MAX), Ordering::Relaxed);
         }
-        self.version.store(VERSION, Ordering::Relaxed);
         self.magic.store(MAGIC, Ordering::Release);
     }
 
-    /// Whether the memory has the right magic and version.
+    /// Whether the memory has the right magic.
     #[must_use]
     pub(super) fn is_ours(&self) -> bool {
         self.magic.load(Ordering::Acquire) == MAGIC
-            && self.version.load(Ordering::Relaxed) == VERSION
     }
 
     /// Whether the consumer wants branches whose record starts with this word.
