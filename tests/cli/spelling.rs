@@ -207,3 +207,24 @@ fn errors_of_disarm_do_not_mention_arming() {
     assert_eq!(out.status.code(), Some(3));
     assert_eq!(stderr(&out), "lbr: nothing to switch off: lbr never records with amd_single\n");
 }
+
+#[test]
+fn the_overhead_is_measured_in_turns() {
+    let Some(program) = build("oracle.S", BARE) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let out = record(dir.path(), &["--overhead=8", program.name()]);
+    assert_eq!(out.status.code(), Some(0), "{}", stderr(&out));
+    let printed = stdout(&out);
+    let lines: Vec<&str> = printed.lines().collect();
+    let [ratio, alone, recorded, source] = lines[..] else { panic!("{printed}") };
+    assert!(ratio.starts_with("recorded: ") && ratio.ends_with("; 99%, 8 pairs"), "{ratio}");
+    assert!(ratio.contains(" times the wall time ("), "{ratio}");
+    assert!(alone.starts_with("  alone     ") && recorded.ends_with(", 15 branches"), "{printed}");
+    assert!(source.ends_with("; this is not the cost of hardware"), "{source}");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "no recording stays");
+
+    let out = record(dir.path(), &["--overhead", "no-such-program"]);
+    assert!(stderr(&out).contains("no-such-program"), "{}", stderr(&out));
+    let out = record(dir.path(), &["--overhead", "-c", "0x", "true"]);
+    assert_eq!(out.status.code(), Some(2), "{}", stderr(&out));
+}

@@ -54,7 +54,7 @@ pub(super) fn read_back(
     Ok(doubts)
 }
 
-fn count(
+pub(super) fn count(
     recording: &mut Recording,
 ) -> Result<(u64, u64, Option<Vec<String>>), profile::perf_data::ReadError> {
     let (mut samples, mut branches) = (0, 0);

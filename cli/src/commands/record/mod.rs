@@ -5,6 +5,8 @@ mod check;
 mod hardware;
 mod output;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod overhead;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod perf;
 mod serve;
 mod software;
@@ -189,6 +191,17 @@ pub(crate) struct Record {
     #[arg(long, help_heading = heading::OUTPUT)]
     report: bool,
 
+    /// Print how much longer the program takes with recording
+    ///
+    /// Runs it in turns with and without recording, PAIRS times each, without input and output, and
+    /// keeps no recording.
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    #[arg(long, value_name = "PAIRS", num_args = 0..=1, require_equals = true, requires = "command",
+          default_missing_value = overhead::PAIRS, conflicts_with_all = ["output", "report"],
+          value_parser = clap::value_parser!(u32).range(i64::from(overhead::FEWEST)..),
+          help_heading = heading::OUTPUT)]
+    overhead: Option<u32>,
+
     /// Print each sampler's counts and why this backend was used
     #[arg(short, long, help_heading = heading::OUTPUT)]
     verbose: bool,
@@ -259,6 +272,10 @@ pub(crate) fn run(mut args: Record) -> Outcome {
     args.rights.check()?;
     if let Some(pid) = args.pid.filter(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
         return Err(anyhow!("no process {pid} is running")).or_exit(USAGE);
+    }
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    if let Some(pairs) = args.overhead {
+        return overhead::run(args, pairs);
     }
     let chosen = choose(args)?;
     let output = output_of(args)?;

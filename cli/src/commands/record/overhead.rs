@@ -1,0 +1,214 @@
+//! `lbr record --overhead`: the time that recording adds to a program.
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow};
+use lab::measure::{Ratio, TurnRatio};
+use lbr_msr::text::AsText as _;
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike as _;
+use profile::Recording;
+
+use super::{Record, check};
+use crate::commands::backend::not_started;
+use crate::exit::{DONE, Outcome};
+use crate::present::number::counted;
+use crate::present::out::Out;
+
+/// Turns without `--overhead=PAIRS`.
+pub(super) const PAIRS: &str = "12";
+/// Fewer turns give no interval.
+pub(super) const FEWEST: u32 = 8;
+
+/// The times of one run.
+#[derive(Clone, Copy, Debug)]
+struct Times {
+    wall: Duration,
+    /// User mode, of the program and of a recorder.
+    user: Duration,
+}
+
+/// Runs the program in turns, alone and recorded. Its input and output are /dev/null.
+pub(super) fn run(args: &Record, pairs: u32) -> Outcome {
+    if let Some(program) = args.command.first() {
+        sampler::target::find(program).map_err(not_started)?;
+    }
+    let folder = tempfile::tempdir().context("no folder for the recordings")?;
+    let file = folder.path().join("perf.data");
+    let recorder = recorder(args, &file)?;
+    let (mut alone, mut recorded) = (Vec::new(), Vec::new());
+    let mut said = String::new();
+    // The first turn fills the caches, and is not counted.
+    for turn in 0..=pairs {
+        let mut plain = None;
+        for is_recorded in [turn % 2 == 0, turn % 2 != 0] {
+            let mut command = if is_recorded { again(&recorder) } else { program(args) };
+            let (times, status, stderr) = timed(&mut command)?;
+            let other = *plain.get_or_insert(status);
+            if other != status {
+                let why = stderr.lines().last().map_or("", |line| line.trim_start_matches("lbr: "));
+                let error = anyhow!("one run ended with {other}, the next with {status}: {why}");
+                return Err(error.into());
+            }
+            if is_recorded {
+                said = stderr;
+            }
+            if turn > 0 {
+                if is_recorded { &mut recorded } else { &mut alone }.push(times);
+            }
+        }
+    }
+    let mut recording = Recording::open(&file).context("reading the recording again")?;
+    let (_, branches, _) = check::count(&mut recording)?;
+    let through = said.lines().find_map(|line| line.strip_prefix("lbr: recording on "));
+    let mut out = Out::stdout();
+    for line in lines(&alone, &recorded, branches, through.unwrap_or_default()) {
+        out.line(line)?;
+    }
+    out.flush()?;
+    Ok(DONE)
+}
+
+/// This command without `--overhead`, writing to `file`.
+fn recorder(args: &Record, file: &Path) -> anyhow::Result<Vec<OsString>> {
+    let mut words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let program = words.split_off(words.len().saturating_sub(args.command.len()));
+    let is_overhead = |word: &OsString| word.to_string_lossy().starts_with("--overhead");
+    let at = words.iter().position(is_overhead).context("--overhead must be written in full")?;
+    words.splice(at..=at, ["-o".into(), file.as_os_str().to_owned()]);
+    words.extend(program);
+    Ok(words)
+}
+
+fn again(words: &[OsString]) -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    command.args(words);
+    command
+}
+
+fn program(args: &Record) -> Command {
+    let mut command = Command::new(args.command.first().map_or("", String::as_str));
+    command.args(args.command.get(1..).unwrap_or_default());
+    if let Some(user) = &args.rights.user {
+        command.uid(user.uid).gid(user.gid);
+    }
+    command
+}
+
+/// Runs a command to its end. Returns its standard error too.
+fn timed(command: &mut Command) -> anyhow::Result<(Times, ExitStatus, String)> {
+    let user = || -> anyhow::Result<Duration> {
+        let time = getrusage(UsageWho::RUSAGE_CHILDREN)?.user_time();
+        Ok(Duration::from_micros(u64::try_from(time.num_microseconds())?))
+    };
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    let (before, start) = (user()?, Instant::now());
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().with_context(|| format!("starting {name}"))?;
+    let times = Times { wall: start.elapsed(), user: user()?.saturating_sub(before) };
+    Ok((times, output.status, output.stderr.as_text().into_owned()))
+}
+
+fn lines(alone: &[Times], recorded: &[Times], branches: u64, through: &str) -> Vec<String> {
+    let wall = |times: &Times| times.wall;
+    let user = |times: &Times| times.user;
+    let (source, _) = through.split_once("; ").unwrap_or((through, ""));
+    let emulated =
+        if source.contains("software LBR") { "; this is not the cost of hardware" } else { "" };
+    let kinds = [("wall", ratio(alone, recorded, wall)), ("user", ratio(alone, recorded, user))];
+    let ratios: Vec<String> = kinds
+        .iter()
+        .map(|(kind, ratio)| match (ratio.median(), ratio.interval()) {
+            (Some(median), Some((low, high))) => {
+                let [median, low, high] = [median, low, high].map(times);
+                format!("{median} times the {kind} time ({low} to {high})")
+            }
+            _ => format!("{kind} time too short to compare"),
+        })
+        .collect();
+    vec![
+        format!("recorded: {}; 99%, {} pairs", ratios.join(", "), alone.len()),
+        format!("  alone     {}", medians(alone)),
+        format!("  recorded  {}, {}", medians(recorded), counted(branches, "branch", "branches")),
+        format!("on {source}{emulated}"),
+    ]
+}
+
+/// A ratio, to 0.1% if it is near 1.
+fn times(ratio: f64) -> String {
+    if ratio < 10.0 { format!("{ratio:.3}") } else { format!("{ratio:.0}") }
+}
+
+/// The ratio of the times of each turn.
+fn ratio(alone: &[Times], recorded: &[Times], of: impl Fn(&Times) -> Duration) -> Ratio {
+    let pairs = alone.iter().zip(recorded);
+    let ratios = pairs.map(|(a, b)| of(b).as_secs_f64() / of(a).as_secs_f64());
+    let finite = ratios.filter(|ratio| ratio.is_finite());
+    Ratio::new(finite.map(|ratio| TurnRatio { ratio, error: 0.0 }))
+}
+
+fn medians(times: &[Times]) -> String {
+    let median = |of: fn(&Times) -> Duration| {
+        let mut sorted: Vec<Duration> = times.iter().map(of).collect();
+        sorted.sort_unstable();
+        sorted.get(sorted.len() / 2).copied().unwrap_or_default().as_secs_f64()
+    };
+    format!("{:.3} s, {:.3} s user", median(|times| times.wall), median(|times| times.user))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+mod tests {
+    use super::*;
+
+    /// SplitMix64, in 0..1.
+    fn dice(state: &mut u64) -> f64 {
+        *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// A recorder that sleeps for 30 ms of a program of 100 ms; both vary by 10%, and one run in ten
+    /// takes twice its time.
+    #[test]
+    fn the_interval_covers_a_planted_slowdown() {
+        let mut state = 1;
+        let mut noise = move || {
+            let disturbed = if dice(&mut state) < 0.1 { 2.0 } else { 1.0 };
+            disturbed * (0.95 + 0.1 * dice(&mut state))
+        };
+        let covered = (0..100).filter(|_| {
+            let mut times = |seconds: f64| -> Vec<Times> {
+                let one = |wall| Times { wall, user: Duration::ZERO };
+                (0..12).map(|_| one(Duration::from_secs_f64(seconds * noise()))).collect()
+            };
+            let (alone, recorded) = (times(0.1), times(0.13));
+            let (low, high) = ratio(&alone, &recorded, |times| times.wall).interval().unwrap();
+            (low..high).contains(&1.3)
+        });
+        let covered = covered.count();
+        assert!(covered >= 95, "{covered}");
+    }
+
+    #[test]
+    fn a_time_of_zero_is_not_compared() {
+        let times = [Times { wall: Duration::from_secs(1), user: Duration::ZERO }; 12];
+        let lines = lines(&times, &times, 7, "the software LBR (X) through qemu: none; as root");
+        assert_eq!(
+            lines,
+            [
+                "recorded: 1.000 times the wall time (1.000 to 1.000), user time too short to compare; \
+                 99%, 12 pairs",
+                "  alone     1.000 s, 0.000 s user",
+                "  recorded  1.000 s, 0.000 s user, 7 branches",
+                "on the software LBR (X) through qemu: none; this is not the cost of hardware",
+            ]
+        );
+    }
+}
