@@ -1,6 +1,5 @@
 //! The head of every view: the recordings, their counts and their quality.
 
-use lbr_msr::record::Label;
 use profile::Flow;
 use profile::interval::Interval;
 use profile::maps::Maps;
@@ -8,7 +7,7 @@ use profile::quality::Quality;
 use serde_json::{Value, json};
 
 use crate::input::{self, Source, selected};
-use crate::present::number::{counted, grouped, nonzero, percent};
+use crate::present::number::{counted, counted_nonzero, grouped, percent};
 use crate::symbols;
 
 /// Totals of any view.
@@ -94,18 +93,32 @@ fn unusual(quality: &Quality) -> Vec<String> {
 
 /// Counts of dropped entries.
 fn dropped(quality: &Quality) -> Vec<String> {
-    // An empty call stack is execution in the outermost function.
-    let is_snapshot = quality.labels.contains_key(&Label::Snapshot);
-    nonzero([
-        ("empty stacks", if is_snapshot { 0 } else { quality.empty_stacks }),
-        ("entries 0x0 -> 0x0 dropped", quality.zero_entries),
-        ("branches not taken dropped", quality.not_taken),
-        ("duplicate newest entries dropped", quality.duplicated_newest),
-        ("second records of aborts dropped", quality.double_aborts),
-        ("unusable stacks dropped", quality.excluded),
-        ("mappings not kept in memory", quality.unkept.mappings),
-        ("processes not kept in memory", quality.unkept.processes),
+    counted_nonzero([
+        (quality.missing_stacks(), "empty stack", "empty stacks"),
+        (quality.zero_entries, "entry 0x0 -> 0x0 dropped", "entries 0x0 -> 0x0 dropped"),
+        (quality.not_taken, "branch not taken dropped", "branches not taken dropped"),
+        (
+            quality.duplicated_newest,
+            "duplicate newest entry dropped",
+            "duplicate newest entries dropped",
+        ),
+        (
+            quality.double_aborts,
+            "second record of an abort dropped",
+            "second records of aborts dropped",
+        ),
+        (quality.excluded, "unusable stack dropped", "unusable stacks dropped"),
+        (quality.unkept.mappings, "mapping not kept in memory", "mappings not kept in memory"),
+        (quality.unkept.processes, "process not kept in memory", "processes not kept in memory"),
     ])
+    .collect()
+}
+
+/// Counts the stacks that give no blocks, loops or paths, because not every branch was recorded.
+pub(crate) fn without(filtered: u64, what: &str) -> Vec<String> {
+    let stacks = counted(filtered, "stack", "stacks");
+    let words = (filtered > 0).then(|| format!("{stacks} without {what} (filtered recording)"));
+    words.into_iter().collect()
 }
 
 /// The quality in words.

@@ -301,7 +301,7 @@ fn refusals() {
     let dir = recorded("perf.data", Source::Software, &[(ENTRY, EXIT, 0), (ENTRY, EXIT, 0)]);
     let out = lbr(dir.path(), "C", &["--block", "0x401000"]);
     assert_eq!(out.status.code(), Some(5));
-    assert!(said(&out).contains("no cycle counts: its software LBR"), "{}", said(&out));
+    assert!(said(&out).contains("no cycle counts: the software LBR"), "{}", said(&out));
 
     let dir = recorded("perf.data", Source::Unsaid, &[(ENTRY, EXIT, 7), (ENTRY, OTHER_EXIT, 0)]);
     let out = lbr(dir.path(), "C", &["--block", "0x401000..0x401044"]);

@@ -134,6 +134,13 @@ impl Quality {
         add(self.lost.entry(lost.label).or_default(), lost.stacks);
     }
 
+    /// Number of stacks in which branches are missing. None in a recording of call stacks: an empty
+    /// one is execution in the outermost function.
+    #[must_use]
+    pub fn missing_stacks(&self) -> u64 {
+        if self.labels.contains_key(&Label::Snapshot) { 0 } else { self.empty_stacks }
+    }
+
     /// Total number of lost stacks.
     #[must_use]
     pub fn lost_total(&self) -> u64 {

@@ -19,11 +19,11 @@ use profile::maps::Location;
 
 use crate::args::heading;
 use crate::exit::{DONE, Failure, OrExit, Outcome, USAGE};
-use crate::head::{self, Notes, Totals, finish};
+use crate::head::{self, Notes, Totals, finish, without};
 use crate::input::{self, Source};
 use crate::output::Output;
 use crate::present::escape::escaped;
-use crate::present::number::{counted, grouped, nonzero};
+use crate::present::number::{counted, grouped};
 use crate::present::out::Out;
 use crate::select::{RowArgs, SelectArgs};
 use crate::symbols::SymbolArgs;
@@ -215,7 +215,7 @@ fn head(flow: &Flow, annotated: Option<&Annotated>, sources: &[Source]) -> Vec<S
         (false, _) => "counts are of the sample; ± and < are 95% intervals, by stack",
     };
     let filtered = flow.block_quality.filtered;
-    let mut unusual = nonzero([("stacks without blocks (filtered recording)", filtered)]);
+    let mut unusual = without(filtered, "blocks");
     if let Some(annotated) = annotated.filter(|_| contradicted > 0) {
         let fits = annotated.blocks.iter().filter(|block| block.instructions.is_some());
         let fit = fits.fold(0, |sum: u64, block| sum.saturating_add(block.count));

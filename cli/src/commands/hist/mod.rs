@@ -204,7 +204,7 @@ fn without_cycles(read: &Read) -> anyhow::Error {
     }
     let software = read.flow.quality.software > 0;
     let why = if software {
-        "its software LBR does not know cycles; the test machine counts instructions in their place"
+        "the software LBR measures none (lbr record --model adds modelled ones)"
     } else {
         "the CPU or the recorder left them out (Skylake and later, and Architectural LBR, have them)"
     };

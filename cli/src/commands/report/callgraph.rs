@@ -20,7 +20,7 @@ use crate::head::{self, Notes, Totals, finish, quality_json};
 use crate::input::{self, Reading, Source};
 use crate::present::escape::escaped;
 use crate::present::json;
-use crate::present::number::{counted, counted_nonzero, dash, grouped, part, percent, share};
+use crate::present::number::{counted_nonzero, dash, grouped, part, percent, share};
 use crate::present::out::{Out, say};
 use crate::present::shorten::shortened;
 use crate::present::table::{Cell, Printer, Table};
@@ -189,10 +189,13 @@ fn shares_of(graph: &CallGraph, sources: &[Source]) -> String {
     let [event, ..] = events.as_slice() else { return String::new() };
     let same = events.iter().all(|other| other.name == event.name && other.rate == event.rate);
     match event.rate.filter(|_| same) {
-        Some(Rate::Period(period)) if graph.quality.software > 0 => format!(
-            "; one every {}: shares are of calls and returns, not of time (record -F)",
-            counted(period, "call or return", "calls and returns")
-        ),
+        Some(Rate::Period(period)) if graph.quality.software > 0 => {
+            let each = match period {
+                1 => "one at each call and return".to_owned(),
+                _ => format!("one every {} calls and returns", grouped(period)),
+            };
+            format!("; {each}: shares are of these, not of time (record -F)")
+        }
         Some(Rate::Period(_)) => format!("; shares are of {}", event.name),
         _ => String::new(),
     }

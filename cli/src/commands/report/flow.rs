@@ -9,10 +9,10 @@ use serde_json::json;
 
 use super::Report;
 use crate::exit::{DONE, Outcome};
-use crate::head::{Notes, Totals, finish, flow_json};
+use crate::head::{Notes, Totals, finish, flow_json, without};
 use crate::input::{self, Source};
 use crate::present::json;
-use crate::present::number::nonzero;
+use crate::present::number::counted_nonzero;
 use crate::present::out::Out;
 use crate::present::table::Printer;
 
@@ -64,13 +64,29 @@ pub(super) fn interval_of(ratio: &Clusters, complete: bool) -> Option<Interval> 
 /// Counts of the stacks and blocks that could not be used.
 pub(super) fn unusual(flow: &Flow) -> Vec<String> {
     let quality = &flow.block_quality;
-    nonzero([
-        ("blocks without code bytes", quality.without_code),
-        ("blocks dropped that the code bytes contradict", quality.contradicted),
-        ("impossible blocks dropped", quality.impossible()),
-        ("neighbours across the kernel's boundary", quality.crossing),
-        ("neighbours in two functions, distance unknown", quality.apart),
-        ("places from which the extent of straight-line code is unknown", quality.open),
-        ("stacks without blocks (filtered recording)", quality.filtered),
-    ])
+    let counts = counted_nonzero([
+        (quality.without_code, "block without code bytes", "blocks without code bytes"),
+        (
+            quality.contradicted,
+            "block dropped that the code bytes contradict",
+            "blocks dropped that the code bytes contradict",
+        ),
+        (quality.impossible(), "impossible block dropped", "impossible blocks dropped"),
+        (
+            quality.crossing,
+            "fall-through across the kernel's boundary",
+            "fall-throughs across the kernel's boundary",
+        ),
+        (
+            quality.apart,
+            "fall-through between two functions, distance unknown",
+            "fall-throughs between two functions, distance unknown",
+        ),
+        (
+            quality.open,
+            "address from which the extent of straight-line code is unknown",
+            "addresses from which the extent of straight-line code is unknown",
+        ),
+    ]);
+    without(quality.filtered, "blocks").into_iter().chain(counts).collect()
 }

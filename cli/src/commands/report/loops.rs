@@ -12,10 +12,10 @@ use serde_json::json;
 
 use super::{Page, Report, Section, Sort, View, print_hidden, rest};
 use crate::exit::{DONE, Failure, Outcome};
-use crate::head::{self, Notes, Totals, finish, quality_json};
+use crate::head::{self, Notes, Totals, finish, quality_json, without};
 use crate::input::{self, Reread, Source};
 use crate::present::json;
-use crate::present::number::{grouped, nonzero};
+use crate::present::number::grouped;
 use crate::present::out::Out;
 use crate::present::place::{Part, Place};
 use crate::present::table::{Cell, Printer, Table};
@@ -59,7 +59,9 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
         }
         out.gap()?;
         let layout = table.layout(out, &mut maps, shown.iter().copied(), 0);
-        layout.headings(out)?;
+        if !shown.is_empty() {
+            layout.headings(out)?;
+        }
         for row in shown {
             layout.row(out, &mut maps, row)?;
             let counts = counts(&row.1.trips);
@@ -90,7 +92,7 @@ fn notes(complete: bool, filtered: u64) -> Notes {
         true => "complete: every taken branch",
         false => "trips are those seen; mean trips of an entry with 95% interval, by stack",
     };
-    let unusual = nonzero([("stacks without loops (filtered recording)", filtered)]);
+    let unusual = without(filtered, "loops");
     Notes { trust: Some(trust.to_owned()), unusual }
 }
 

@@ -98,10 +98,11 @@ fn print(out: &mut Out<'_>, args: &Report, flow: &mut Flow) -> std::io::Result<O
     let maps = &mut flow.maps;
     maps.look_up_lines(sites.iter().map(|site| site.location));
     if flow.known == 0 && args.printer() == Printer::Text {
-        out.line(
-            "the recording has no predictions: its CPU or its recorder does not say which branches \
-             were mispredicted",
-        )?;
+        let why = match flow.quality.software {
+            0 => "its CPU or its recorder omits them",
+            _ => "the software LBR measures none (lbr record --model adds modelled ones)",
+        };
+        out.line(format_args!("no predictions: {why}"))?;
         return Ok(None);
     }
     let rows = sites.iter().copied().enumerate();

@@ -357,6 +357,9 @@ fn print_hidden(
     shown: usize,
     (one, many): (&str, &str),
 ) -> io::Result<()> {
+    if all == 0 {
+        return out.line(format_args!("no {many}"));
+    }
     let hidden = all.saturating_sub(shown);
     if hidden == 0 {
         return Ok(());

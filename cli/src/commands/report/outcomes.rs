@@ -15,7 +15,7 @@ use super::flow::{self, interval_of};
 use super::{Page, Report, Section, Sort, View, print_hidden, rest};
 use crate::exit::{Failure, Outcome};
 use crate::head::{Notes, trust};
-use crate::present::number::grouped;
+use crate::present::number::counted;
 use crate::present::out::Out;
 use crate::present::place::{Part, Place};
 use crate::present::table::{Cell, Printer, Table};
@@ -189,7 +189,9 @@ fn print_targets(
     let rows = switches.iter().enumerate();
     let rows = rows.flat_map(|(at, site)| went(at, site).take(TARGETS));
     let layout = table.layout(out, maps, rows, 0);
-    layout.headings(out)?;
+    if !switches.is_empty() {
+        layout.headings(out)?;
+    }
     for (at, site) in switches.iter().enumerate() {
         for row in went(at, site).take(TARGETS) {
             layout.row(out, maps, &row)?;
@@ -197,11 +199,8 @@ fn print_targets(
         let more = site.targets.len().saturating_sub(TARGETS);
         if more > 0 {
             let from = Place::of(maps, site.location, site.from);
-            let more = grouped(more as u64);
-            out.line(format_args!(
-                "{:>4}  {more} more targets of {from} (--json has all)",
-                at + 1
-            ))?;
+            let more = counted(more as u64, "more target", "more targets");
+            out.line(format_args!("{:>4}  {more} of {from} (--json has all)", at + 1))?;
         }
     }
     Ok(())

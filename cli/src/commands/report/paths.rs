@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use super::{Report, Sort, View, print_hidden};
 use crate::args::heading;
 use crate::exit::{DONE, Outcome};
-use crate::head::{self, Notes, Totals, finish, quality_json};
+use crate::head::{self, Notes, Totals, finish, quality_json, without};
 use crate::input::{Reread, Source};
 use crate::present::json;
-use crate::present::number::{counted, grouped, nonzero, part, percent, share};
+use crate::present::number::{counted, grouped, part, percent, share};
 use crate::present::out::Out;
 use crate::present::place::{Part, Place};
 use crate::present::table::{Cell, Printer, Table};
@@ -168,7 +168,7 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
 fn notes(paths: &Paths) -> Notes {
     Notes {
         trust: paths.complete.then(|| "complete: every taken branch".to_owned()),
-        unusual: nonzero([("stacks without paths (filtered recording)", paths.filtered)]),
+        unusual: without(paths.filtered, "paths"),
     }
 }
 

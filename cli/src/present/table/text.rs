@@ -32,13 +32,16 @@ pub(crate) struct Layout<'t, 'a, C: ?Sized, R> {
 }
 
 impl<'a, C: ?Sized, R> Table<'a, C, R> {
-    /// Writes the headings and every row.
+    /// Writes the headings and every row; nothing if there are none.
     pub(crate) fn write_text(
         &self,
         out: &mut Out<'_>,
         context: &mut C,
         rows: impl Iterator<Item = R> + Clone,
     ) -> io::Result<()> {
+        if rows.clone().next().is_none() {
+            return Ok(());
+        }
         let layout = self.layout(out, context, rows.clone(), 0);
         layout.headings(out)?;
         for row in rows {

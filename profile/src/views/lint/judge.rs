@@ -65,7 +65,7 @@ pub(super) fn findings(
 fn stacks(found: &mut Findings, scan: &Scan, flow: &Flow) {
     let quality = &flow.quality;
     found.add(NO_BRANCHES, u64::from(flow.taken == 0), 1, &[]);
-    found.add(EMPTY_STACKS, quality.empty_stacks, quality.samples, &[]);
+    found.add(EMPTY_STACKS, quality.missing_stacks(), quality.samples, &[]);
     found.add(ZERO_ENTRIES, quality.zero_entries, quality.entries, &[]);
     let lost = quality.lost_total();
     let parts: Vec<(&str, u64)> = quality
