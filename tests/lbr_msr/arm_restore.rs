@@ -11,6 +11,8 @@ use proptest::prelude::*;
 use crate::caps_by_hand::{self as by_hand, DBG_EXTN_CFG, DEBUGCTL, LBR_CTL, SELECT, STATUS};
 use crate::faulty::Faulty;
 
+const STATUS_SET: Msr = Msr(0x391);
+
 fn plan(caps: &LbrCaps, value: u64) -> ArmPlan {
     ArmPlan::new(caps, value, ArmOptions::default()).unwrap()
 }
@@ -94,6 +96,25 @@ fn a_freeze_by_pmi_is_released() {
         plan.restore(&mut soft, &saved).unwrap();
         assert_eq!(soft.read(status), Ok(0));
         assert_eq!(soft.read(DEBUGCTL), Ok(0));
+    }
+}
+
+/// An LBR_FRZ that was set before is somebody else's freeze.
+#[test]
+fn a_freeze_from_before_stays() {
+    let rows = [(by_hand::skylake(), 0x101, 5), (by_hand::golden_cove(), 0x7F_0005, 0x3F)];
+    for (caps, value, perf) in rows {
+        let options = ArmOptions { freeze_on_pmi: true, depth: None };
+        let plan = ArmPlan::new(&caps, value, options).unwrap();
+        let mut soft = SoftLbr::new(&caps, Some(perf));
+        soft.write(STATUS_SET, 1 << 58).unwrap();
+        let saved = plan.save(&mut soft).unwrap();
+        // Arming releases it; its owner freezes again.
+        plan.arm(&mut soft, &saved).unwrap();
+        assert_eq!(soft.read(STATUS), Ok(0));
+        soft.write(STATUS_SET, 1 << 58).unwrap();
+        plan.restore(&mut soft, &saved).unwrap();
+        assert_eq!(soft.read(STATUS), Ok(1 << 58));
     }
 }
 

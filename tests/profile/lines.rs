@@ -44,10 +44,6 @@ fn check_marks(sources: Sources, program: &Path, symbols: &Path) {
         assert_eq!(frames(&mut maps, at), expected, "{mark}");
         let source = maps.source(at).unwrap();
         assert_eq!((source.file_name(), source.line), ("inlined.c", line), "{mark}");
-        // An explicit look-up gives the same.
-        let alone = (maps.frames(at), source);
-        maps.look_up_lines([at]);
-        assert_eq!((maps.frames(at), maps.source(at).unwrap()), alone, "{mark}");
     }
     let errors: Vec<String> = maps.failures().map(ToString::to_string).collect();
     assert!(errors.is_empty(), "{errors:?}");
@@ -398,9 +394,6 @@ fn damaged_debug_information() {
                     let _ = (module.source(addr), module.frames(addr), module.symbol_at(addr));
                 }
                 let _ = module.find("step");
-                let mut module = Module::open_with(&damaged, &DebugDirs::none()).unwrap();
-                module.look_up_lines(addrs.to_vec());
-                let _ = addrs.map(|addr| (module.source(addr), module.frames(addr)));
             }
         };
         for len in (0..bytes.len()).step_by(97) {
@@ -446,16 +439,11 @@ fn endless_inlining() {
         let flags = ["-nostdlib", "-static", "-Wl,-e,around", &nested];
         let Some(()) = compile("inlined_deep.S", &program, &flags) else { return };
         let around = symbol(&program, "around");
-        for together in [false, true] {
-            let mut module = Module::open_with(&program, &DebugDirs::none()).unwrap();
-            if together {
-                module.look_up_lines(vec![around]);
-            }
-            let found = module.frames(around);
-            assert_eq!(found.len(), frames, "{together}");
-            let last = found.last().and_then(|frame| frame.function.as_deref());
-            assert_eq!(last, (frames > 0).then_some("around"));
-        }
+        let module = Module::open_with(&program, &DebugDirs::none()).unwrap();
+        let found = module.frames(around);
+        assert_eq!(found.len(), frames);
+        let last = found.last().and_then(|frame| frame.function.as_deref());
+        assert_eq!(last, (frames > 0).then_some("around"));
     }
 }
 
@@ -485,4 +473,39 @@ fn enormous_compressed_sections() {
     let module = Module::open_with(&program, &DebugDirs::none()).unwrap();
     let _ = module.frames(symbol(&program, "in_inner"));
     assert_eq!(source("inlined.c").file_name().unwrap(), "inlined.c");
+}
+
+/// Functions inlined from one source file into another: their names are in another unit than their
+/// code.
+#[test]
+fn names_in_other_units() {
+    let (_dir, dir) = folder();
+    let [one, two, program] = ["one.c", "two.c", "program"].map(|name| dir.join(name));
+    std::fs::write(&one, "int twice(int x) { return x ^ (x << 3); }\n").unwrap();
+    let caller = "int twice(int x);\nint main(int argc, char **argv) {\n    (void)argv;\n    \
+        return twice(argc);\n}\n";
+    std::fs::write(&two, caller).unwrap();
+    let names = [&program, &one, &two].map(|path| path.to_str().unwrap());
+    for version in ["-gdwarf-4", "-gdwarf-5"] {
+        let args = ["-O2", version, "-flto", "-flto-partition=none", "-o", names[0]];
+        let Some(_) = run("cc", &[&args[..], &names[1..]].concat()) else { return };
+        let main = symbol(&program, "main");
+        let module = Module::open_with(&program, &DebugDirs::none()).unwrap();
+        let inlined = (main..main + 8).find(|addr| module.frames(*addr).len() == 2);
+        let Some(inlined) = inlined else {
+            skipped(format_args!("this compiler inlines nothing between units ({version})"));
+            continue;
+        };
+        let frames = module.frames(inlined);
+        let shown = |frame: &profile::lines::Frame| {
+            let source = frame.source.as_ref().unwrap();
+            (
+                frame.function.clone().unwrap().to_string(),
+                source.file_name().to_owned(),
+                source.line,
+            )
+        };
+        assert_eq!(shown(&frames[0]), ("twice".into(), "one.c".into(), 1), "{version}");
+        assert_eq!(shown(&frames[1]), ("main".into(), "two.c".into(), 4), "{version}");
+    }
 }

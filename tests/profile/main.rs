@@ -45,7 +45,6 @@ mod several;
 mod structured;
 mod symbolic;
 mod symbols;
-mod together;
 mod vdso;
 mod views;
 mod vmlinux;

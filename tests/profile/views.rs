@@ -354,6 +354,12 @@ fn duplicates_are_dropped() {
     // The abort is logged twice, the second time without its bit.
     let flow = text(" 0x10/0x20/P/-/-/0 0x10/0x20/P/-/A/0 0x18/0x8/P/-/-/0\n");
     assert_eq!((flow.quality.double_aborts, flow.taken), (1, 2));
+    // The entry without the bit is dropped, whichever comes first (Linux, `lbr_double_abort`).
+    for twice in ["0x10/0x20/M/-/-/0 0x10/0x20/P/-/A/0", "0x10/0x20/P/-/A/0 0x10/0x20/M/-/-/0"] {
+        let flow = text(&format!(" {twice} 0x18/0x8/P/-/-/0\n"));
+        let site = flow.sites.iter().find(|site| site.from == 0x10).unwrap();
+        assert_eq!((site.taken, site.known, site.mispredicted), (1, 1, Some(0)), "{twice}");
+    }
 }
 
 /// 1,000 subsamples of the stacks of one long run: the printed intervals cover the true value of

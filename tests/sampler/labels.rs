@@ -248,6 +248,25 @@ fn a_stack_that_changes_while_it_is_read_is_torn_and_loses_nothing() {
     }
 }
 
+/// Nothing is new, and a record appears between the read of the newest one and the thaw.
+#[test]
+fn a_record_that_appears_in_an_empty_drain_is_torn_and_not_lost() {
+    for shape in SHAPES {
+        let (mut quiet, mut state) = running(shape);
+        let accesses = drain(&mut state, &mut quiet).accesses.total() as usize;
+        // The last accesses are the check for movement and the thaw.
+        let (mut model, mut state) = running(shape);
+        let intruder = model.encode(0x777, 0x888);
+        model.intruder = Some((accesses - 2, intruder));
+        let stack = drain(&mut state, &mut model);
+        assert_eq!((stack.integrity.label, stack.entries().len()), (Label::Torn, 0), "{shape:?}");
+        model.branch(0x900, 0xA00);
+        let stack = drain(&mut state, &mut model);
+        assert!(stack.integrity.is_exact(), "{shape:?}");
+        assert_eq!(oldest_first(&model, &stack), [intruder, model.encode(0x900, 0xA00)]);
+    }
+}
+
 #[test]
 fn a_stack_that_changes_within_a_batch_is_torn_and_breaks_contiguity() {
     for (shape, _) in all().filter(|(_, one_call)| *one_call) {

@@ -92,8 +92,6 @@ impl EdgeRows {
         mut row: impl FnMut(EdgeRow) -> Result<(), E>,
     ) -> Result<Maps, E> {
         let EdgeRows { by_event, mut maps } = self;
-        let ends = |branch: &HotBranch| [branch.from_location, branch.to_location];
-        maps.look_up_lines(by_event.iter().flatten().flat_map(ends));
         for (event, branches) in by_event.into_iter().enumerate() {
             let common = of(event);
             for branch in branches {

@@ -97,7 +97,6 @@ pub fn pprof(table: &mut HotTable) -> std::io::Result<Vec<u8>> {
         writer.profile.bytes(1, &of.0);
     }
     let HotTable { branches, maps, .. } = table;
-    maps.look_up_lines(branches.iter().map(|branch| branch.from_location));
     for branch in branches.iter() {
         let location = writer.location(maps, branch);
         let values = [branch.count, branch.mispredicted.unwrap_or(0), branch.known];

@@ -73,11 +73,13 @@ fn module(path: &Path) {
     let _ = module.find("main");
 }
 
-/// The same for all of them at once.
+/// The lines of many addresses.
 fn lines(path: &Path) {
-    let Ok(mut module) = Module::open_with(path, &DebugDirs::none()) else { return };
+    let Ok(module) = Module::open_with(path, &DebugDirs::none()) else { return };
     let addrs = (BASE..BASE + 0x200).step_by(7).chain((0x1000..0x1100).step_by(7));
-    module.look_up_lines(addrs.chain([0, u64::MAX]).collect());
+    for addr in addrs.chain([0, u64::MAX]) {
+        let _ = (module.source(addr), module.frames(addr));
+    }
 }
 
 /// A program as the kernel.

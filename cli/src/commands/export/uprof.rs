@@ -21,7 +21,6 @@ pub(super) fn write(args: &Export, output: &Output) -> Outcome {
     args.rows().keep(&mut maps, &mut branches, (total, "branches"), |branch| {
         (branch.from_location, branch.count)
     })?;
-    maps.look_up_lines(branches.iter().flat_map(|of| [of.from_location, of.to_location]));
     output.stream(|out| table(total).write_csv(out, &mut maps, branches.iter()).map(Ok))?;
     head::finish(&read, &maps);
     Ok(DONE)

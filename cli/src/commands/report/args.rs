@@ -70,8 +70,6 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     }
     let rows: Vec<Row<'_>> = calls.iter().enumerate().flat_map(rows).collect();
     let limit = args.rows().min(rows.len());
-    let places = calls.iter().flat_map(|of| [of.callee.0, of.caller.0]);
-    hot.maps.look_up_lines(places);
     table().write(printer, out, &mut hot.maps, rows.iter().take(limit).copied())?;
     match printer {
         Printer::Text => print_hidden(out, rows.len(), limit, ("row", "rows"))?,

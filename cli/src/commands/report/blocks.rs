@@ -126,13 +126,10 @@ fn print(out: &mut Out<'_>, args: &Report, flow: &mut Flow) -> io::Result<Option
     }
     // Rows first, then basic blocks: there may be a million of each.
     let (all, shown) = (blocks.len(), args.rows().min(blocks.len()));
-    let rows = blocks.iter().take(shown);
-    maps.look_up_lines(rows.flat_map(|block| [block.entry_location, block.exit_location]));
     let rows = blocks.iter().take(shown).enumerate();
     table(block_quality.blocks, quality).write(printer, out, maps, rows)?;
     *blocks = Vec::new();
     let basics = cuts.map_or_else(Vec::new, Cuts::basic_blocks);
-    maps.look_up_lines(basics.iter().take(args.rows()).map(|basic| basic.location));
     let rows = basics.iter().take(args.rows()).enumerate();
     match printer {
         Printer::Text => {

@@ -108,10 +108,6 @@ impl Sums {
         let complete = flow.is_complete();
         let is_blocks = view.name == blocks::VIEW.name;
         let Flow { sites, blocks, maps, .. } = flow;
-        if by == By::Line {
-            let ends = blocks.iter().map(|block| block.exit_location);
-            maps.look_up_lines(ends.chain(sites.iter().map(|site| site.location)));
-        }
         let mut sums: HashMap<Key, Sum> = HashMap::new();
         for block in blocks.iter().filter(|_| is_blocks) {
             let sum = sums.entry(Key::of(maps, by, block.exit_location)).or_default();

@@ -105,7 +105,6 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     let listed = branches.len();
     branches.truncate(args.rows());
     branches.shrink_to_fit();
-    hot.maps.look_up_lines(branches.iter().flat_map(|b| [b.from_location, b.to_location]));
     let predictions = Some((hot.known, hot.mispredicted));
     let totals = Totals { branches: hot.total, distinct, predictions };
     let printer = args.printer();

@@ -96,7 +96,6 @@ fn print(out: &mut Out<'_>, args: &Report, flow: &mut Flow) -> std::io::Result<O
     let all = sites.len();
     sites.truncate(args.rows());
     let maps = &mut flow.maps;
-    maps.look_up_lines(sites.iter().map(|site| site.location));
     if flow.known == 0 && args.printer() == Printer::Text {
         let why = match flow.quality.software {
             0 => "its CPU or its recorder omits them",

@@ -145,9 +145,6 @@ fn print(out: &mut Out<'_>, args: &Report, flow: &mut Flow) -> io::Result<Option
     jumps.truncate(args.rows());
     switches.truncate(args.rows());
     let maps = &mut flow.maps;
-    let shown = || jumps.iter().chain(&switches);
-    let ends = shown().flat_map(|site| &site.targets).map(|target| target.location);
-    maps.look_up_lines(shown().map(|site| site.location).chain(ends));
     let unsure = complete && jumps.iter().any(|site| site.unsure > 0);
     let conditional = conditional(complete, unsure);
     let rows = jumps.iter().copied().enumerate();

@@ -5,18 +5,14 @@ use std::fs::File;
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
-use memmap2::{Mmap, UncheckedAdvice};
+use memmap2::Mmap;
 
 use super::cut::Watch;
 
 /// Bytes with a stable address as long as any handle exists. Every string and list in parsed data
 /// has a handle, so it is small.
-///
-/// Every access takes a new handle first, which is the occasion to release memory: of a large file
-/// whose units are all examined, only the most recent pages stay in memory.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Bytes(Arc<Backing>);
 
 #[derive(Debug)]
@@ -25,24 +21,8 @@ enum Backing {
     Mapped {
         watch: Watch,
         map: Mmap,
-        handles: AtomicU32,
     },
     Owned(Vec<u8>),
-}
-
-/// New handles after which the memory of a file is released. Each leads to one or two accesses, for
-/// which the system loads 64 KiB.
-const HANDLES: u32 = 512;
-
-impl Clone for Bytes {
-    fn clone(&self) -> Bytes {
-        if let Backing::Mapped { handles, .. } = &*self.0
-            && handles.fetch_add(1, Ordering::Relaxed) % HANDLES == HANDLES - 1
-        {
-            self.let_go();
-        }
-        Bytes(Arc::clone(&self.0))
-    }
 }
 
 impl Bytes {
@@ -55,7 +35,7 @@ impl Bytes {
         let map = unsafe { Mmap::map(file) }?;
         let watch =
             Watch::over(&map, path).ok_or_else(|| std::io::Error::other("too many files"))?;
-        Ok(Bytes(Arc::new(Backing::Mapped { watch, map, handles: AtomicU32::new(0) })))
+        Ok(Bytes(Arc::new(Backing::Mapped { watch, map })))
     }
 
     /// Decompressed bytes; empty for a missing section.
@@ -67,15 +47,6 @@ impl Bytes {
     /// file's.
     pub(super) fn is_cut(&self) -> bool {
         matches!(&*self.0, Backing::Mapped { watch, .. } if watch.is_cut())
-    }
-
-    /// Releases the memory of the whole file; later accesses load it again.
-    pub(super) fn let_go(&self) {
-        if let Backing::Mapped { map, .. } = &*self.0 {
-            // SAFETY: the mapping is shared, of a file, and never written, so dropping its pages
-            // loses nothing: the next access reloads the same bytes.
-            let _ = unsafe { map.unchecked_advise(UncheckedAdvice::DontNeed) };
-        }
     }
 }
 

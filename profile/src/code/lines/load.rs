@@ -30,7 +30,6 @@ pub(crate) const DEEPEST: isize = 500;
 
 /// Split DWARF: units in separate files, or packed together.
 pub(crate) struct Pieces {
-    /// Split DWARF: units in separate files, or packed together.
     /// The files with everything else.
     files: Vec<Bytes>,
     package: Option<DwarfPackage<Reader>>,
@@ -155,11 +154,6 @@ impl Pieces {
     /// Whether any of the files was truncated while it was read.
     pub(super) fn are_cut(&self) -> bool {
         self.files.iter().any(Bytes::is_cut)
-    }
-
-    /// Releases the memory of the files.
-    pub(super) fn let_go(&self) {
-        self.files.iter().for_each(Bytes::let_go);
     }
 
     /// The unit of split DWARF that an address needs.

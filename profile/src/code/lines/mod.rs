@@ -1,13 +1,10 @@
 //! Source lines of addresses, from DWARF.
 //!
 //! Read from the program or its debug file, with the parts that `-gsplit-dwarf` and `dwz` store
-//! elsewhere. Units are parsed when the first of their addresses is needed; a joint look-up of many
-//! addresses keeps the results and none of the units.
+//! elsewhere. Units are parsed when the first of their addresses is needed.
 
-mod batch;
 mod bytes;
 mod cut;
-mod known;
 mod load;
 
 use std::cell::{OnceCell, RefCell};
@@ -23,7 +20,6 @@ pub use cut::cut_files;
 
 use crate::code::debug_file::DebugDirs;
 use crate::code::demangle::demangle;
-use known::Known;
 use load::Reader;
 
 pub(crate) use load::{DEEPEST, Pieces, Reader as DebugReader};
@@ -92,17 +88,12 @@ impl CodeOfLine {
 /// The debug information of one program.
 pub(crate) struct Lines {
     dwarf: Arc<Dwarf<Reader>>,
-    /// Whether its units may be read separately.
-    alone: bool,
     pieces: Pieces,
-    /// Data parsed for single look-ups.
     context: OnceCell<Option<Context<Reader>>>,
     /// Whether functions and inlined calls can be parsed.
     shallow: OnceCell<bool>,
     /// Names of files, each stored once.
     names: RefCell<HashSet<Arc<str>>>,
-    /// The results of joint look-ups.
-    known: Known,
 }
 
 impl std::fmt::Debug for Lines {
@@ -116,19 +107,13 @@ impl Lines {
     /// readable.
     pub(crate) fn of(program: &Path, dirs: &DebugDirs) -> Option<Lines> {
         let (mut dwarf, pieces) = load::load(program, dirs)?;
-        let alone = batch::stand_alone(&dwarf);
-        if !alone {
-            dwarf.populate_abbreviations_cache(gimli::AbbreviationsCacheStrategy::Duplicates);
-        }
-        pieces.let_go();
+        dwarf.populate_abbreviations_cache(gimli::AbbreviationsCacheStrategy::Duplicates);
         Some(Lines {
             dwarf: Arc::new(dwarf),
-            alone,
             pieces,
             context: OnceCell::new(),
             shallow: OnceCell::new(),
             names: RefCell::default(),
-            known: Known::default(),
         })
     }
 
@@ -142,43 +127,16 @@ impl Lines {
         self.pieces.are_cut()
     }
 
-    /// Looks up many addresses at once: afterwards [`source`](Self::source) and
-    /// [`frames`](Self::frames) know them, and nothing else is kept.
-    pub(crate) fn look_up(&mut self, mut addrs: Vec<u64>) {
-        addrs.retain(|addr| !self.known.has(*addr));
-        addrs.sort_unstable();
-        addrs.dedup();
-        if !addrs.is_empty() {
-            let pieces = &self.pieces;
-            if self.alone {
-                batch::piece_by_piece(&self.dwarf, pieces, &mut self.known, addrs);
-            } else if self.is_shallow() {
-                batch::in_turns(&self.dwarf, pieces, &mut self.known, addrs);
-            }
-        }
-    }
-
     fn is_shallow(&self) -> bool {
-        *self.shallow.get_or_init(|| {
-            let shallow = load::is_shallow(&self.dwarf);
-            self.pieces.let_go();
-            shallow
-        })
+        *self.shallow.get_or_init(|| load::is_shallow(&self.dwarf))
     }
 
     fn context(&self) -> Option<&Context<Reader>> {
-        let open = || {
-            let context = Context::from_arc_dwarf(Arc::clone(&self.dwarf)).ok();
-            self.pieces.let_go();
-            context
-        };
+        let open = || Context::from_arc_dwarf(Arc::clone(&self.dwarf)).ok();
         self.context.get_or_init(open).as_ref()
     }
 
     pub(crate) fn source(&self, addr: u64) -> Option<SourceLine> {
-        if let Some(known) = self.known.source(addr) {
-            return known;
-        }
         // Look-ups add 1 to the address, which must not overflow.
         addr.checked_add(1)?;
         let location = self.context()?.find_location(addr).ok()??;
@@ -186,9 +144,6 @@ impl Lines {
     }
 
     pub(crate) fn frames(&self, addr: u64) -> Vec<Frame> {
-        if let Some(known) = self.known.frames(addr) {
-            return known;
-        }
         let mut found = Vec::new();
         if addr == u64::MAX || !self.is_shallow() {
             return found;

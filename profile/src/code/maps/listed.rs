@@ -70,9 +70,4 @@ impl Vmlinux {
     pub(super) fn frames(&self, offset: u64) -> Vec<Frame> {
         self.module.frames(self.base.wrapping_add(offset))
     }
-
-    pub(super) fn look_up_lines(&mut self, offsets: &[u64]) {
-        let addrs = offsets.iter().map(|offset| self.base.wrapping_add(*offset)).collect();
-        self.module.look_up_lines(addrs);
-    }
 }

@@ -1,7 +1,5 @@
 //! The code bytes and source lines of a location.
 
-use std::collections::BTreeMap;
-
 use lbr_msr::insn::{self, BranchInsn};
 
 use super::files::State;
@@ -19,34 +17,6 @@ impl Maps {
         match &mut self.files.get_mut(index)?.state {
             State::Vmlinux(vmlinux, _) => Some(vmlinux),
             _ => None,
-        }
-    }
-
-    /// Looks up the lines of many locations at once. [`source`](Self::source) and
-    /// [`frames`](Self::frames) work without this, but with it each part of the debug information
-    /// is read only once, and not kept.
-    pub fn look_up_lines(&mut self, places: impl IntoIterator<Item = Location>) {
-        if !self.sources.lines {
-            return;
-        }
-        let mut offsets: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
-        for place in places {
-            if let Location::File { file, offset } = place {
-                offsets.entry(file).or_default().push(offset);
-            }
-        }
-        for (file, mut addrs) in offsets {
-            if let Some(vmlinux) = self.vmlinux_of(file) {
-                vmlinux.look_up_lines(&addrs);
-                continue;
-            }
-            let Some(module) = self.elf(file) else { continue };
-            addrs.retain_mut(|offset| {
-                let addr = module.address_of_offset(*offset);
-                *offset = addr.unwrap_or(*offset);
-                addr.is_some()
-            });
-            module.look_up_lines(addrs);
         }
     }
 

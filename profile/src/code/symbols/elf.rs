@@ -272,19 +272,6 @@ impl Module {
         self.lines.get_or_init(load).as_deref().filter(|lines| !lines.is_cut())
     }
 
-    /// Looks up the lines of many addresses at once. Afterwards they are known; memory use does not
-    /// depend on the size of the debug information.
-    pub fn look_up_lines(&mut self, addrs: Vec<u64>) {
-        // Symbols will be needed too; reading them takes memory temporarily, so do it before there
-        // are results.
-        let _ = self.symbols();
-        if self.lines().is_some()
-            && let Some(Some(lines)) = self.lines.get_mut()
-        {
-            lines.look_up(addrs);
-        }
-    }
-
     /// The line of an address; for inlined code, the innermost.
     #[must_use]
     pub fn source(&self, addr: u64) -> Option<SourceLine> {

@@ -24,7 +24,10 @@ pub(super) fn name_functions(
     by: Option<By>,
 ) -> [Sources; 2] {
     for (maps, side) in maps.iter_mut().zip(sides.iter_mut()) {
-        look_up_lines(maps, side);
+        for place in side.iter_mut().filter(|place| place.by != By::Offset) {
+            place.line = maps.source(place.location);
+            place.first = maps.source(place.start);
+        }
     }
     let with_lines = with_lines(sides);
     for place in sides.iter_mut().flatten().filter(|place| place.by == By::Line) {
@@ -58,15 +61,6 @@ pub(super) fn name_functions(
         }
     }
     sources
-}
-
-fn look_up_lines(maps: &mut Maps, side: &mut [Resolved]) {
-    let wanted = |place: &&Resolved| place.by != By::Offset;
-    maps.look_up_lines(side.iter().filter(wanted).flat_map(|place| [place.location, place.start]));
-    for place in side.iter_mut().filter(|place| place.by != By::Offset) {
-        place.line = maps.source(place.location);
-        place.first = maps.source(place.start);
-    }
 }
 
 /// Pairs of files that have lines on both sides.
