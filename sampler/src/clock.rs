@@ -1,4 +1,7 @@
-//! The clock that every event's time is taken from.
+//! The clock that every event's time is taken from, and the timing of clocked drains: a rate with
+//! jitter, to avoid lockstep with the program.
+
+use std::time::Duration;
 
 /// CLOCK_MONOTONIC, nanoseconds: perf's `--clockid mono`.
 ///
@@ -9,4 +12,42 @@ pub fn monotonic_ns() -> u64 {
     let seconds = u64::try_from(now.tv_sec()).unwrap_or(0);
     let nanoseconds = u64::try_from(now.tv_nsec()).unwrap_or(0);
     seconds.wrapping_mul(1_000_000_000).wrapping_add(nanoseconds)
+}
+
+/// The default rate in drains per second. A prime, to avoid lockstep.
+pub const DEFAULT_HZ: u32 = 997;
+
+/// A clock with intervals uniformly distributed within ±25% of their mean.
+#[derive(Clone, Debug)]
+pub struct Pace {
+    mean: u64,
+    state: u64,
+}
+
+impl Pace {
+    /// A clock with `hz` ticks per second (0 counts as 1). Equal seeds give equal intervals.
+    #[must_use]
+    pub fn new(hz: u32, seed: u64) -> Pace {
+        Pace { mean: 1_000_000_000 / u64::from(hz.max(1)), state: seed }
+    }
+
+    /// The time to the next tick.
+    pub fn next_interval(&mut self) -> Duration {
+        // SplitMix64 (Steele, Lea, Flood 2014); any seed is valid, including 0.
+        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^= z >> 31;
+        // The mean is at most 10^9, so the product with 2^32 fits in u64.
+        let spread = (self.mean / 2).wrapping_mul(z >> 32) >> 32;
+        Duration::from_nanos(self.mean - self.mean / 4 + spread)
+    }
+}
+
+/// A seed that differs from run to run.
+#[must_use]
+pub fn fresh_seed() -> u64 {
+    let process = u64::from(std::process::id());
+    monotonic_ns() ^ process.rotate_left(40)
 }

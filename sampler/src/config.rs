@@ -8,10 +8,10 @@ use lbr_msr::caps::LbrCaps;
 use lbr_msr::record::{BranchEntry, BranchType, Event};
 use lbr_msr::soft::SoftLbr;
 
+use crate::clock::Pace;
 use crate::drain::Mode;
 use crate::gate::OpenRegisters;
 use crate::interrupt::Interrupts;
-use crate::pace::Pace;
 
 /// Returns the type of the branch at an address of a process, decoded from its code.
 pub type Classify = Box<dyn FnMut(u32, u64) -> Option<BranchType> + Send>;

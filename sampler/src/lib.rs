@@ -36,10 +36,9 @@ pub mod interrupt;
 pub mod keeper;
 mod maps;
 pub mod outlet;
-mod pace;
 pub mod source;
 pub mod target;
 
+pub use clock::{DEFAULT_HZ, Pace, fresh_seed};
 pub use config::{Classify, Keep, RecordConfig, Sampling};
 pub use engine::{RecordError, Summary, Tally, record};
-pub use pace::{DEFAULT_HZ, Pace, fresh_seed};

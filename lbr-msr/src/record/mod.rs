@@ -4,11 +4,9 @@
 //! them; these types are all that the two share.
 
 mod event;
-mod moves;
 mod perf;
 
-pub use event::{Comm, Event, Lost, Mmap, Sample, Sink, Task};
-pub use moves::{MoveKind, ThreadMove};
+pub use event::{Comm, Event, Lost, Mmap, MoveKind, Sample, Sink, Task, ThreadMove};
 pub use perf::{EntryFlags, RawBranch};
 
 use alloc::vec::Vec;

@@ -12,10 +12,10 @@ use lbr_msr::soft::{Retired, SoftLbr};
 
 use super::registers::{BranchRegisters, OpenError, OpenRegisters};
 use super::shared::{Shared, lock};
+use crate::clock::Pace;
 use crate::config::RecordConfig;
 use crate::drain::{Drain, DrainError, Mode, Placement, RawStack};
 use crate::outlet::{Outlet, SamplerError, SamplerReport};
-use crate::pace::Pace;
 use crate::target::ThreadId;
 
 /// The clock's longest sleep, so that shutdown is noticed.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use lbr_msr::record::BranchType;
+use lbr_msr::record::{BranchType, HwBranchType};
 
 use super::Decoding;
 
@@ -57,5 +57,37 @@ impl Sites {
             Some(slot.2)
         };
         Decoding { classify: Some(Box::new(classify)), ..Decoding::default() }
+    }
+}
+
+/// A cache of recent sites in front of the table shared with the classifier: most branches are
+/// found here without a lock.
+pub(super) struct SiteCache<'a> {
+    shared: &'a Sites,
+    recent: Box<[(u64, HwBranchType); RECENT]>,
+}
+
+impl<'a> SiteCache<'a> {
+    pub(super) fn new(shared: &'a Sites) -> SiteCache<'a> {
+        // Far branches are not recorded, so this entry means empty.
+        SiteCache { shared, recent: Box::new([(0, HwBranchType::Other); RECENT]) }
+    }
+
+    #[inline]
+    pub(super) fn note(&mut self, pid: u32, from: u64, class: HwBranchType) {
+        let index = from as usize % RECENT;
+        if let Some(recent) = self.recent.get_mut(index)
+            && *recent != (from, class)
+        {
+            *recent = (from, class);
+            self.add(pid, from, class);
+        }
+    }
+
+    #[cold]
+    fn add(&self, pid: u32, from: u64, class: HwBranchType) {
+        if let Some(branch_type) = class.branch_type() {
+            self.shared.insert(pid, from, branch_type);
+        }
     }
 }

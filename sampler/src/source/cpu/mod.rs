@@ -22,11 +22,8 @@
 
 pub(in crate::source) mod code;
 mod cycles;
-mod driver;
 mod first;
 mod held;
-mod msr;
-mod msr_safe;
 pub mod registers;
 pub mod same_cpu;
 mod sampler;
@@ -39,10 +36,10 @@ use lbr_msr::record::SourceKnowledge;
 use lbr_msr::{MsrError, MsrWrite};
 
 use super::{Decoding, Exit, Source, SourceError, SourceNotes};
+use crate::clock::{DEFAULT_HZ, Pace};
 use crate::config::{RecordConfig, Sampling};
 use crate::gate::Gate;
 use crate::outlet::{Outlet, Sampler};
-use crate::pace::{DEFAULT_HZ, Pace};
 use crate::target::{Affinity, Moved};
 pub use code::{ProcessCode, Switches, UserCode};
 pub use first::{Awake, may_go_first};

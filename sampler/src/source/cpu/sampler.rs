@@ -11,10 +11,10 @@ use super::code::Switches;
 use super::cycles::{Clock, Moment};
 use super::first::go_first;
 use super::held::{Given, held};
+use crate::clock::Pace;
 use crate::clock::monotonic_ns;
 use crate::drain::{Drain, Mode, Placement, RawStack};
 use crate::outlet::{Outlet, SamplerError};
-use crate::pace::Pace;
 use crate::target::{Affinity, ThreadId};
 
 /// The sampler of one CPU, before it starts.

@@ -24,15 +24,15 @@
 pub mod code;
 mod family;
 mod run;
-mod shared;
 mod start;
 mod step;
 pub mod sys;
 mod task;
 mod tracer;
 
+use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ use crate::flight::SignalStop;
 use crate::gate::{Closed, Gate, Ring};
 use crate::target::ThreadId;
 use crate::target::{self, Affinity};
-use shared::Shared;
+use sys::pid_of;
 use tracer::Tracer;
 
 /// Single-stepping as a choice.
@@ -220,6 +220,37 @@ impl Retire for Ring {
 
     fn finish(self) -> Result<(), Closed> {
         Ring::finish(self)
+    }
+}
+
+/// State shared by the tracer and the thread that waits for it.
+#[derive(Debug)]
+struct Shared {
+    /// The traced processes.
+    running: Mutex<HashSet<u32>>,
+    sites: Sites,
+}
+
+impl Shared {
+    /// Kills every process of the target.
+    fn kill(&self) {
+        for &pid in self.running.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            let _ = nix::sys::signal::kill(pid_of(pid), nix::sys::signal::Signal::SIGKILL);
+        }
+    }
+
+    /// Adds a traced process.
+    fn runs(&self, pid: u32) {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).insert(pid);
+    }
+
+    /// Removes a process; returns whether it was traced.
+    fn left(&self, pid: u32) -> bool {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&pid)
+    }
+
+    fn none_left(&self) {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
 

@@ -8,11 +8,10 @@ use nix::libc::{self, user_regs_struct};
 use nix::sys::ptrace::{self, Options};
 use nix::unistd::Pid;
 
-use super::shared::Shared;
 use super::start::{Start, relocated};
 use super::sys::{self, os};
 use super::task::{Passage, Process, Task, exit_of, task_event};
-use super::{Ptrace, Recorder};
+use super::{Ptrace, Recorder, Shared};
 use crate::gate::Closed;
 use crate::interrupt::Delivered;
 use crate::source::{Exit, SourceError, SourceNotes};

@@ -32,7 +32,6 @@ mod reader;
 mod record;
 mod run;
 mod shared;
-mod site_cache;
 
 use std::path::{Path, PathBuf};
 

@@ -14,12 +14,12 @@ use super::channel::consumer::Consumer;
 use super::channel::{Counts, RINGS, Region, Ring};
 use super::gdb::{Gdb, News, unseen_branch};
 use super::record::{self, Corrupt, Record, Words};
-use super::site_cache::SiteCache;
 use super::{Emulated, code};
 use crate::clock::monotonic_ns;
 use crate::flight::SignalStop;
 use crate::gate::Closed;
 use crate::source::ptrace::{Recorder, Retire};
+use crate::source::sites::SiteCache;
 use crate::source::{SourceError, SourceNotes};
 use crate::target::ThreadId;
 
