@@ -1,6 +1,8 @@
 //! The command line. The arguments of a command are defined next to the command.
 
-use clap::{Arg, ArgAction, Parser, Subcommand, ValueEnum};
+use anstream::ColorChoice;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Arg, ArgAction, Parser, Subcommand};
 
 use crate::commands::{
     annotate::Annotate, decode::DecodeArgs, diff::Diff, disarm::DisarmArgs, doctor::DoctorArgs,
@@ -20,9 +22,9 @@ pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
     /// When to use colors: auto, always or never
-    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN",
+    #[arg(long, global = true, value_parser = color(), default_value = "auto", value_name = "WHEN",
           hide_possible_values = true, help_heading = heading::GLOBAL)]
-    pub(crate) color: Color,
+    pub(crate) color: ColorChoice,
     /// Never truncate lines
     #[arg(long, global = true, help_heading = heading::GLOBAL)]
     pub(crate) wide: bool,
@@ -55,25 +57,13 @@ pub(crate) mod heading {
     pub(crate) const GLOBAL: &str = "Global options";
 }
 
-/// When text is colored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Color {
-    /// On a terminal.
-    Auto,
-    /// Everywhere.
-    Always,
-    /// Nowhere.
-    Never,
-}
-
-impl From<Color> for anstream::ColorChoice {
-    fn from(color: Color) -> anstream::ColorChoice {
-        match color {
-            Color::Auto => anstream::ColorChoice::Auto,
-            Color::Always => anstream::ColorChoice::Always,
-            Color::Never => anstream::ColorChoice::Never,
-        }
-    }
+/// `--color`.
+fn color() -> impl TypedValueParser<Value = ColorChoice> {
+    PossibleValuesParser::new(["auto", "always", "never"]).map(|when| match &*when {
+        "always" => ColorChoice::Always,
+        "never" => ColorChoice::Never,
+        _ => ColorChoice::Auto,
+    })
 }
 
 /// Release, commit (if known) and target.

@@ -47,7 +47,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(exit::USAGE);
         }
     };
-    present::out::set(args.color.into(), args.wide, args.no_pager);
+    present::out::set(args.color, args.wide, args.no_pager);
     exit::report(commands::run(args.command))
 }
 

@@ -39,7 +39,7 @@ mod texts;
 mod views;
 
 pub use clean::{interval, quality};
-pub use code::{lines, maps, place, symbols};
+pub use code::{hex, lines, maps, place, symbols};
 pub use read::{brstack, names, note, perf_data, recording, registers, select, stack};
 pub use views::*;
 

@@ -82,7 +82,7 @@ fn rows_are_marked_if_the_end_of_the_code_is_unknown() {
     assert_eq!(json!(keys.map(|key| row[key].clone())), wanted);
     assert_eq!(quality(name)["open_ends"], json!(2));
     let printed = done(&["report", name, "--view", "outcomes"]);
-    assert!(printed.contains("2 places from which"), "{printed}");
+    assert!(printed.contains("2 addresses from which"), "{printed}");
     assert!(printed.contains("maybe passed"), "{printed}");
 }
 

@@ -389,12 +389,11 @@ fn csv_cells_are_never_formulas() {
                  -1+1+0x4/=cmd|calc!A0+0x0/M/-/-/5/COND/- \n";
     let path = file(&dir, "=file", stack.repeat(3).as_bytes());
     let (of_file, side) = ("-i", path.to_str().unwrap());
-    let commands: [&[&str]; 8] = [
+    let commands: [&[&str]; 7] = [
         &["report", "--csv", of_file],
         &["report", "--csv", "--view", "mispredict", of_file],
         &["report", "--csv", "--view", "callgraph", of_file],
         &["report", "--csv", "--group", "function", of_file],
-        &["hist", "--csv", of_file],
         &["lint", "--csv", of_file],
         &["export", "--to", "csv:uprof", of_file],
         &["diff", "--csv", side],

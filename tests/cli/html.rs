@@ -101,8 +101,8 @@ fn the_page_equals_the_views() {
         "Annotated functions",
         "nop",
         "n 740, saturated 0, dropped 0, modes 12, 40",
-        "\nmode 12\n",
-        "\nmode 40\n",
+        ">mode 12<",
+        ">mode 40<",
         "prefers-color-scheme: dark",
     ] {
         assert!(page.contains(words), "{words}");

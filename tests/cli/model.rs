@@ -159,7 +159,6 @@ fn every_view_is_labelled_modelled() {
         &["report", "--csv", "--view", "loops"],
         &["report", "--csv", "--view", "paths"],
         &["report", "--csv", "--group", "function"],
-        &["hist", "--csv"],
     ] {
         let text = done(&[command, &["-i", name]].concat());
         let mut lines = text.lines();

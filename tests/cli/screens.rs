@@ -12,7 +12,7 @@ use crate::support::skip::skipped;
 use crate::terminal::typed;
 
 /// Commands, and words of the answer.
-const SCREENS: [(&[&str], &str); 21] = [
+const SCREENS: [(&[&str], &str); 20] = [
     (&["probe", "--soft-cpu", "zen4"], "amd_lbr_v2"),
     (&["decode", "--format", "5", "raw.txt"], "401000"),
     (&["explain", "LBR_SELECT", "0x3c5"], "= 0x3c5"),
@@ -31,7 +31,6 @@ const SCREENS: [(&[&str], &str); 21] = [
     (&["report", "--view", "callgraph"], "18 branches"),
     (&["report", "--view", "paths"], "18 branches"),
     (&["hist"], "leaf+0x0 .. leaf+0x3"),
-    (&["hist", "--list"], "median"),
     (&["annotate"], "counts are exact"),
     (&["diff", "perf.data", "perf.data"], "no row changed significantly"),
     (&["lint"], "sound"),

@@ -161,7 +161,6 @@ fn no_option_is_ignored() {
         (&["--backend", "msr", "--args", "main"], 2, "--args"),
         (&["--backend", "msr", "--children"], 2, "--children"),
         (&["--backend", "msr", "-c", "5"], 2, "-c"),
-        (&["--backend", "perf", "--seed", "5", "-F", "9"], 2, "--seed"),
         (&["--backend", "soft", "-C", "0-1"], 2, "-C"),
         (&["--backend", "soft", "--for", "5"], 2, "--for"),
         (&["--source", "qemu", "--children"], 1, "--source qemu"),

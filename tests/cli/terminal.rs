@@ -179,7 +179,6 @@ fn foreign_text_is_shown_escaped() {
         vec!["diff", file, file, "--html", "-"],
         vec!["export", "--to", "flamegraph", "-i", file],
         vec!["hist", "-i", file, "--json"],
-        vec!["hist", "-i", file, "--csv"],
         vec!["report", "-i", "no\u{1b}[2Jthing\nlbr: forged"],
     ]);
     for args in &all {

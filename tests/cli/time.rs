@@ -88,8 +88,6 @@ fn a_piece_of_code_that_fails_is_named() {
     assert_eq!(out.status.code(), Some(1));
     assert!(out.stdout.is_empty());
     assert_eq!(text(&out.stderr).trim(), "lbr: `0f 0b`: the code raised SIGILL at +0x0");
-    let out = time(&["--hex", "90", "--hex", "90", "--plot"]);
-    assert_eq!(out.status.code(), Some(2), "{}", text(&out.stderr));
 }
 
 #[test]
@@ -283,7 +281,6 @@ fn errors_name_the_cause() {
     refused(&["--hex", "zz"], "not hexadecimal", 2);
     refused(&["--hex", "90", "-j", "stack,u"], "call-stack mode", 2);
     refused(&["--hex", "90", "-j", "any,k"], "ask for `u`", 2);
-    refused(&["--hex", "90", "--plot=x.txt"], ".svg", 2);
     refused(&["--hex", "90", "-C", "4000"], "CPU 4000", 2);
     refused(&["--object", "/dev/null", "--symbol", "f"], "no regular file", 2);
     let text_file = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
@@ -323,7 +320,7 @@ fn signals_end_it_quickly() {
 }
 
 #[test]
-fn csv_and_pictures() {
+fn csv() {
     let out = time(&["--hex", LOOP, "--csv"]);
     let shown = text(&out.stdout);
     assert!(shown.contains("\ninstructions_per_iteration,,,7,,,,,,\n"), "{shown}");
@@ -331,9 +328,4 @@ fn csv_and_pictures() {
     assert!(shown.contains("\nblock_cycles,\"'+0x5 .. end\",2,,,,,,,\n"), "{shown}");
     let columns = |line: &str| line.matches(',').count();
     assert!(shown.lines().all(|line| columns(line) == 9), "{shown}");
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("plot.svg");
-    let plot = format!("--plot={}", file.display());
-    assert_eq!(time(&["--hex", LOOP, &plot]).status.code(), Some(0));
-    assert!(std::fs::read(&file).unwrap().starts_with(b"<svg"));
 }

@@ -5,7 +5,7 @@ use std::fs;
 use crate::support::lbr::{lbr_in, stderr};
 
 /// The arguments, and the first line of the answer.
-const WRONG: [(&[&str], &str); 29] = [
+const WRONG: [(&[&str], &str); 28] = [
     (
         &["report"],
         "no perf.data here: lbr record PROGRAM makes one, -i FILE names another recording",
@@ -48,7 +48,6 @@ const WRONG: [(&[&str], &str); 29] = [
     (&["repor"], "no command is called repor; did you mean 'report'?; lbr -h lists the commands"),
     (&["foo"], "no command is called foo; lbr -h lists the commands"),
     (&["report", "--csv", "--json"], "--csv cannot be used with --json"),
-    (&["hist", "--to", "main"], "missing --block <PLACE>; lbr hist --help has examples"),
     (
         &["decode", "notes.txt"],
         "missing --format <N> or --facility <FACILITY>; lbr decode --help has examples",

@@ -14,7 +14,7 @@ use lbr_msr::{
     filter::FilterError,
     probe::{GivenPerfCapabilities, Unsupported, Why, probe_assuming},
 };
-use sampler::guard::GuardError;
+use sampler::guard::{GuardError, Ready};
 use sampler::source::SourceError;
 use sampler::source::cpu::registers::{self, Registers};
 use sampler::source::perf::Refused;
@@ -22,6 +22,7 @@ use sampler::source::perf::Refused;
 use super::machine::MachineArgs;
 use super::probe::is_wrong_assumption;
 use crate::exit::{FAILED, Failure, NO_LBR, NOT_PERMITTED, OrExit, USAGE};
+use crate::present::out::say;
 
 /// `--backend` of every command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -203,6 +204,19 @@ pub(crate) fn open_for(
     root: &Root,
 ) -> Result<Hardware, Failure> {
     open(backend, cpu, root, &plan.needs(), true).map_err(refused)
+}
+
+/// Saves the registers, and warns if something else uses them.
+pub(crate) fn ready(registers: Hardware, plan: ArmPlan) -> Result<Ready<Hardware>, Failure> {
+    let ready = Ready::new(registers, plan).map_err(not_armed)?;
+    if ready.saved().in_use() {
+        say!(
+            "CPU {}: a branch filter or a freeze on PMI was set before: something such as \
+             perf has recorded here, and may take the records away again",
+            ready.cpu()
+        );
+    }
+    Ok(ready)
 }
 
 /// Opens the registers of a CPU for a list of needs.

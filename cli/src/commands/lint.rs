@@ -39,12 +39,6 @@ pub(crate) struct LintArgs {
     select: SelectArgs,
     #[command(flatten)]
     symbols: SymbolArgs,
-    /// Block size from which a repeated newest entry is suspect
-    ///
-    /// In bytes, AutoFDO's rule (below).
-    #[arg(long, value_name = "BYTES", default_value_t = Stride(DEFAULT_STRIDE), value_parser = stride,
-          help_heading = heading::VIEW)]
-    stride: Stride,
     /// Exit with status 5 unless the verdict is sound
     #[arg(long, help_heading = heading::OUTPUT)]
     strict: bool,
@@ -67,24 +61,6 @@ const STRIDE: &str = "Duplicated newest entries:
   which looks at one program, the count is of branches of the program that each process runs; those
   in its libraries are said beside it. Beyond 0x50 bytes it is a suspicion; beyond 0x1000, AutoFDO's
   own limit, `lbr report` drops one of the two.";
-
-/// A number of bytes, printed in hexadecimal.
-#[derive(Clone, Copy, Debug)]
-struct Stride(u64);
-
-impl std::fmt::Display for Stride {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:#x}", self.0)
-    }
-}
-
-fn stride(text: &str) -> Result<Stride, String> {
-    let parsed = match text.strip_prefix("0x") {
-        Some(hex) => u64::from_str_radix(hex, 16),
-        None => text.parse(),
-    };
-    parsed.map(Stride).map_err(|_| "a number of bytes, such as 80 or 0x50".to_owned())
-}
 
 /// What is printed of a recording. The flow that was counted on the way takes
 /// memory for each distinct branch.
@@ -113,8 +89,7 @@ pub(crate) fn run(args: &LintArgs) -> Outcome {
     let files = args.symbols.sources(&Sources::default());
     let reading = args.select.reading();
     let sources = input::read_all(args.inputs.paths(), &reading, |recording, at| {
-        let (stride, files) = (args.stride.0, files.clone());
-        lints.push(Judged::of(Lint::check(recording, stride, files, at)?));
+        lints.push(Judged::of(Lint::check(recording, DEFAULT_STRIDE, files.clone(), at)?));
         Ok(())
     })?;
     let mut overall = Verdict::Sound;

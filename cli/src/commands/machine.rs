@@ -2,7 +2,7 @@
 
 use lbr_msr::text::AsText;
 use std::path::{Path, PathBuf};
-use std::sync::Once;
+use std::sync::OnceLock;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
@@ -163,7 +163,7 @@ fn recorded_at(root: &Root) -> Result<Vec<RecordedCpu>, Failure> {
     Ok(cpus)
 }
 
-/// Asks each CPU that this process may run on, by moving a thread there.
+/// Asks each CPU that this process may run on, once, by moving a thread there.
 #[cfg(target_arch = "x86_64")]
 fn here() -> anyhow::Result<Vec<RecordedCpu>> {
     use lbr_msr::probe::RecordedCpuid;
@@ -172,6 +172,10 @@ fn here() -> anyhow::Result<Vec<RecordedCpu>> {
         unistd::Pid,
     };
 
+    static HERE: OnceLock<Vec<RecordedCpu>> = OnceLock::new();
+    if let Some(cpus) = HERE.get() {
+        return Ok(cpus.clone());
+    }
     let itself = Pid::from_raw(0);
     let allowed = sched_getaffinity(itself).context("cannot ask for this process's CPUs")?;
     let ask = move || {
@@ -193,16 +197,12 @@ fn here() -> anyhow::Result<Vec<RecordedCpu>> {
     let numbers: Vec<u32> = cpus.iter().map(|cpu| cpu.cpu).collect();
     let online = Root::default().online();
     if online != "unknown" && online != cpu_list(&numbers) {
-        // Several callers ask, but one message is enough.
-        static SAID: Once = Once::new();
-        SAID.call_once(|| {
-            say!(
-                "only CPUs {} are looked at; this process may not run on the others of {online}",
-                cpu_list(&numbers)
-            );
-        });
+        say!(
+            "only CPUs {} are looked at; this process may not run on the others of {online}",
+            cpu_list(&numbers)
+        );
     }
-    Ok(cpus)
+    Ok(HERE.get_or_init(|| cpus).clone())
 }
 
 /// There is no CPUID to ask.

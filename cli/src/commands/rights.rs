@@ -1,7 +1,8 @@
 //! Whose rights a program gets that is run here.
 
-use anyhow::anyhow;
+use anyhow::{Context, anyhow};
 use clap::Args;
+use sampler::source::Command;
 use sampler::target::User;
 
 use crate::args::heading;
@@ -25,6 +26,13 @@ impl Rights {
             return Err(Failure { code: NOT_PERMITTED, error });
         }
         Ok(())
+    }
+
+    /// A program and its arguments, to be run with these rights.
+    pub(crate) fn command(&self, words: &[String]) -> anyhow::Result<Command> {
+        let (program, args) = words.split_first().context("no program is given")?;
+        let (program, args) = (program.clone(), args.to_vec());
+        Ok(Command { program, args, user: self.user.clone(), ..Command::default() })
     }
 
     /// Whether the program runs with all rights of root.

@@ -56,6 +56,7 @@ pub(crate) fn layout(sizes: &[(f64, f64)], links: &[Link]) -> Layout {
 }
 
 /// A box, or the place where a link passes a row.
+#[derive(Default)]
 struct Item {
     row: usize,
     width: f64,
@@ -76,14 +77,7 @@ struct Rows {
 
 impl Rows {
     fn new(sizes: &[(f64, f64)], links: &[Link]) -> Rows {
-        let item = |row, width| Item {
-            row,
-            width,
-            x: 0.0,
-            above: Vec::new(),
-            below: Vec::new(),
-            anchor: None,
-        };
+        let item = |row, width| Item { row, width, ..Item::default() };
         let ranks = ranks(sizes.len(), links);
         let mut items: Vec<Item> =
             sizes.iter().zip(&ranks).map(|((width, _), row)| item(*row, *width)).collect();
@@ -127,11 +121,8 @@ impl Rows {
         let mut best = (self.crossings(), self.rows.clone());
         for pass in 0..PASSES {
             let down = pass % 2 == 0;
-            let rows: Vec<usize> = match down {
-                true => (0..self.rows.len()).collect(),
-                false => (0..self.rows.len()).rev().collect(),
-            };
-            for row in rows {
+            for step in 0..self.rows.len() {
+                let row = if down { step } else { self.rows.len() - 1 - step };
                 let key = |at: usize| self.wanted(at, down).unwrap_or(self.items[at].x);
                 let mut keyed: Vec<(f64, usize)> = self.rows[row]
                     .iter()
@@ -177,34 +168,20 @@ impl Rows {
         (weight > 0.0).then(|| sum / weight)
     }
 
-    /// Crossings between all neighbouring rows: inversions, by a Fenwick tree.
+    /// Crossings between all neighbouring rows: inversions of the edges' ends.
     fn crossings(&self) -> u64 {
         let mut crossings = 0;
-        for pair in self.rows.windows(2) {
-            let mut tree = vec![0u64; pair[1].len() + 1];
-            let mut seen = 0;
-            for at in &pair[0] {
-                let mut below: Vec<usize> = self.items[*at]
-                    .below
-                    .iter()
-                    .map(|(to, _)| self.items[*to].x as usize)
-                    .collect();
-                below.sort_unstable();
-                for to in &below {
-                    let (mut index, mut before) = (to + 1, 0);
-                    while index > 0 {
-                        before += tree[index];
-                        index &= index - 1;
-                    }
-                    crossings += seen - before;
-                }
-                for to in &below {
-                    let mut index = to + 1;
-                    while index < tree.len() {
-                        tree[index] += 1;
-                        index += index & index.wrapping_neg();
-                    }
-                    seen += 1;
+        for row in &self.rows {
+            let mut ends: Vec<f64> = Vec::new();
+            for at in row {
+                let below = &self.items[*at].below;
+                let mut below: Vec<f64> = below.iter().map(|(to, _)| self.items[*to].x).collect();
+                below.sort_by(f64::total_cmp);
+                for to in below {
+                    // Ends beyond this one belong to edges that start before it.
+                    let place = ends.partition_point(|end| *end <= to);
+                    crossings += (ends.len() - place) as u64;
+                    ends.insert(place, to);
                 }
             }
         }

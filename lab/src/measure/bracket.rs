@@ -65,7 +65,7 @@ impl Body {
 }
 
 /// Addresses of a bracket's parts.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
     /// The whole mapping.
     pub mapping: Range<u64>,

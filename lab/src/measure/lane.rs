@@ -107,20 +107,12 @@ impl Session {
             stepped_iterations: stepped_body.iterations(),
             stepped: stepped.runs,
             counts_vary: stepped.vary,
-            runs: Vec::new(),
-            overhead: Vec::new(),
             blocks: folded.blocks(),
-            rounds: std::collections::BTreeMap::new(),
             from_registers: self.ring.is_some(),
             from_counters: counters,
-            stacks: 0,
             depth: self.ring.as_ref().map(|ring| ring.depth()),
-            interrupted: 0,
-            unreadable: 0,
-            foreign: 0,
-            overflowed: 0,
             end,
-            stopped: false,
+            ..Measurement::default()
         };
         Ok(Lane { code, nothing, strip, blank })
     }

@@ -31,7 +31,7 @@ pub use child::StepCounts;
 pub use confine::{CodeRights, InvalidId};
 pub use fault::{Fault, FaultKind};
 pub use options::{MeasureError, Options};
-pub use ratio::{Ratio, Turn, TurnRatio, ticks_of};
+pub use ratio::{Ratio, Turn, TurnRatio, median, ticks_of};
 pub use result::{Block, Measurement, Run};
 pub use ring::{GuardedRegisters, Reading, Ring};
 pub use session::{Session, select};

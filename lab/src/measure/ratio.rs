@@ -82,7 +82,7 @@ pub struct TurnRatio {
 #[must_use]
 pub fn ticks_of(measured: &Measurement) -> Option<f64> {
     let (less, _) = overhead(measured)?;
-    let ticks = median(kept(&measured.runs).into_iter().map(|ticks| ticks as f64).collect())?;
+    let ticks = median(kept(&measured.runs).into_iter().map(|ticks| ticks as f64))?;
     Some((ticks - less).max(0.0) / measured.iterations.max(1) as f64)
 }
 
@@ -105,7 +105,9 @@ fn unsteady(runs: &[Run]) -> bool {
 }
 
 /// The median; for an even number of values the lower one.
-fn median(mut values: Vec<f64>) -> Option<f64> {
+#[must_use]
+pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
     values.get(values.len().saturating_sub(1) / 2).copied()
 }
@@ -184,7 +186,6 @@ impl Ratio {
 mod tests {
     use super::super::turns::{MOST, TURNS};
     use super::*;
-    use crate::measure::bracket::{GprValues, Layout};
 
     /// SplitMix64.
     struct Dice(u64);
@@ -203,44 +204,7 @@ mod tests {
     }
 
     fn measured(runs: Vec<Run>, overhead: Vec<Run>, iterations: u64) -> Measurement {
-        let layout = Layout {
-            mapping: 0..0,
-            text: 0..0,
-            init: 0..0,
-            set_up: 0..0,
-            open: 0,
-            code: 0..0,
-            copy: 0,
-            call: None,
-            around: None,
-            close: 0,
-            tail: 0,
-            home: 0,
-            halt: None,
-            switches: [0; 2],
-        };
-        Measurement {
-            layout,
-            iterations,
-            counts: None,
-            stepped_iterations: 1,
-            stepped: 0,
-            counts_vary: false,
-            runs,
-            overhead,
-            blocks: Vec::new(),
-            rounds: std::collections::BTreeMap::new(),
-            from_registers: false,
-            from_counters: false,
-            stacks: 0,
-            depth: None,
-            interrupted: 0,
-            unreadable: 0,
-            foreign: 0,
-            overflowed: 0,
-            end: GprValues::default(),
-            stopped: false,
-        }
+        Measurement { iterations, runs, overhead, ..Measurement::default() }
     }
 
     /// Simulated disturbances, in percent.

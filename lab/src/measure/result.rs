@@ -9,7 +9,7 @@ use super::bracket::{GprValues, Layout};
 use super::child::StepCounts;
 
 /// A measurement.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Measurement {
     /// Where the parts of the measured bracket lay.
     pub layout: Layout,
@@ -325,13 +325,10 @@ mod tests {
             open: OPEN,
             code: CODE..CLOSE,
             copy: CLOSE - CODE,
-            call: None,
-            around: None,
             close: CLOSE,
             tail: 0x20C0,
             home: 0x2F00,
-            halt: None,
-            switches: [0; 2],
+            ..Layout::default()
         }
     }
 

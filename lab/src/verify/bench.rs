@@ -195,7 +195,6 @@ impl Facts {
 /// A record that was read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReadRecord {
-    pub(super) index: u32,
     pub(super) raw: RawEntry,
     /// `None` if it is empty.
     pub(super) entry: Option<BranchEntry>,
@@ -238,8 +237,6 @@ pub(super) struct Bench<'a> {
     pub(super) cpu: &'a mut dyn Subject,
     pub(super) facts: Facts,
     pub(super) stop: Option<&'a AtomicBool>,
-    /// The records read last, formatted.
-    pub(super) records: Vec<String>,
 }
 
 impl Bench<'_> {
@@ -304,16 +301,8 @@ impl Bench<'_> {
                 info: self.read_or_0(map.info_at(index))?,
             };
             let entry = decode(self.facts.caps.layout, &raw);
-            seen.push(ReadRecord { index, raw, entry });
+            seen.push(ReadRecord { raw, entry });
         }
-        self.records = seen
-            .iter()
-            .filter(|seen| seen.entry.is_some())
-            .map(|ReadRecord { index, raw, .. }| {
-                let info = raw.info.map(|info| format!(" INFO {info:#x}")).unwrap_or_default();
-                format!("slot {index}: FROM {:#x} TO {:#x}{info}", raw.from, raw.to)
-            })
-            .collect();
         Ok(seen)
     }
 

@@ -1,6 +1,9 @@
 //! Checks as data.
 
+use lbr_msr::soft::{Faults, SoftCpu};
+
 use super::bench::{Bench, Facts, Halt};
+use super::{SoftSubject, checks};
 
 /// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -54,8 +57,6 @@ pub struct Check {
     pub found: Option<String>,
     /// Its result.
     pub verdict: Verdict,
-    /// The raw records that it is based on. These contain addresses.
-    pub records: Vec<String>,
 }
 
 /// The documentation of a check's property.
@@ -102,18 +103,41 @@ impl Finding {
 }
 
 /// The definition of a check.
-pub(super) struct Spec {
-    pub(super) id: &'static str,
-    pub(super) what: &'static str,
-    /// The code that the check executes.
-    pub(super) run: &'static str,
+#[derive(Debug)]
+pub struct Spec {
+    /// Its stable identifier.
+    pub id: &'static str,
+    /// The property that it checks.
+    pub what: &'static str,
+    /// The code that it executes.
+    pub run: &'static str,
     /// Why the answer matters.
-    pub(super) why: &'static str,
+    pub why: &'static str,
     /// The outcome that proves the CPU to differ.
-    pub(super) falsified: &'static str,
-    pub(super) needs: &'static [&'static str],
+    pub falsified: &'static str,
+    /// The checks that have to pass before it.
+    pub needs: &'static [&'static str],
     /// It writes registers.
-    pub(super) writes: bool,
+    pub writes: bool,
     pub(super) documented: fn(&Facts) -> Documented,
     pub(super) look: fn(&mut Bench<'_>) -> Result<Finding, Halt>,
+}
+
+impl Spec {
+    /// Every check, in the order in which they are made.
+    pub fn all() -> impl Iterator<Item = &'static Spec> {
+        checks::all()
+    }
+
+    /// The documented answer for a CPU and its source.
+    ///
+    /// # Errors
+    /// Why the check does not apply to the CPU.
+    pub fn documented(&self, cpu: &SoftCpu) -> Result<(String, String), String> {
+        let subject = SoftSubject::new(cpu, Faults::NONE);
+        match (self.documented)(&Facts::new(&subject, cpu.caps.clone(), None)) {
+            Documented::Here { expected, source } => Ok((expected, source)),
+            Documented::Nowhere(why) => Err(why),
+        }
+    }
 }

@@ -12,7 +12,6 @@
 mod bench;
 mod check;
 mod checks;
-mod explain;
 pub mod kernel;
 mod preserve;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
@@ -29,15 +28,14 @@ use lbr_msr::probe::{Assumption, RecordedCpuid, Unsupported, probe_assuming};
 use lbr_msr::table::{unlisted, unlisted_tos};
 use lbr_msr::{LbrCaps, Msr, MsrError, MsrRead};
 
-pub use check::{Check, Verdict};
-pub use explain::Explanation;
+pub use check::{Check, Spec, Verdict};
 pub use kernel::{Kernel, Known, Ran};
 pub use preserve::Preserved;
 pub use soft::SoftSubject;
 pub use subject::{Knows, RunError, Subject, SubjectKind, Switch};
 
 use bench::{Bench, Facts, Halt};
-use check::{Documented, Spec};
+use check::Documented;
 use sampler::keeper::{KeeperError, Restorable, Ticket};
 
 /// How to verify.
@@ -221,8 +219,7 @@ impl<S: Subject> Ready<S> {
         let why_not = self.why_not.clone();
         let stop = self.stop.clone();
         let facts = Facts::new(&self.cpu, self.caps.clone(), self.assume.as_ref());
-        let mut bench =
-            Bench { cpu: &mut self.cpu, facts, stop: stop.as_deref(), records: Vec::new() };
+        let mut bench = Bench { cpu: &mut self.cpu, facts, stop: stop.as_deref() };
         let mut checks: Vec<Check> = Vec::new();
         for spec in checks::all() {
             let check = make(&mut bench, spec, &checks, why_not.as_deref())?;
@@ -285,7 +282,6 @@ fn make(
         source: None,
         found: None,
         verdict: Verdict::AsDocumented,
-        records: Vec::new(),
     };
     match (spec.documented)(&bench.facts) {
         Documented::Nowhere(why) => {
@@ -311,13 +307,11 @@ fn make(
         check.verdict = Verdict::CannotTell(format!("depends on {needed}"));
         return Ok(check);
     }
-    bench.records.clear();
     match (spec.look)(bench) {
         Ok(finding) => {
             check.found = Some(finding.found);
             if !finding.same {
                 check.verdict = Verdict::Differs;
-                check.records = std::mem::take(&mut bench.records);
             }
         }
         Err(Halt::CannotTell(why)) => check.verdict = Verdict::CannotTell(why),

@@ -13,9 +13,12 @@ use crate::present::escape::escaped;
 use crate::present::number::{counted, grouped, percent};
 use crate::present::page;
 use crate::present::place::anchor;
+use crate::present::shorten::shortened;
 
 /// Functions on a page at most.
 const FUNCTIONS: usize = 10;
+/// Cells of a name.
+const NAME: usize = 160;
 /// Instructions that did not run and are shown all the same.
 const FEW: usize = 4;
 /// Instructions on a page at most: 4,000 are a megabyte.
@@ -114,8 +117,9 @@ fn runs(annotated: &Annotated) -> Vec<(Range<usize>, bool)> {
 }
 
 /// The hottest functions, each under its name, up to [`INSTRUCTIONS`] together; `None` if no
-/// function has both a name and code.
-pub(crate) fn hottest(flow: &mut Flow, syntax: Syntax) -> Option<Markup> {
+/// function has both a name and code. Addresses are load addresses if the page has others
+/// (`loaded`).
+pub(crate) fn hottest(flow: &mut Flow, syntax: Syntax, loaded: bool) -> Option<Markup> {
     let hot = annotate::hottest(flow);
     let all = hot.iter().fold(0, |sum: u64, hot| sum.saturating_add(hot.heat));
     let (mut left, mut shown) = (INSTRUCTIONS, Vec::new());
@@ -124,7 +128,11 @@ pub(crate) fn hottest(flow: &mut Flow, syntax: Syntax) -> Option<Markup> {
         let rows: usize = runs(&annotated).iter().filter(|run| !run.1).map(|run| run.0.len()).sum();
         if rows <= left {
             left -= rows;
-            shown.push((*heat as f64 / all as f64, annotated.at_file_addresses(syntax)));
+            let share = *heat as f64 / all as f64;
+            shown.push((
+                share,
+                if loaded { annotated } else { annotated.at_file_addresses(syntax) },
+            ));
         }
     }
     (!shown.is_empty()).then(|| {
@@ -135,7 +143,7 @@ pub(crate) fn hottest(flow: &mut Flow, syntax: Syntax) -> Option<Markup> {
             }
             @for (at, (share, annotated)) in shown.iter().enumerate() {
                 details open[at == 0] {
-                    summary { (escaped(&annotated.function.name)) " " span.remark { (percent(*share)) } }
+                    summary { (shortened(&escaped(&annotated.function.name), NAME)) " " span.remark { (percent(*share)) } }
                     (markup(annotated))
                 }
             }

@@ -68,7 +68,6 @@ fn function(flow: &Flow, annotated: &Annotated, sources: &[Source]) -> Value {
 }
 
 fn instruction(annotated: &Annotated, at: usize, insn: &Instruction) -> Value {
-    let bytes: String = insn.bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     let text = insn.text.as_ref();
     json!({
         "view": "annotate",
@@ -76,7 +75,7 @@ fn instruction(annotated: &Annotated, at: usize, insn: &Instruction) -> Value {
         "index": at,
         "address": hex(insn.address),
         "offset": insn.address.wrapping_sub(annotated.function.address),
-        "bytes": bytes,
+        "bytes": profile::hex(&insn.bytes),
         "mnemonic": text.map(|text| &text.mnemonic),
         "operands": text.map(|text| &text.operands),
         "rip_relative": text.and_then(|text| text.rip_relative).map(hex),

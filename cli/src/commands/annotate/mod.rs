@@ -11,7 +11,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use profile::Flow;
 use profile::annotate::{self, Annotated, Syntax};
 use profile::flow::FlowCounter;
@@ -68,8 +69,8 @@ pub(crate) struct Annotate {
     #[command(flatten)]
     symbols: SymbolArgs,
     /// Syntax of instructions
-    #[arg(long, value_enum, default_value_t = Style::Intel, help_heading = heading::VIEW)]
-    syntax: Style,
+    #[arg(long, value_parser = syntax(), default_value = "intel", help_heading = heading::VIEW)]
+    syntax: Syntax,
     /// Print basic blocks by count, hottest first
     #[arg(long, help_heading = heading::VIEW)]
     hottest: bool,
@@ -98,22 +99,10 @@ pub(crate) struct Annotate {
     json: bool,
 }
 
-/// How to write instructions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Style {
-    /// `mov edi,DWORD PTR [rbx]`
-    Intel,
-    /// `mov (%rbx),%edi`
-    Att,
-}
-
-impl From<Style> for Syntax {
-    fn from(style: Style) -> Syntax {
-        match style {
-            Style::Intel => Syntax::Intel,
-            Style::Att => Syntax::Att,
-        }
-    }
+/// `--syntax`.
+fn syntax() -> impl TypedValueParser<Value = Syntax> {
+    let att = |name: String| if name == "att" { Syntax::Att } else { Syntax::Intel };
+    PossibleValuesParser::new(["intel", "att"]).map(att)
 }
 
 /// Runs the command.
@@ -160,10 +149,10 @@ fn annotate(args: &Annotate) -> Outcome {
     let mut flow = counter.finish();
     args.rows.keep_flow(&mut flow, false)?;
     args.rows.keep_flow(&mut flow, true)?;
-    let syntax = args.syntax.into();
+    let syntax = args.syntax;
     if let (Some(output), None, None) = (&output, &args.place, &args.graph) {
         let head = head(&flow, None, &sources);
-        let functions = html::hottest(&mut flow, syntax);
+        let functions = html::hottest(&mut flow, syntax, false);
         let content = functions.ok_or_else(|| annotate::nothing(&mut flow)).or_exit(USAGE)?;
         output.write(html::page("Annotated functions", &head, &content))?;
         finish(&sources, &flow.maps);

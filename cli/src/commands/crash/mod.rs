@@ -128,18 +128,12 @@ pub(crate) fn run(args: Crash) -> Outcome {
         return Err(Failure { code: USAGE, error });
     }
     args.rights.check()?;
-    let (program, arguments) = args.command.split_first().context("no program is given")?;
-    let path = target::find(program).map_err(not_started)?;
+    let command = args.rights.command(&args.command)?;
+    let command = Command { follow_children: args.children, ..command };
+    let path = target::find(&command.program).map_err(not_started)?;
     let output = args.output.as_ref().map(|to| Output::new(to, [&path])).transpose()?;
     output.as_ref().map_or(Ok(()), recording::prepare)?;
     let interrupts = Interrupts::listen().context("signals cannot be listened for")?;
-    let command = Command {
-        program: program.clone(),
-        args: arguments.to_vec(),
-        follow_children: args.children,
-        user: args.rights.user.clone(),
-        ..Command::default()
-    };
     let stdout = args.json.then(|| io::stdout().as_fd().try_clone_to_owned()).transpose()?;
     if stdout.is_some() {
         nix::unistd::dup2_stdout(io::stderr().as_fd()).context("standard output")?;
@@ -248,10 +242,8 @@ fn sample(path: &Path) -> Sample {
 struct Row<'a> {
     rank: usize,
     step: &'a Step,
-    /// The next branch, or where the path ends.
-    next: Option<u64>,
-    /// Whether the instruction at `next` executed.
-    inclusive: bool,
+    /// The next branch, or where the path ends, and the instructions executed there: 0 or 1.
+    next: Option<(u64, u64)>,
 }
 
 /// A path, and where its addresses are.
@@ -308,26 +300,22 @@ impl<'a> Scene<'a> {
 
     fn rows(&self) -> Vec<Row<'a>> {
         let steps = &self.path.steps;
-        let end = self.path.signal.as_ref().map(|stop| (stop.ip, false));
+        let end = self.path.signal.as_ref().map(|stop| (stop.ip, 0));
         let next = |at: usize| match steps.get(at + 1) {
-            Some(next) => Some((next.from, matches!(next.kind, StepKind::Branch(_)))),
+            Some(next) => Some((next.from, matches!(next.kind, StepKind::Branch(_)).into())),
             None => end,
         };
-        let row = |(at, step): (usize, &'a Step)| {
-            let (next, inclusive) = next(at).unzip();
-            Row { rank: at + 1, step, next, inclusive: inclusive.unwrap_or(false) }
-        };
+        let row = |(at, step)| Row { rank: at + 1, step, next: next(at) };
         steps.iter().enumerate().map(row).collect()
     }
 
     /// The number of instructions executed after a step.
     fn straight(&mut self, row: &Row<'_>) -> Option<u64> {
-        let next = row.next?;
-        if next == row.step.to && !row.inclusive {
+        let (next, executed) = row.next?;
+        if next == row.step.to && executed == 0 {
             return Some(0);
         }
-        let all = self.maps.straight_line(self.space, row.step.to, next)?;
-        Some(all - u64::from(!row.inclusive))
+        Some(self.maps.straight_line(self.space, row.step.to, next)? - 1 + executed)
     }
 }
 
@@ -423,13 +411,14 @@ fn no_crash(args: &Crash, flight: &Flight) -> String {
     }
 }
 
+fn instruction(stop: &SignalStop) -> Option<String> {
+    let text = Disassembler::new(Syntax::Intel).text(&stop.code_bytes, stop.ip)?;
+    Some(format!("{} {}", text.mnemonic, text.operands).trim_end().to_owned())
+}
+
 /// The instruction at the end of a path, and the registers before it.
 fn registers(out: &mut Out<'_>, scene: &mut Scene<'_>, stop: &SignalStop) -> io::Result<()> {
-    let text = Disassembler::new(Syntax::Intel).text(&stop.code_bytes, stop.ip);
-    let text = text.map_or_else(
-        || "no code can be read there".to_owned(),
-        |text| format!("{} {}", text.mnemonic, text.operands).trim_end().to_owned(),
-    );
+    let text = instruction(stop).unwrap_or_else(|| "no code can be read there".to_owned());
     let place = scene.is_code(stop.ip).then(|| format!(", {}", scene.place(stop.ip)));
     out.line(format_args!("at {:#x}{}: {text}", stop.ip, place.unwrap_or_default()))?;
     let values: Vec<String> = REGISTERS
@@ -462,9 +451,7 @@ fn end(scene: &mut Scene<'_>, cause: Option<&Cause>) -> Value {
     end["access"] = json!(cause.access.map(|(access, _)| access.name()));
     end["access_address"] = json!(cause.access.map(|(_, address)| json::hex(address)));
     scene.place(stop.ip).put_json(&mut end, "ip", Part::ALL);
-    let text = Disassembler::new(Syntax::Intel).text(&stop.code_bytes, stop.ip);
-    end["instruction"] =
-        json!(text.map(|t| format!("{} {}", t.mnemonic, t.operands).trim_end().to_owned()));
+    end["instruction"] = json!(instruction(stop));
     let values = REGISTERS.iter().zip(stop.registers.iter().flatten());
     let values: Map<String, Value> =
         values.map(|(name, value)| ((*name).to_owned(), json::hex(*value))).collect();

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{anyhow, bail};
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use profile::compare::{self, By, Comparison, Looked, Measure, NotComparable, Row, Total};
 use profile::loops;
 use profile::maps::Maps;
@@ -79,8 +80,8 @@ pub(crate) struct Diff {
     /// How to match branches between the builds
     ///
     /// [default: offset if the build IDs are equal, otherwise line]
-    #[arg(long, value_enum, value_name = "BY", help_heading = heading::VIEW)]
-    by: Option<Matching>,
+    #[arg(long, value_parser = by(), value_name = "BY", help_heading = heading::VIEW)]
+    by: Option<By>,
     /// Significance level in percent (family-wise, Holm)
     #[arg(long, value_name = "PCT", default_value = "1", value_parser = percentage,
           help_heading = heading::VIEW)]
@@ -109,25 +110,13 @@ pub(crate) struct Diff {
     csv: bool,
 }
 
-/// How places of two builds are matched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Matching {
-    /// Function.
-    Function,
-    /// Function, and line of it.
-    Line,
-    /// Byte of the file.
-    Offset,
-}
-
-impl From<Matching> for By {
-    fn from(by: Matching) -> By {
-        match by {
-            Matching::Function => By::Function,
-            Matching::Line => By::Line,
-            Matching::Offset => By::Offset,
-        }
-    }
+/// `--by`.
+fn by() -> impl TypedValueParser<Value = By> {
+    PossibleValuesParser::new(["function", "line", "offset"]).map(|name| match &*name {
+        "function" => By::Function,
+        "line" => By::Line,
+        _ => By::Offset,
+    })
 }
 
 fn percentage(text: &str) -> Result<f64, String> {
@@ -236,7 +225,7 @@ fn compare(args: &Diff, paths: [&[PathBuf]; 2]) -> Result<(Compared, Names), Fai
     let mut a = look(args, paths[0], &baseline)?;
     let mut b = look(args, paths[1], &reading)?;
     refuse(&a, &b).or_exit(USAGE)?;
-    let by = args.by.map(By::from);
+    let by = args.by;
     let rows = compare::rows(&mut a.looked, &mut b.looked, by);
     let count = |side: &mut Side, at| {
         let mut counter = compare::counter(&mut side.looked, &rows, at);

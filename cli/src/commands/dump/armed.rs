@@ -21,7 +21,7 @@ use nix::{
     unistd::Pid,
 };
 use sampler::{
-    guard::{Armed, Ready},
+    guard::Armed,
     interrupt::{Interrupts, Passing},
     keeper,
     source::Command,
@@ -65,15 +65,7 @@ pub(super) fn snapshot(
     leave_cpu(args.cpu);
 
     let notice = backend::taint_notice(&*registers, &root);
-    let ready = Ready::new(registers, plan).map_err(backend::not_armed)?;
-    if ready.saved().in_use() {
-        say!(
-            "CPU {}: a branch filter or a freeze on PMI was set before: something such as \
-             perf has recorded here, and may take the records away again",
-            args.cpu
-        );
-    }
-    let mut ready = [ready];
+    let mut ready = [backend::ready(registers, plan)?];
     keeper::watch(&mut ready)?;
     let [ready] = ready;
     // Started after the watchdog process, which would otherwise hold its pipe open.
@@ -152,20 +144,13 @@ struct Child {
 
 /// Makes the program's process, pinned, before its first instruction.
 fn hold(args: &DumpArgs, affinity: &Affinity) -> Result<Child, Failure> {
-    let mut words = args.command.iter().cloned();
-    let program = words.next().unwrap_or_default();
-    let path = target::find(&program).or_exit(USAGE)?;
-    let command = Command {
-        program: program.clone(),
-        args: words.collect(),
-        user: args.rights.user.clone(),
-        cpu: Some(args.cpu),
-        ..Command::default()
-    };
+    let command = args.rights.command(&args.command)?;
+    let path = target::find(&command.program).or_exit(USAGE)?;
+    let command = Command { cpu: Some(args.cpu), ..command };
     let pinned = affinity.only(args.cpu).or_exit(USAGE)?;
     let held = Held::spawn(&path, &command)?;
     pinned.apply(held.pid().as_raw())?;
-    Ok(Child { held, name: program, ended: None })
+    Ok(Child { held, name: command.program, ended: None })
 }
 
 impl Child {

@@ -13,8 +13,8 @@ use lbr_msr::snapshot::Snapshot;
 use lbr_msr::soft::{Retired, SoftCpu, SoftLbr};
 use sampler::gate::Closed;
 use sampler::interrupt::Interrupts;
+use sampler::source::Exit;
 use sampler::source::ptrace::{Ptrace, Recorder, Retire};
-use sampler::source::{Command, Exit};
 use sampler::target::ThreadId;
 
 use super::DumpArgs;
@@ -45,13 +45,8 @@ pub(super) fn snapshot(args: &DumpArgs, soft: &SoftCpu) -> Result<Snapshot, Fail
 /// Runs the program to its end, or until its time is up.
 fn run(args: &DumpArgs, ring: SoftLbr) -> Result<SoftLbr, Failure> {
     args.rights.check()?;
-    let (program, arguments) = args.command.split_first().map_or(("", &[][..]), |(p, a)| (p, a));
-    let command = Command {
-        program: program.to_owned(),
-        args: arguments.to_vec(),
-        user: args.rights.user.clone(),
-        ..Command::default()
-    };
+    let command = args.rights.command(&args.command)?;
+    let program = command.program.clone();
     let first = First {
         ring: Arc::new(Mutex::new(ring)),
         started: AtomicBool::new(false),

@@ -67,7 +67,7 @@ fn name(traced: &Traced, file: usize, kind: Kind) -> String {
     let path = traced.maps.path(file).unwrap_or_default();
     let last = path.rsplit('/').next().unwrap_or_default();
     let id = traced.maps.build_id(file).unwrap_or_default();
-    let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let id = profile::hex(id);
     let dot = if id.is_empty() { "" } else { "." };
     let extension = match kind {
         Kind::Llvm => "prof",

@@ -1,7 +1,6 @@
 //! `lbr export`: profiles and tables for other tools.
 
 mod all;
-mod contexts;
 mod edges;
 mod recordings;
 mod uprof;
@@ -16,11 +15,13 @@ use profile::symbols::{Sources, demangle};
 use profile::{Counter, hot};
 
 use crate::args::heading;
+use crate::commands::report;
 use crate::exit::{DONE, Failure, OrExit, Outcome, USAGE};
 use crate::head;
 use crate::input::{self, Inputs, Reading, Source};
 use crate::output::Output;
 use crate::present::escape::{escaped, escaped_lines};
+use crate::present::json;
 use crate::present::number::{counted, grouped, percent};
 use crate::present::out::say;
 use crate::select::{ALL, RowArgs, SelectArgs};
@@ -193,7 +194,7 @@ pub(crate) fn run(args: &Export) -> Outcome {
             "fdata needs the control flow that BOLT itself finds: --to preagg, and then perf2bolt \
              -pa -p FILE -o OUT.fdata PROGRAM (or llvm-bolt PROGRAM -pa -p FILE) makes it",
         ),
-        _ => contexts::write(args, &output),
+        _ => contexts(args, &output),
     }
 }
 
@@ -209,6 +210,29 @@ fn pprof(args: &Export, output: &Output) -> Outcome {
     let (mut table, read) = input::count(args.inputs.paths(), &reading, counter)?;
     output.write(export::pprof(&mut table)?)?;
     head::finish(&read, &table.maps);
+    Ok(DONE)
+}
+
+/// Who calls whom, for viewers of calling contexts.
+fn contexts(args: &Export, output: &Output) -> Outcome {
+    let reading = args.reading();
+    let (graph, read) = report::call_graph(args.inputs.paths(), &reading, &args.symbols, false)?;
+    let name = read.first().map_or("-", |source| source.name.as_str());
+    let mut text = Vec::new();
+    match args.to {
+        Kind::Speedscope => json::value(&mut text, &export::speedscope(&graph, name))?,
+        Kind::Firefox => json::value(&mut text, &export::firefox(&graph, name))?,
+        _ => report::print_folded(&mut text, &graph, |_| true)?,
+    }
+    if args.to == Kind::Flamegraph {
+        if text.is_empty() {
+            return usage("nothing to draw: no branches match the selection");
+        }
+        let title = format!("{name}: {}", graph.unit.name());
+        text = export::flamegraph(&text, &title, graph.unit.name()).or_exit(USAGE)?;
+    }
+    output.write(text)?;
+    head::finish(&read, &graph.maps);
     Ok(DONE)
 }
 

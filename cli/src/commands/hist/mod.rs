@@ -1,6 +1,5 @@
 //! `lbr hist`: how many cycles a block took, each time it ran.
 
-mod list;
 mod output;
 mod place;
 mod select;
@@ -13,7 +12,6 @@ use anyhow::anyhow;
 use clap::Args;
 use profile::Flow;
 use profile::flow::FlowCounter;
-use profile::place::LocationSpec;
 
 use self::output::Format;
 use self::place::BlockSpec;
@@ -24,12 +22,10 @@ use crate::exit::{DONE, Failure, Outcome, POOR, USAGE};
 use crate::head::{Totals, flow_json};
 use crate::input::{self, Inputs, Source, selected};
 use crate::output::Output;
-use crate::present;
 use crate::present::chart::{Bins, Gaps, Histogram, PICTURE_BINS, Series, Terminal};
 use crate::present::json;
 use crate::present::number::{counted, grouped, share};
 use crate::present::out::{Out, say};
-use crate::present::place::Part;
 use crate::present::table::{Cell, Table};
 use crate::select::{RowArgs, Rows, SelectArgs};
 use crate::symbols::SymbolArgs;
@@ -39,7 +35,7 @@ use crate::symbols::SymbolArgs;
 /// Examples:
 ///   lbr hist                         the hottest block with cycle counts
 ///   lbr hist --block main+0x1c       the block that starts there
-///   lbr hist --list -n 5             blocks to choose from
+///   lbr hist -o cycles.html          all of them, up to 24, on a page
 ///
 /// A block is straight-line code, from the target of one branch to the next
 /// taken branch. Its cycles are known if the records have cycle counts.
@@ -61,23 +57,6 @@ pub(crate) struct Hist {
     /// each other. [default: the block that ran most]
     #[arg(long, value_name = "PLACE", help_heading = heading::VIEW)]
     block: Vec<BlockSpec>,
-    /// Only blocks that end at this branch
-    #[arg(long, value_name = "PLACE", requires = "block", help_heading = heading::VIEW)]
-    to: Vec<LocationSpec>,
-    /// List the blocks that ran most, to choose from
-    #[arg(long, conflicts_with_all = ["block", "output", "csv"], help_heading = heading::VIEW)]
-    list: bool,
-    /// List up to N blocks; 0 is all [default: 12]
-    #[arg(short = 'n', long, value_name = "N", conflicts_with = "block",
-          help_heading = heading::VIEW)]
-    limit: Option<usize>,
-    /// Draw counts on a logarithmic scale
-    #[arg(long, help_heading = heading::VIEW)]
-    log: bool,
-    /// Bins at most [default: 40 in text, 100 in pictures]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000),
-          help_heading = heading::VIEW)]
-    bins: Option<u16>,
     /// Draw into FILE.svg or FILE.html
     #[arg(short, long, value_name = "FILE", value_parser = output::file, help_heading = heading::OUTPUT)]
     output: Option<(Format, PathBuf)>,
@@ -86,9 +65,6 @@ pub(crate) struct Hist {
     /// One object a distribution (`"view":"hist"`), then one a recording (`"view":"quality"`).
     #[arg(long, conflicts_with = "output", help_heading = heading::OUTPUT)]
     json: bool,
-    /// Print the distributions as comma-separated values: cycles and count
-    #[arg(long, conflicts_with_all = ["json", "output"], help_heading = heading::OUTPUT)]
-    csv: bool,
 }
 
 const BINS: &str = "Bins:
@@ -103,13 +79,8 @@ counts around which runs cluster.
 
 Exit status 5: the recording has no cycle counts, or none for this block.";
 
-impl Hist {
-    /// Whether blocks are listed: programs and pictures get all of them unless one is named.
-    fn lists(&self) -> bool {
-        let all = self.json || self.csv || self.output.is_some();
-        self.block.is_empty() && (all || self.list || self.limit.is_some())
-    }
-}
+/// Charts on a sheet at most.
+const SHEET: usize = 24;
 
 /// A recording that was read.
 pub(crate) struct Read {
@@ -153,43 +124,49 @@ pub(crate) fn run(args: &Hist) -> Outcome {
     if let Some(without) = read.iter().find(|read| !with_cycles(read)) {
         return Err(Failure { code: POOR, error: without_cycles(without) });
     }
-    if args.lists() {
-        return list::run(args, &mut read, output.as_ref());
-    }
-    let chosen = if args.block.is_empty() {
-        list::hottest(&read)
-    } else {
-        select::select(&mut read, &args.block, &args.to)?
+    let groups = match args.block.is_empty() {
+        true => select::groups(&read),
+        false => vec![select::select(&mut read, &args.block)?],
     };
-    if chosen.iter().all(|of| of.block(&read).is_none_or(|block| block.cycles.n() == 0)) {
+    if groups.iter().flatten().all(|of| of.block(&read).is_none_or(|block| block.cycles.n() == 0)) {
         let error = anyhow!("none of the runs of this block has a cycle count");
         return Err(Failure { code: POOR, error });
     }
+    // Programs and pictures get all blocks unless one is named.
+    if let (true, Some((format, output))) = (args.block.is_empty(), &output) {
+        let sheet = groups.iter().take(SHEET);
+        let drawn: Vec<Histogram> = sheet.map(|group| chart(&mut read, group)).collect();
+        output.write(output::bytes(*format, &drawn))?;
+        let all = grouped(groups.len() as u64);
+        let to = output.path().as_text();
+        say!("{} of {all} blocks with cycle counts to {to}", drawn.len());
+        return Ok(DONE);
+    }
+    let mut out = Out::stdout();
+    if args.json {
+        for of in groups.iter().flatten() {
+            print_json(&mut out, &mut read, of)?;
+        }
+        print_quality(&mut out, &read)?;
+        out.flush()?;
+        return Ok(DONE);
+    }
+    let chosen = groups.into_iter().next().unwrap_or_default();
     let drawn = chosen.get(..select::MOST.min(chosen.len())).unwrap_or_default();
-    let chart = chart(args, &mut read, drawn);
+    let chart = chart(&mut read, drawn);
     if let Some((format, output)) = &output {
-        output.write(output::bytes(*format, std::slice::from_ref(&chart))?)?;
+        output.write(output::bytes(*format, std::slice::from_ref(&chart)))?;
         let series = counted(drawn.len() as u64, "distribution", "distributions");
         say!("{series} to {}", output.path().as_text());
         say_hidden(&read, &chosen);
         return Ok(DONE);
     }
-    let mut out = Out::stdout();
-    if args.json {
-        for of in &chosen {
-            print_json(&mut out, args, &mut read, of)?;
-        }
-        print_quality(&mut out, &read)?;
-    } else if args.csv {
-        print_csv(&mut out, &mut read, &chosen)?;
-    } else {
-        exits(&mut out, &mut read, &chosen)?;
-        out.write_all(chart.text(Terminal::of_stdout()).as_bytes())?;
-        if args.block.is_empty() {
-            out.line("the block with the most counts; lbr hist --list lists others")?;
-        }
-        say_hidden(&read, &chosen);
+    exits(&mut out, &mut read, &chosen)?;
+    out.write_all(chart.text(Terminal::of_stdout()).as_bytes())?;
+    if args.block.is_empty() {
+        out.line("the block with the most counts; lbr report --view blocks lists others")?;
     }
+    say_hidden(&read, &chosen);
     out.flush()?;
     Ok(DONE)
 }
@@ -212,7 +189,7 @@ fn without_cycles(read: &Read) -> anyhow::Error {
 }
 
 /// The chart of some blocks.
-fn chart(args: &Hist, read: &mut [Read], chosen: &[Chosen]) -> Histogram {
+fn chart(read: &mut [Read], chosen: &[Chosen]) -> Histogram {
     let names: Vec<(String, String)> = chosen.iter().map(|of| of.ends(read)).collect();
     let one_entry = names.windows(2).all(|pair| matches!(pair, [a, b] if a.0 == b.0));
     let one_block = names.windows(2).all(|pair| matches!(pair, [a, b] if a == b));
@@ -235,14 +212,7 @@ fn chart(args: &Hist, read: &mut [Read], chosen: &[Chosen]) -> Histogram {
         Some((entry, _)) if one_entry => format!("blocks from {entry}"),
         _ => "cycles of blocks".to_owned(),
     };
-    Histogram {
-        title,
-        series: series.collect(),
-        note: note(read),
-        unit: None,
-        log: args.log,
-        bins: args.bins.map(usize::from),
-    }
+    Histogram { title, series: series.collect(), note: note(read) }
 }
 
 /// The note of a picture: the recording's CPU, losses and labels.
@@ -289,22 +259,14 @@ fn exits(out: &mut Out<'_>, read: &mut [Read], chosen: &[Chosen]) -> std::io::Re
         .spare(1)
         .number("", "median", |read, of| {
             Cell::number(of.block(read).and_then(|block| block.cycles.quantile(0.5)))
-        });
-    named(table, " .. ").write_text(out, read, chosen.iter())?;
-    out.gap()
-}
-
-/// Adds the two ends of a block, and its recording if there are several.
-fn named<'a>(
-    table: Table<'a, [Read], &'a Chosen>,
-    joint: &'static str,
-) -> Table<'a, [Read], &'a Chosen> {
-    table
+        })
         .name("", "entry", |read, of| Cell::Name(of.ends(read).0))
         .name("", "exit", |read, of| Cell::Name(of.ends(read).1))
-        .behind(joint)
+        .behind(" .. ")
         .name("", " ", |read, of| Cell::Name(of.file(read)))
-        .behind("")
+        .behind("");
+    table.write_text(out, read, chosen.iter())?;
+    out.gap()
 }
 
 /// Prints which blocks are not in the picture.
@@ -315,27 +277,21 @@ fn say_hidden(read: &[Read], chosen: &[Chosen]) {
     }
     let runs: u64 = hidden.iter().filter_map(|of| Some(of.block(read)?.count)).sum();
     say!(
-        "the {} blocks with most runs are drawn; {} more, which ran {} times, are not (--to chooses; --json has all)",
+        "the {} blocks with most runs are drawn; {} more, which ran {} times, are not (--block ENTRY..EXIT chooses; --json has all)",
         select::MOST,
         grouped(hidden.len() as u64),
         grouped(runs)
     );
 }
 
-fn print_json(
-    out: &mut Out<'_>,
-    args: &Hist,
-    read: &mut [Read],
-    of: &Chosen,
-) -> std::io::Result<()> {
+fn print_json(out: &mut Out<'_>, read: &mut [Read], of: &Chosen) -> std::io::Result<()> {
     let Some(read) = read.get_mut(of.read) else { return Ok(()) };
     let Flow { blocks, maps, quality, block_quality, .. } = &mut read.flow;
     let Some(block) = blocks.get(of.block) else { return Ok(()) };
     let table = report::block_table(block_quality.blocks, quality);
     let mut json = table.object(maps, &(of.block, block));
     let series = Series::of(String::new(), block);
-    let most = args.bins.map_or(PICTURE_BINS, usize::from);
-    let bins = Bins::of(std::slice::from_ref(&series), most, Gaps::Drawn);
+    let bins = Bins::of(std::slice::from_ref(&series), PICTURE_BINS, Gaps::Drawn);
     json["view"] = "hist".into();
     json["input"] = read.source.name.as_str().into();
     let software = quality.software > 0;
@@ -352,36 +308,6 @@ fn print_json(
     });
     json["bins"] = bins.into();
     json::value(out, &json)
-}
-
-/// Every cycle count of the blocks.
-fn print_csv(out: &mut Out<'_>, read: &mut [Read], chosen: &[Chosen]) -> std::io::Result<()> {
-    type Row = (Chosen, u32, u64);
-    let ends = |of: &Chosen, read: &mut [Read]| {
-        let Flow { blocks, maps, .. } = &mut read.get_mut(of.read)?.flow;
-        let block = blocks.get(of.block)?;
-        let entry = present::place::Place::of(maps, block.entry_location, block.entry);
-        Some((entry, present::place::Place::of(maps, block.exit_location, block.exit)))
-    };
-    let table = Table::<[Read], Row>::new()
-        .only("input", |read, (of, ..)| {
-            Cell::or_absent(read.get(of.read), |read| Cell::Name(read.source.name.clone()))
-        })
-        .place("entry", "", Part::NAMES, move |read, (of, ..)| Some(ends(of, read)?.0))
-        .place("exit", "", Part::NAMES, move |read, (of, ..)| Some(ends(of, read)?.1))
-        .only("cycles", |_, (_, cycles, _)| Cell::Number(u64::from(*cycles)))
-        .only("samples", |_, (.., samples)| Cell::Count(*samples))
-        .only("rate", |read, (of, _, samples)| {
-            Cell::share(of.block(read).and_then(|block| share(*samples, block.cycles.n())))
-        });
-    let cycles = |of: &Chosen| {
-        let cycles = of.block(read).into_iter().flat_map(|block| block.cycles.iter());
-        cycles.map(|(cycles, samples)| (*of, cycles, samples)).collect::<Vec<Row>>()
-    };
-    let rows: Vec<Row> = chosen.iter().flat_map(cycles).collect();
-    out.modelled =
-        read.iter().any(|read| Source::any_models_fields(std::slice::from_ref(&read.source)));
-    table.write_csv(out, read, rows.into_iter())
 }
 
 fn print_quality(out: &mut Out<'_>, read: &[Read]) -> std::io::Result<()> {

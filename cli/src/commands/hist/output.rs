@@ -29,20 +29,20 @@ pub(super) fn file(path: &str) -> Result<(Format, PathBuf), String> {
 }
 
 /// Charts as a file holds them.
-pub(super) fn bytes(format: Format, charts: &[Histogram]) -> anyhow::Result<Vec<u8>> {
-    Ok(match format {
-        Format::Svg => svg_sheet(charts)?.into_bytes(),
-        Format::Html => page_of(charts)?.into_bytes(),
-    })
+pub(super) fn bytes(format: Format, charts: &[Histogram]) -> String {
+    match format {
+        Format::Svg => svg_sheet(charts),
+        Format::Html => page_of(charts),
+    }
 }
 
-fn page_of(charts: &[Histogram]) -> anyhow::Result<String> {
+fn page_of(charts: &[Histogram]) -> String {
     let drawing = |chart: &Histogram| match charts.len() {
         1 => svg_sheet(std::slice::from_ref(chart)),
         // The caption has the title.
         _ => Histogram { title: String::new(), ..chart.clone() }.small_svg(),
     };
-    let drawings: Vec<String> = charts.iter().map(drawing).collect::<Result<_, _>>()?;
+    let drawings: Vec<String> = charts.iter().map(drawing).collect();
     let title = match charts {
         [chart] => chart.title.clone(),
         _ => "Cycles of blocks".to_owned(),
@@ -58,5 +58,5 @@ fn page_of(charts: &[Histogram]) -> anyhow::Result<String> {
             }
         }
     };
-    Ok(page::page(&title, &content, ""))
+    page::page(&title, &content, "")
 }

@@ -44,25 +44,16 @@ pub(super) struct ResolvedBlock {
     entry: Vec<Span>,
     /// Any of these, unless there are none.
     exits: Option<Vec<Span>>,
-    to: Option<Vec<Span>>,
 }
 
 impl ResolvedBlock {
     /// Looks the places up.
-    pub(super) fn new(
-        flow: &mut Flow,
-        wanted: &BlockSpec,
-        to: &[LocationSpec],
-    ) -> Result<ResolvedBlock, PlaceError> {
+    pub(super) fn new(flow: &mut Flow, wanted: &BlockSpec) -> Result<ResolvedBlock, PlaceError> {
         let Flow { maps, blocks, .. } = flow;
         let shares = |function: &Function| share_of(blocks, function);
         let entry = maps.resolve(&wanted.entry, &shares)?;
         let exits = wanted.exit.as_ref().map(|exit| maps.resolve(exit, &shares)).transpose()?;
-        let mut spans = Vec::new();
-        for place in to {
-            spans.append(&mut maps.resolve(place, &shares)?);
-        }
-        Ok(ResolvedBlock { entry, exits, to: (!to.is_empty()).then_some(spans) })
+        Ok(ResolvedBlock { entry, exits })
     }
 
     /// Whether a block starts at the location and ends as requested.
@@ -88,7 +79,7 @@ impl ResolvedBlock {
 
     fn ends(&self, block: &Block) -> bool {
         let at = |spans: &Vec<Span>| spans.iter().any(|span| span.contains(block.exit_location));
-        self.exits.as_ref().is_none_or(at) && self.to.as_ref().is_none_or(at)
+        self.exits.as_ref().is_none_or(at)
     }
 }
 

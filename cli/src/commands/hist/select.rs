@@ -10,13 +10,11 @@ use profile::place::LocationSpec;
 use super::place::{BlockSpec, ResolvedBlock};
 use super::{Read, usage};
 use crate::exit::Failure;
-use crate::present::number::grouped;
 use crate::present::out::say;
+use crate::select::offered;
 
 /// Maximum number of distributions in one drawing: more are hard to distinguish.
 pub(super) const MOST: usize = 6;
-/// Maximum number of suggestions.
-const OFFERED: usize = 8;
 
 /// A block of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,24 +78,48 @@ pub(super) fn key(maps: &Maps, block: &Block) -> Key {
     })
 }
 
+/// Blocks with cycle counts, those with most counts first; the same block of
+/// several recordings together.
+pub(super) fn groups(read: &[Read]) -> Vec<Vec<Chosen>> {
+    let mut groups: Vec<(u64, Vec<Chosen>)> = Vec::new();
+    let mut known: HashMap<Key, usize> = HashMap::new();
+    for (index, of) in read.iter().enumerate() {
+        for (number, block) in of.flow.blocks.iter().enumerate() {
+            let n = block.cycles.n();
+            if n == 0 {
+                continue;
+            }
+            let chosen = Chosen { read: index, block: number };
+            // In one recording all blocks are distinct.
+            if read.len() > 1 {
+                let group = *known.entry(key(&of.flow.maps, block)).or_insert(groups.len());
+                if let Some((all, group)) = groups.get_mut(group) {
+                    *all = all.saturating_add(n);
+                    group.push(chosen);
+                    continue;
+                }
+            }
+            groups.push((n, vec![chosen]));
+        }
+    }
+    groups.sort_by_key(|(n, _)| std::cmp::Reverse(*n));
+    groups.into_iter().map(|(_, group)| group).collect()
+}
+
 /// The requested blocks, those with the most runs first.
-pub(super) fn select(
-    read: &mut [Read],
-    wanted: &[BlockSpec],
-    to: &[LocationSpec],
-) -> Result<Vec<Chosen>, Failure> {
+pub(super) fn select(read: &mut [Read], wanted: &[BlockSpec]) -> Result<Vec<Chosen>, Failure> {
     let mut chosen: Vec<Chosen> = Vec::new();
     for wanted in wanted {
-        let mut found = matching(read, wanted, to, ResolvedBlock::begins)?;
+        let mut found = matching(read, wanted, ResolvedBlock::begins)?;
         if found.is_empty() {
-            found = matching(read, wanted, to, ResolvedBlock::runs_through)?;
+            found = matching(read, wanted, ResolvedBlock::runs_through)?;
             if !found.is_empty() {
                 let entry = &wanted.entry;
                 say!("no block begins at {entry}: these run through it");
             }
         }
         if found.is_empty() {
-            return Err(not_found(read, wanted, to));
+            return Err(not_found(read, wanted));
         }
         found.retain(|of| !chosen.contains(of));
         // The same block of several recordings stays together, in their order.
@@ -125,7 +147,6 @@ pub(super) fn select(
 fn matching(
     read: &mut [Read],
     wanted: &BlockSpec,
-    to: &[LocationSpec],
     fits: impl Fn(&ResolvedBlock, &Block) -> bool,
 ) -> Result<Vec<Chosen>, Failure> {
     let mut found = Vec::new();
@@ -133,10 +154,10 @@ fn matching(
     let mut wrong = None;
     let mut any = false;
     for (index, Read { flow, .. }) in read.iter_mut().enumerate() {
-        let places = ResolvedBlock::new(flow, wanted, to);
+        let places = ResolvedBlock::new(flow, wanted);
         // An address refers to the first recording that has it; in the others the same code may be
         // mapped elsewhere.
-        let by_key = !keys.is_empty() && has_address(wanted, to);
+        let by_key = !keys.is_empty() && has_address(wanted);
         let places = match places {
             Ok(places) => {
                 any = true;
@@ -168,52 +189,37 @@ fn matching(
     }
 }
 
-fn has_address(wanted: &BlockSpec, to: &[LocationSpec]) -> bool {
-    let mut places = std::iter::once(&wanted.entry).chain(&wanted.exit).chain(to);
+fn has_address(wanted: &BlockSpec) -> bool {
+    let mut places = std::iter::once(&wanted.entry).chain(&wanted.exit);
     places.any(|place| matches!(place, LocationSpec::Address(_)))
 }
 
 /// Suggests alternatives.
-fn not_found(read: &mut [Read], wanted: &BlockSpec, to: &[LocationSpec]) -> Failure {
+fn not_found(read: &mut [Read], wanted: &BlockSpec) -> Failure {
     let entry = &wanted.entry;
     let anywhere = BlockSpec { entry: entry.clone(), exit: None };
-    if wanted.exit.is_some() || !to.is_empty() {
-        let exits = match matching(read, &anywhere, &[], ResolvedBlock::begins) {
+    if wanted.exit.is_some() {
+        let exits = match matching(read, &anywhere, ResolvedBlock::begins) {
             Ok(exits) => exits,
             Err(failure) => return failure,
         };
         if !exits.is_empty() {
-            let exits = offered(&exits, |of| of.ends(read).1);
+            let exits = offered(exits.iter().map(|of| of.ends(read).1).collect());
             return usage(anyhow!("no block from {entry} ends there; its exits: {exits}"));
         }
     }
     if let LocationSpec::Symbol { file, name, .. } = entry {
         let all = LocationSpec::Symbol { file: file.clone(), name: name.clone(), offset: None };
         let all = BlockSpec { entry: all, exit: None };
-        let inside = matching(read, &all, &[], ResolvedBlock::begins).unwrap_or_default();
+        let inside = matching(read, &all, ResolvedBlock::begins).unwrap_or_default();
         if !inside.is_empty() {
-            let places = offered(&inside, |of| of.ends(read).0);
+            let places = offered(inside.iter().map(|of| of.ends(read).0).collect());
             return usage(anyhow!(
                 "no block begins at {entry} or runs through it; in that function begin {places}"
             ));
         }
     }
     usage(anyhow!(
-        "no block begins at {entry} or runs through it; lbr hist --list lists the blocks"
+        "no block begins at {entry} or runs through it; lbr report --view blocks lists the blocks"
     ))
-}
-
-/// The first few names, each once.
-fn offered(chosen: &[Chosen], mut name: impl FnMut(&Chosen) -> String) -> String {
-    let mut names: Vec<String> = Vec::new();
-    for of in chosen {
-        let name = name(of);
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
-    let more = names.len().saturating_sub(OFFERED);
-    names.truncate(OFFERED);
-    let more = if more > 0 { format!(" and {} more", grouped(more as u64)) } else { String::new() };
-    names.join(", ") + &more
 }

@@ -5,8 +5,7 @@ mod head;
 use lbr_msr::text::AsText;
 use std::path::Path;
 
-use maud::{Markup, html};
-use profile::Flow;
+use maud::html;
 use profile::annotate::Syntax;
 use profile::overview::{Overview, OverviewCounter};
 
@@ -16,22 +15,11 @@ use crate::exit::{DONE, Failure, Outcome};
 use crate::head::finish;
 use crate::input;
 use crate::output::Output;
-use crate::present::escape::escaped;
-use crate::present::number::grouped;
 use crate::present::out::say;
 use crate::present::page;
-use crate::present::shorten::shortened;
 
 /// Default rows of a table: the page stays small enough to send.
 const ROWS: usize = 250;
-/// Functions whose code is on the page.
-const FUNCTIONS: usize = 8;
-/// How many of them are unfolded.
-const OPEN: usize = 2;
-/// Instructions of a function, at most.
-const INSTRUCTIONS: usize = 600;
-/// Cells of a name that the page shows.
-const NAME: usize = 160;
 
 /// Reads the recordings and writes the page.
 pub(crate) fn run(args: &Report, path: &Path) -> Outcome {
@@ -77,7 +65,7 @@ fn page(head: &head::Head<'_>, overview: &mut Overview, args: &Report) -> Result
         };
         sections.push((view.name, section.title, markup));
     }
-    let code = annotated(&mut overview.flow);
+    let code = annotate::html::hottest(&mut overview.flow, Syntax::Intel, true);
     sections.extend(code.map(|code| ("code", "Annotated functions", code)));
     let content = html! {
         (head.title())
@@ -98,37 +86,4 @@ fn page(head: &head::Head<'_>, overview: &mut Overview, args: &Report) -> Result
         p class="faint" { "Made by lbr " (env!("CARGO_PKG_VERSION")) ". A - is not a zero: the recording does not say." }
     };
     Ok(page::page(&head.name(), &content, &annotate::html::style()))
-}
-
-/// The hot functions with their code; `None` without code bytes.
-fn annotated(flow: &mut Flow) -> Option<Markup> {
-    let hottest = profile::annotate::hottest(flow);
-    let mut functions = Vec::new();
-    for hot in hottest.iter().take(FUNCTIONS) {
-        let Ok(code) = profile::annotate::annotate(flow, &hot.function, Syntax::Intel) else {
-            continue;
-        };
-        // A function of thousands of instructions would be most of the page.
-        if code.instructions.len() <= INSTRUCTIONS {
-            functions.push((
-                shortened(&escaped(&code.function.name), NAME),
-                annotate::html::markup(&code),
-            ));
-        }
-    }
-    if functions.is_empty() {
-        return None;
-    }
-    Some(html! {
-        @for (rank, (name, code)) in functions.iter().enumerate() {
-            details open[rank < OPEN] { summary class="code" { (name) } (code) }
-        }
-        @if hottest.len() > functions.len() {
-            p class="faint" {
-                "The hottest functions of at most " (grouped(INSTRUCTIONS as u64)) " instructions; "
-                (grouped((hottest.len() - functions.len()) as u64))
-                " more ran (lbr annotate shows any)."
-            }
-        }
-    })
 }

@@ -11,11 +11,11 @@ use lbr_msr::{BranchFilter, LbrCaps};
 use profile::note::Source;
 use profile::symbols::RunningKernel;
 use sampler::config::{Queue, WhenFull};
-use sampler::guard::{Armed, Ready};
+use sampler::guard::Armed;
 use sampler::source::cpu::same_cpu::Control;
 use sampler::source::cpu::target::{Process, Program, Target, WholeCpu};
 use sampler::source::cpu::{Awake, CpuRing, Cpus, RecordUntil, may_go_first, unrecordable};
-use sampler::target::{Affinity, Command, Moved, SourceError, find};
+use sampler::target::{Affinity, Moved, SourceError, find};
 use sampler::{DEFAULT_HZ, RecordConfig, RecordError, Sampling, fresh_seed, keeper};
 
 use super::output::{Recording, meta};
@@ -89,16 +89,13 @@ pub(super) fn record(args: &Record, output: Output, chosen: Chosen) -> Outcome {
     let name = name(&caps);
     announce(args, &format!("{name}, through {through}, CPU {}, {words}", list.list()));
 
-    let sampling = Sampling::Rate {
-        hz: args.hz().unwrap_or(DEFAULT_HZ),
-        seed: args.seed.unwrap_or_else(fresh_seed),
-    };
+    let sampling = Sampling::Rate { hz: args.hz().unwrap_or(DEFAULT_HZ), seed: fresh_seed() };
     let knowledge = SourceKnowledge::HARDWARE;
     let meta = meta(&caps, desc, filter, Source::Hardware, knowledge, sampling);
     let mut target = target(args, &list)?;
     let mut recording = Recording::create(args, output, meta)?;
-    let awake = (!args.allow_cstates).then(|| Awake::hold(&root));
-    if let Some(Err(cause)) = &awake {
+    let awake = Awake::hold(&root);
+    if let Err(cause) = &awake {
         say!(
             "CPUs may go into deep C-states, where some lose their records \
              (/dev/cpu_dma_latency: {cause})"
@@ -221,15 +218,7 @@ fn arm(
 ) -> Result<Vec<Armed<Hardware>>, Failure> {
     let mut ready = Vec::new();
     for ring in rings {
-        let ring = Ready::new(ring, plan.clone()).map_err(registers::not_armed)?;
-        if ring.saved().in_use() {
-            say!(
-                "CPU {}: a branch filter or a freeze on PMI was set before: something such as \
-                 perf has recorded here, and may take the records away again",
-                ring.cpu()
-            );
-        }
-        ready.push(ring);
+        ready.push(registers::ready(ring, plan.clone())?);
     }
     keeper::watch(&mut ready)?;
     if let Some(notice) = notice {
@@ -271,16 +260,11 @@ fn target(args: &Record, cpus: &Affinity) -> Result<Box<dyn Target>, Failure> {
         })?;
         return Ok(Box::new(process));
     }
-    let Some((program, arguments)) = args.command.split_first() else {
+    if args.command.is_empty() {
         return Ok(Box::new(WholeCpu { limit }));
-    };
-    let path = find(program).or_exit(USAGE)?;
-    let command = Command {
-        program: program.clone(),
-        args: arguments.to_vec(),
-        user: args.rights.user.clone(),
-        ..Command::default()
-    };
+    }
+    let command = args.rights.command(&args.command)?;
+    let path = find(&command.program).or_exit(USAGE)?;
     let launched = Program::launch(&path, &command, cpus);
     Ok(Box::new(launched.map_err(|error| software::refused(error, args))?))
 }

@@ -84,7 +84,7 @@ pub(crate) struct Record {
     ///
     /// perf's names separated by commas: any, any_call, any_ret, ind_call, ind_jmp, call, cond,
     /// stack (call-stack mode); u, k; no_far (no system calls, interrupts and their returns);
-    /// save_type (the default, see --no-save-type).
+    /// save_type (the default).
     #[arg(
         short = 'j',
         long = "branch-filter",
@@ -93,10 +93,6 @@ pub(crate) struct Record {
         help_heading = heading::RECORDING
     )]
     filter: String,
-
-    /// Omit branch types, as perf does without save_type in -j
-    #[arg(long, help_heading = heading::RECORDING, hide_short_help = true)]
-    no_save_type: bool,
 
     /// Stacks per second [default on hardware: 997]
     ///
@@ -113,11 +109,6 @@ pub(crate) struct Record {
     #[arg(short = 'c', long = "count", value_name = "N",
           value_parser = clap::value_parser!(u64).range(1..), help_heading = heading::RECORDING)]
     count: Option<u64>,
-
-    /// Seed of the jitter of -F [default: random; -v prints it]
-    #[arg(long, value_name = "N", requires = "freq", help_heading = heading::RECORDING,
-          hide_short_help = true)]
-    seed: Option<u64>,
 
     /// Start when this function is first reached
     ///
@@ -146,10 +137,6 @@ pub(crate) struct Record {
     #[arg(long, value_enum, default_value_t = Placing::Auto, help_heading = heading::MACHINE,
           hide_short_help = true)]
     placement: Placing,
-
-    /// Allow deep C-states, in which some CPUs lose their records
-    #[arg(long, help_heading = heading::MACHINE, hide_short_help = true)]
-    allow_cstates: bool,
 
     #[command(flatten)]
     host: HostArgs,

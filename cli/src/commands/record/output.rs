@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 use lbr_msr::record::{Event, Sink, SourceKnowledge};
 use lbr_msr::{BranchFilter, LbrCaps};
@@ -16,7 +16,7 @@ use sampler::{RecordConfig, RecordError, Sampling, Summary, record};
 
 use super::summary::{self, Details};
 use super::{Record, check};
-use crate::exit::{FAILED, Failure, Outcome, USAGE};
+use crate::exit::{FAILED, Failure, Outcome};
 use crate::output::Output;
 use crate::output::recording::{self, RecordingFile};
 use crate::present::out::say;
@@ -72,12 +72,7 @@ impl<'a> Recording<'a> {
         output: Output,
         meta: Meta,
     ) -> Result<Recording<'a>, Failure> {
-        if args.no_save_type && meta.filter.contains(BranchFilter::SAVE_TYPE) {
-            let error = anyhow!("-j asks for save_type, and --no-save-type for the opposite");
-            return Err(Failure { code: USAGE, error });
-        }
-        let types = meta.types && !args.no_save_type;
-        let meta = Meta { types, compression: args.compression, ..meta };
+        let meta = Meta { compression: args.compression, ..meta };
         let interrupts = Interrupts::listen().context("signals cannot be listened for")?;
         let (writer, has_moved) = recording::begin(output, meta, interrupts)?;
         let (sink, stop) = (Watched::new(writer), Arc::default());

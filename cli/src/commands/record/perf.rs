@@ -9,7 +9,7 @@ use lbr_msr::{BranchFilter, LbrCaps};
 use profile::note::Source;
 use sampler::source::perf::{Host, Perf, Refused, Subject};
 use sampler::target::{Affinity, Command, find};
-use sampler::{DEFAULT_HZ, RecordConfig, Sampling, Summary};
+use sampler::{DEFAULT_HZ, RecordConfig, Sampling};
 
 use super::hardware::{description, name, tell_kernel};
 use super::output::{Recording, meta};
@@ -79,18 +79,13 @@ fn open(args: &Record, caps: LbrCaps) -> Result<Chosen, Failure> {
         (None, Err(_)) => allowed.cpus().collect(),
     };
     let limit = args.time.map(Duration::from_millis);
-    let (subject, whose) = match (args.pid, args.command.split_first()) {
+    let (subject, whose) = match (args.pid, args.command.is_empty()) {
         (Some(pid), _) => (Subject::Process { pid, limit }, format!("process {pid}")),
-        (None, None) => (Subject::Everything { limit }, "all that runs".to_owned()),
-        (None, Some((program, arguments))) => {
-            let path = find(program).or_exit(USAGE)?;
-            let command = Box::new(Command {
-                program: program.clone(),
-                args: arguments.to_vec(),
-                follow_children: args.children,
-                user: args.rights.user.clone(),
-                ..Command::default()
-            });
+        (None, true) => (Subject::Everything { limit }, "all that runs".to_owned()),
+        (None, false) => {
+            let command = args.rights.command(&args.command)?;
+            let path = find(&command.program).or_exit(USAGE)?;
+            let command = Box::new(Command { follow_children: args.children, ..command });
             let pin = args.cpu.as_ref().map(|list| allowed.only_these(list.cpus()));
             let pin = pin.transpose().or_exit(USAGE)?;
             let whose = if args.children { "the program and its children" } else { "the program" };
@@ -136,6 +131,5 @@ pub(super) fn record(args: &Record, output: Output, chosen: Chosen) -> Outcome {
         ..RecordConfig::new(caps)
     };
     let recorded = recording.record(&mut source, config);
-    let recorded = recorded.map(|summary| Summary { seed: None, ..summary });
     recording.finish(recorded.map_err(|error| software::failure(error, args)), knowledge)
 }

@@ -46,7 +46,6 @@ impl Record {
                 self.args.is_some(),
                 "--args: the kernel samples when a counter is full, not when a function is entered",
             ),
-            (self.seed.is_some(), "--seed: the kernel decides when it takes a sample"),
             (self.placement != Placing::Auto, "--placement: lbr reads no register"),
             (
                 !MachineArgs::from(self.host.clone()).is_live(),

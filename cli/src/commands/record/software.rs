@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use lbr_msr::BranchFilter;
 use lbr_msr::caps::{FilterRegister, LbrCaps};
@@ -132,7 +132,7 @@ pub(super) fn keep(classes: BranchClasses) -> Keep {
 
 fn sampling(args: &Record, caps: &LbrCaps) -> Sampling {
     match (args.hz(), args.count) {
-        (Some(hz), _) => Sampling::Rate { hz, seed: args.seed.unwrap_or_else(fresh_seed) },
+        (Some(hz), _) => Sampling::Rate { hz, seed: fresh_seed() },
         (None, Some(count)) => Sampling::Period(count),
         (None, None) => Sampling::Period(u64::from(caps.depth.saturating_sub(1).max(1))),
     }
@@ -172,23 +172,21 @@ fn tracer(args: &Record) -> Result<Tracer, Failure> {
 }
 
 fn command(args: &Record) -> Result<Command, Failure> {
-    let (program, arguments) = args.command.split_first().context("no program is given")?;
+    let command = args.rights.command(&args.command)?;
     let address = |symbol: &Option<String>| match symbol {
         None => Ok(None),
         Some(symbol) => {
-            let path = target::find(program).map_err(|error| refused(error, args))?;
+            let path = target::find(&command.program).map_err(|error| refused(error, args))?;
             find_symbol(&path, symbol).map(Some).or_exit(USAGE)
         }
     };
     Ok(Command {
-        program: program.clone(),
-        args: arguments.to_vec(),
         from: address(&args.from)?,
         arguments_of: address(&args.args)?,
         follow_children: args.children,
         model: args.model,
         cpu: one_cpu(args)?,
-        user: args.rights.user.clone(),
+        ..command
     })
 }
 

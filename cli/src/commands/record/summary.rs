@@ -114,7 +114,6 @@ fn lines(summary: &Summary, told: &Details<'_>) -> Vec<String> {
         let cost = cost(summary, told.knowledge);
         lines.push(format!("{:.1} s, {cost}", summary.time.as_secs_f64()));
         lines.extend(unknown(summary, told.knowledge));
-        lines.extend(summary.seed.map(|seed| format!("seed of the jitter: {seed}")));
     }
     lines.extend(missed(&summary.notes));
     if summary.notes.without_breakpoints && summary.time > PATIENCE {

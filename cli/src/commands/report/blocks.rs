@@ -333,7 +333,7 @@ fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {
         };
         return Ok(html! { p { (why) } });
     }
-    let charts = charts(flow, modelled || flow.quality.software > 0)?;
+    let charts = charts(flow, modelled || flow.quality.software > 0);
     let Flow { blocks, maps, quality, block_quality, .. } = flow;
     let ran = || blocks.iter().filter(|block| !block.contradicted);
     let (all, rows) = (ran().count(), ran().take(limit).enumerate());
@@ -345,12 +345,12 @@ fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {
     })
 }
 
-fn charts(flow: &mut Flow, modelled: bool) -> anyhow::Result<Markup> {
+fn charts(flow: &mut Flow, modelled: bool) -> Markup {
     let Flow { blocks, maps, .. } = flow;
     let mut timed: Vec<&Block> =
         blocks.iter().filter(|block| block.cycles.n() > 0 && !block.contradicted).collect();
     if timed.is_empty() {
-        return Ok(html! { p { "The recording has no cycle counts: no distributions." } });
+        return html! { p { "The recording has no cycle counts: no distributions." } };
     }
     timed.sort_by_key(|block| Reverse(block.cycles.n()));
     let all = timed.len();
@@ -367,9 +367,9 @@ fn charts(flow: &mut Flow, modelled: bool) -> anyhow::Result<Markup> {
             ..Histogram::default()
         };
         let title = format!("{} .. {}", entry.within(TITLE), exit.within(TITLE));
-        figures.push((title, ends, chart.small_svg()?));
+        figures.push((title, ends, chart.small_svg()));
     }
-    Ok(html! {
+    html! {
         h3 { "Distributions of cycles" }
         div class="charts" {
             @for (title, ends, drawing) in &figures {
@@ -385,5 +385,5 @@ fn charts(flow: &mut Flow, modelled: bool) -> anyhow::Result<Markup> {
                 (grouped((all - figures.len()) as u64)) " more have counts (lbr hist --block draws any)."
             }
         }
-    })
+    }
 }

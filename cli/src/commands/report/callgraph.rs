@@ -49,15 +49,9 @@ const LEAST_NAME: usize = 20;
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = heading::VIEW)]
 pub(super) struct GraphOptions {
-    /// Tree from callers to callees (callgraph); the default
-    #[arg(long, conflicts_with = "callee", hide_short_help = true)]
-    caller: bool,
     /// Tree from functions up to their callers (callgraph)
     #[arg(long)]
     callee: bool,
-    /// Omit what has a smaller share from the tree (callgraph) [default: 0.5]
-    #[arg(long, value_name = "PERCENT", hide_short_help = true)]
-    min_percent: Option<f64>,
     /// Folded stacks for flame graphs (callgraph)
     #[arg(long, conflicts_with_all = ["json", "callee"])]
     folded: bool,
@@ -76,12 +70,7 @@ pub(super) struct GraphOptions {
 impl GraphOptions {
     /// Whether any of them was given.
     pub(super) fn any(&self) -> bool {
-        self.caller
-            || self.callee
-            || self.min_percent.is_some()
-            || self.folded
-            || self.stitch
-            || self.truth.is_some()
+        self.callee || self.folded || self.stitch || self.truth.is_some()
     }
 }
 
@@ -99,10 +88,6 @@ pub(crate) fn count(
 
 fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     let options = &args.callgraph;
-    let least = options.min_percent.unwrap_or(LEAST);
-    if !(0.0..=100.0).contains(&least) {
-        return super::usage("--min-percent is a percentage: 0 to 100");
-    }
     let reading = args.select.reading();
     let (mut graph, sources) = count(args.inputs.paths(), &reading, &args.symbols, options.stitch)?;
     let shown = Shown::of(args, &mut graph)?;
@@ -143,7 +128,7 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
         if options.callee {
             graph = graph.inverted();
         }
-        print_tree(out, &graph, &shown, least / 100.0)?;
+        print_tree(out, &graph, &shown, LEAST / 100.0)?;
     } else {
         functions.write(printer, out, &mut graph, listed())?;
         if printer == Printer::Json {
@@ -362,7 +347,6 @@ fn print_contexts(
     let (all, callee) = (graph.total(), args.callgraph.callee);
     let inverted = callee.then(|| graph.inverted());
     let tree = inverted.as_ref().unwrap_or(graph);
-    let least = args.callgraph.min_percent.unwrap_or(0.0) / 100.0;
     let counted = !callee && graph.unit == Unit::Branches;
     let table = Table::<(), (usize, &Node)>::new()
         .constant("view", "callgraph")
@@ -376,10 +360,7 @@ fn print_contexts(
         .only("total_share", |(), (_, node)| Cell::share(share(node.total, all)))
         .only("self", |(), (_, node)| Cell::Count(node.own))
         .only("calls", |(), (_, node)| Cell::count(counted.then_some(node.calls)));
-    let nodes = tree.nodes.iter().enumerate().skip(1).filter(|(_, node)| {
-        let small = share(node.total, all).is_some_and(|share| share < least);
-        !small && shown.has(node.function)
-    });
+    let nodes = tree.nodes.iter().enumerate().skip(1).filter(|(_, node)| shown.has(node.function));
     table.write_json(out, &mut (), nodes)
 }
 

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use maud::{Markup, html};
 use profile::brstack::type_name;
-use profile::hot::{Counter, HotBranch, Order};
+use profile::hot::{Counter, HotBranch};
 use profile::maps::Maps;
 use profile::overview::Overview;
 use profile::quality::Quality;
@@ -94,7 +94,7 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     })?;
     let mut hot = counter.finish();
     if let Some(sort) = args.sort {
-        hot.sort(sort.into());
+        hot.sort(sort);
     }
     let mut branches = std::mem::take(&mut hot.branches);
     let distinct = branches.len() as u64;
@@ -145,16 +145,4 @@ fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {
         (table().html("Hot branches", &mut counts, shown.clone().enumerate()))
         (rest(branches.len(), shown.len(), "branches"))
     })
-}
-
-impl From<Sort> for Order {
-    fn from(sort: Sort) -> Order {
-        match sort {
-            Sort::Count => Order::Count,
-            Sort::Mispredicts => Order::Mispredicts,
-            Sort::Rate => Order::Rate,
-            Sort::Cycles => Order::Cycles,
-            Sort::Address => Order::Address,
-        }
-    }
 }

@@ -16,9 +16,10 @@ mod types;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, ValueEnum};
 use maud::{Markup, html};
+use profile::hot::Order as Sort;
 use profile::overview::Overview;
 
 pub(crate) use self::blocks::table as block_table;
@@ -136,7 +137,7 @@ pub(crate) struct Report {
     /// Sort by count, mispredicts, rate, cycles, address
     ///
     /// [default: count; in the view mispredict: mispredicts]
-    #[arg(long, short, value_name = "BY", value_parser = Sort::named, help_heading = heading::VIEW)]
+    #[arg(long, short, value_name = "BY", value_parser = sort, help_heading = heading::VIEW)]
     sort: Option<Sort>,
     /// Sum rows by function, line or file
     ///
@@ -155,8 +156,6 @@ pub(crate) struct Report {
     /// main+0x10..main+0x1c, or addresses as in --json.
     #[arg(long, value_name = "ENTRY..EXIT", value_parser = blocks::range, help_heading = heading::VIEW)]
     block: Option<blocks::BlockEnds>,
-    #[command(flatten)]
-    paths: paths::PathOptions,
     #[command(flatten)]
     callgraph: callgraph::GraphOptions,
     /// Print up to N rows; 0 is all [default: 25]
@@ -205,52 +204,31 @@ pub(crate) fn view() -> impl TypedValueParser<Value = View> {
         .try_map(|name| VIEWS.iter().copied().find(|view| view.name == name).ok_or("no such view"))
 }
 
-/// Sort orders.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Sort {
-    /// Times recorded.
-    Count,
-    /// Mispredictions.
-    Mispredicts,
-    /// Share of mispredictions.
-    Rate,
-    /// Mean cycles; median in the view blocks.
-    Cycles,
-    /// Address of the branch.
-    Address,
+/// Parses a sort order; for perf's sort keys, which group rows, the error names lbr's.
+fn sort(name: &str) -> Result<Sort, String> {
+    const PERFS: [&str; 9] =
+        ["symbol", "sym", "dso", "srcline", "comm", "pid", "mispredict", "in_tx", "abort"];
+    let is_perfs = |key: &str| {
+        let end = key.trim_end_matches("_from").trim_end_matches("_to");
+        PERFS.contains(&end) || end == "cycles"
+    };
+    Ok(match name {
+        "count" => Sort::Count,
+        "mispredicts" => Sort::Mispredicts,
+        "rate" => Sort::Rate,
+        "cycles" => Sort::Cycles,
+        "address" => Sort::Address,
+        _ if name.split(',').all(is_perfs) => {
+            return Err(format!(
+                "rows are branches, from and to, already: drop it, or sum them with --group \
+                 function, line or file; {SORTS}"
+            ));
+        }
+        _ => return Err(SORTS.to_owned()),
+    })
 }
 
-impl Sort {
-    /// Parses a name; for perf's sort keys, which group rows, the error names lbr's.
-    fn named(name: &str) -> Result<Sort, String> {
-        const PERFS: [&str; 10] = [
-            "symbol",
-            "sym",
-            "dso",
-            "srcline",
-            "comm",
-            "pid",
-            "mispredict",
-            "in_tx",
-            "abort",
-            "cycles",
-        ];
-        let is_perfs = |key: &str| {
-            let end = key.trim_end_matches("_from").trim_end_matches("_to");
-            PERFS.contains(&end)
-        };
-        Sort::from_str(name, false).map_err(|_| {
-            let ours = "count, mispredicts, rate, cycles or address";
-            if name.split(',').all(is_perfs) {
-                return format!(
-                    "rows are branches, from and to, already: drop it, or sum them with --group \
-                     function, line or file; rows are sorted by {ours}"
-                );
-            }
-            format!("rows are sorted by {ours}")
-        })
-    }
-}
+const SORTS: &str = "rows are sorted by count, mispredicts, rate, cycles or address";
 
 impl Report {
     /// All rows of a view.
@@ -270,7 +248,6 @@ impl Report {
             select: SelectArgs::default(),
             shown: RowArgs::default(),
             symbols: SymbolArgs::default(),
-            paths: paths::PathOptions::default(),
             callgraph: callgraph::GraphOptions::default(),
             spelling: PerfSpelling::default(),
         }
@@ -303,15 +280,9 @@ pub(crate) fn print(args: &Report, out: &mut Out<'_>) -> Outcome {
         }
         return group::run(args, by, out);
     }
-    if args.paths.any() && view.name != paths::VIEW.name {
-        return usage(
-            "--min-probability and --cross-calls are of the view paths: add --view paths",
-        );
-    }
     if args.callgraph.any() && view.name != callgraph::VIEW.name {
         return usage(
-            "--caller, --callee, --min-percent, --folded, --stitch and --truth are of the view \
-             callgraph: add --view callgraph",
+            "--callee, --folded, --stitch and --truth are of the view callgraph: add --view callgraph",
         );
     }
     if args.sort.is_some_and(|sort| !view.sorts.contains(&sort)) {

@@ -3,14 +3,12 @@
 
 use std::io::{self, Write};
 
-use clap::Args;
 use profile::maps::{LocationFilter, Maps};
 use profile::paths::{self, Break, FOLLOWERS, Follower, Growth, Link, Path, Paths};
 
 use serde_json::{Value, json};
 
 use super::{Report, Sort, View, print_hidden};
-use crate::args::heading;
 use crate::exit::{DONE, Outcome};
 use crate::head::{self, Notes, Totals, finish, quality_json, without};
 use crate::input::{Reread, Source};
@@ -33,25 +31,6 @@ pub(super) const VIEW: View = View {
 const CHAINS: usize = 10;
 /// Followers that a line names.
 const NAMED: usize = 3;
-
-/// Options of the view paths.
-#[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = heading::VIEW)]
-pub(super) struct PathOptions {
-    /// Extend a chain only while the next branch is at least this likely (paths) [default: 60]
-    #[arg(long, value_name = "PERCENT", hide_short_help = true)]
-    min_probability: Option<f64>,
-    /// Let chains cross calls and returns (paths)
-    #[arg(long, hide_short_help = true)]
-    cross_calls: bool,
-}
-
-impl PathOptions {
-    /// Whether any of them was given.
-    pub(super) fn any(&self) -> bool {
-        self.min_probability.is_some() || self.cross_calls
-    }
-}
 
 /// A branch of a chain, and the chain's rank.
 type Row<'a> = (usize, &'a Link);
@@ -80,16 +59,9 @@ fn table<'a>() -> Table<'a, Maps, Row<'a>> {
 }
 
 fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
-    let mut growth = Growth { cross_calls: args.paths.cross_calls, ..Growth::default() };
-    if let Some(percent) = args.paths.min_probability {
-        if !(percent > 0.0 && percent <= 100.0) {
-            return super::usage("--min-probability is a percentage: more than 0, at most 100");
-        }
-        growth.least = percent / 100.0;
-    }
     let recordings = Reread::new(args.inputs.paths(), &args.select.reading())?;
     let (finder, _) = recordings.count(paths::finder())?;
-    let (mut paths, sources) = recordings.count(finder.counter(growth))?;
+    let (mut paths, sources) = recordings.count(finder.counter(Growth::default()))?;
     args.symbols.apply(&mut paths.maps);
     let totals = Totals::of(paths.taken, paths.distinct);
     let printer = args.printer();

@@ -2,7 +2,7 @@
 //! first.
 
 use anyhow::anyhow;
-use lab::measure::{Options, Ratio, TURNS, Turn, TurnRatio, ticks_of};
+use lab::measure::{Options, Ratio, TURNS, Turn, TurnRatio, median, ticks_of};
 
 use super::code::TimedCode;
 use super::figures::{Figures, Source};
@@ -38,13 +38,6 @@ impl Side {
             Some(_) => "no difference seen",
         })
     }
-}
-
-/// The lower one of an even number.
-fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len().saturating_sub(1) / 2).copied()
 }
 
 /// All turns, and those that count.

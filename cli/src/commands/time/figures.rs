@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use lab::measure::{Measurement, Run};
 use profile::cycles::Cycles;
+use serde::Serialize;
 
 use super::code::TimedCode;
 use super::place::CodePlace;
@@ -24,7 +25,7 @@ pub(super) struct Source {
 }
 
 /// A distribution of a quantity for each run, per iteration.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Spread {
     /// Runs.
     pub(super) n: u64,
@@ -37,15 +38,24 @@ pub(super) struct Spread {
 impl Spread {
     /// Spread of whole numbers; `None` without any.
     fn of(values: impl Iterator<Item = u64>) -> Option<Spread> {
-        let mut values: Vec<u64> = values.collect();
-        values.sort_unstable();
-        let n = values.len();
+        let mut counts = BTreeMap::new();
+        values.for_each(|value| *counts.entry(value).or_default() += 1);
+        Spread::weighted(&counts)
+    }
+
+    /// Spread of values with frequencies.
+    fn weighted(values: &BTreeMap<u64, u64>) -> Option<Spread> {
+        let n: u64 = values.values().sum();
         // The least value that at least this share does not exceed.
         let at = |share: f64| {
-            let rank = (share * n as f64).ceil() as usize;
-            values.get(rank.max(1) - 1).map(|&value| value as f64)
+            let rank = ((share * n as f64).ceil() as u64).max(1);
+            let mut below = 0;
+            values.iter().find_map(|(&value, &count)| {
+                below += count;
+                (below >= rank).then_some(value as f64)
+            })
         };
-        Some(Spread { n: n as u64, min: at(0.0)?, median: at(0.5)?, p99: at(0.99)?, max: at(1.0)? })
+        Some(Spread { n, min: at(0.0)?, median: at(0.5)?, p99: at(0.99)?, max: at(1.0)? })
     }
 
     /// Less a constant, and divided.
@@ -134,7 +144,7 @@ impl<'a> Figures<'a> {
                 by(|run| run.branches),
                 by(|run| run.mispredicted),
             ],
-            rounds: weighted(&measured.rounds).map(|spread| spread.per(0.0, unroll)),
+            rounds: Spread::weighted(&measured.rounds).map(|spread| spread.per(0.0, unroll)),
             ticks: per(ticks(&measured.runs), overhead_ticks),
             overhead_cycles,
             overhead_ticks,
@@ -165,20 +175,6 @@ impl<'a> Figures<'a> {
         let cycles = self.rounds.or(self.cycles)?.median;
         (cycles > 0.0).then(|| instructions / cycles)
     }
-}
-
-/// Spread of values with frequencies.
-fn weighted(values: &BTreeMap<u64, u64>) -> Option<Spread> {
-    let n: u64 = values.values().sum();
-    let at = |share: f64| {
-        let rank = ((share * n as f64).ceil() as u64).max(1);
-        let mut below = 0;
-        values.iter().find_map(|(&value, &count)| {
-            below += count;
-            (below >= rank).then_some(value as f64)
-        })
-    };
-    Some(Spread { n, min: at(0.0)?, median: at(0.5)?, p99: at(0.99)?, max: at(1.0)? })
 }
 
 /// Where numbers gather. A time stamp counter that counts in steps of more than

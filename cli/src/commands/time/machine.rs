@@ -10,7 +10,6 @@ use lbr_msr::arm::{ArmOptions, ArmPlan, ChangedControl, Restored};
 use lbr_msr::caps::CpuIdentity;
 use lbr_msr::text::AsText;
 use lbr_msr::{BranchFilter, LbrCaps, MsrError};
-use sampler::guard::Ready;
 use sampler::keeper;
 use sampler::source::perf::{Counting, Host, Refused, attempt};
 use sampler::target::{Affinity, Moved};
@@ -168,17 +167,11 @@ fn hardware<T, E: Display>(
         say!("lbr may run on no other CPU than {cpu}: more runs than elsewhere are interrupted");
     }
     let notice = backend::taint_notice(&*registers, &root);
-    let ready = Ready::new(registers, plan.exclusive()).map_err(backend::not_armed)?;
+    let ready = backend::ready(registers, plan.exclusive())?;
     let ready = ready.with_report(|cpu, restored| match restored {
         Ok(restored) => report(cpu, restored),
         Err(error) => say!("{:#}", not_put_back(cpu, error).error),
     });
-    if ready.saved().in_use() {
-        say!(
-            "CPU {cpu}: a branch filter or a freeze on PMI was set before: something such as \
-             perf has recorded here, and may take the records away again"
-        );
-    }
     let mut ready = [ready];
     keeper::watch(&mut ready)?;
     let [ready] = ready;

@@ -195,10 +195,6 @@ pub(crate) struct TimeArgs {
     /// Print JSON Lines, with every distribution
     #[arg(long, help_heading = heading::OUTPUT)]
     json: bool,
-
-    /// Draw the distributions, as text or into FILE.svg
-    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, help_heading = heading::OUTPUT)]
-    plot: Option<Option<PathBuf>>,
 }
 
 /// Rounds of the loop.
@@ -248,10 +244,6 @@ fn seconds(text: &str) -> Result<Duration, String> {
 /// Runs the command.
 pub(crate) fn run(args: &TimeArgs) -> Outcome {
     let filter = filter(&args.filter)?;
-    let plot = args.plot.as_ref().map(|path| {
-        path.as_ref().map(|path| output::picture(path, args.object.first())).transpose()
-    });
-    let plot = plot.transpose()?;
     if !args.unconfined {
         CodeRights::of_caller().or_exit(USAGE)?;
     }
@@ -273,9 +265,6 @@ pub(crate) fn run(args: &TimeArgs) -> Outcome {
         ..Options::new(args.soft_cpu.clone())
     };
     let [code] = &mut codes[..] else {
-        if plot.is_some() {
-            return Err(anyhow!("--plot draws one piece of code at a time")).or_exit(USAGE);
-        }
         return compare::run(args, options, &mut codes);
     };
     let mut body = code.body.clone();
@@ -296,9 +285,6 @@ pub(crate) fn run(args: &TimeArgs) -> Outcome {
         output::csv(&mut out, &counted)?;
     } else {
         text::print(&mut out, &counted, args)?;
-    }
-    if let Some(plot) = &plot {
-        output::plot(&mut out, &counted, plot.as_ref())?;
     }
     std::io::Write::flush(&mut out)?;
     if measured.runs.is_empty() {

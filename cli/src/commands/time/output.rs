@@ -1,18 +1,12 @@
-//! The answer for programs, and pictures.
+//! The answer for programs.
 
-use lbr_msr::text::AsText;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
 
-use anyhow::anyhow;
 use serde_json::{Value, json};
 
-use super::figures::{Block, Figures, Spread};
+use super::figures::{Figures, Spread};
 use super::place::CodePlace;
 use super::text::name;
-use crate::exit::{Failure, OrExit, USAGE};
-use crate::output::Output;
-use crate::present::chart::{Histogram, Series, Terminal, svg_sheet};
 use crate::present::csv;
 use crate::present::json::{self, hex};
 
@@ -22,11 +16,6 @@ pub(super) fn json(out: &mut impl Write, all: &Figures<'_>) -> io::Result<()> {
     let counts = measured.counts;
     let [instructions, branches, mispredicted] = all.counted;
     let reads = measured.from_registers || measured.from_counters;
-    let spread = |spread: Option<Spread>| {
-        spread.map(
-            |s| json!({ "n": s.n, "min": s.min, "median": s.median, "p99": s.p99, "max": s.max }),
-        )
-    };
     let runs = |runs: &[lab::measure::Run]| -> Vec<Value> {
         let of = |run: &lab::measure::Run| {
             json!({
@@ -63,16 +52,16 @@ pub(super) fn json(out: &mut impl Write, all: &Figures<'_>) -> io::Result<()> {
             ("undecoded", json!(counts.map(|c| c.undecoded))),
             ("rounds_seen", json!(all.code.body.rounds.and(counts).map(|c| c.rounds))),
             ("instructions_per_cycle", json!(all.ipc())),
-            ("cycles_per_iteration", json!(spread(all.cycles))),
-            ("counted_instructions_per_iteration", json!(spread(instructions))),
-            ("counted_branches_per_iteration", json!(spread(branches))),
-            ("counted_branch_misses_per_iteration", json!(spread(mispredicted))),
-            ("round_cycles_per_iteration", json!(spread(all.rounds))),
+            ("cycles_per_iteration", json!(all.cycles)),
+            ("counted_instructions_per_iteration", json!(instructions)),
+            ("counted_branches_per_iteration", json!(branches)),
+            ("counted_branch_misses_per_iteration", json!(mispredicted)),
+            ("round_cycles_per_iteration", json!(all.rounds)),
             ("cycle_modes_per_iteration", json!(all.cycles.map(|_| &all.cycle_modes))),
-            ("tsc_ticks_per_iteration", json!(spread(all.ticks))),
+            ("tsc_ticks_per_iteration", json!(all.ticks)),
             ("tsc_tick_modes_per_iteration", json!(all.ticks.map(|_| &all.tick_modes))),
-            ("overhead_cycles", json!(spread(all.overhead_cycles))),
-            ("overhead_tsc_ticks", json!(spread(all.overhead_ticks))),
+            ("overhead_cycles", json!(all.overhead_cycles)),
+            ("overhead_tsc_ticks", json!(all.overhead_ticks)),
             ("runs", json!(measured.runs.len())),
             ("interrupted", json!(reads.then_some(measured.interrupted))),
             ("unreadable", json!(measured.from_registers.then_some(measured.unreadable))),
@@ -195,59 +184,4 @@ pub(super) fn csv(out: &mut impl Write, all: &Figures<'_>) -> io::Result<()> {
         )?;
     }
     Ok(())
-}
-
-/// A file that a picture can go to.
-pub(super) fn picture(path: &Path, object: Option<&PathBuf>) -> Result<Output, Failure> {
-    match path.extension().and_then(|ending| ending.to_str()) {
-        Some("svg") => Output::new(path, object),
-        _ => Err(anyhow!("--plot: {}: its ending must be .svg", path.as_text())).or_exit(USAGE),
-    }
-}
-
-/// Blocks in a picture at most.
-const PICTURES: usize = 4;
-
-/// Cycles of the most frequent blocks; without any, ticks of the runs.
-pub(super) fn plot(
-    out: &mut impl Write,
-    all: &Figures<'_>,
-    output: Option<&Output>,
-) -> anyhow::Result<()> {
-    let charts = charts(all);
-    match output {
-        None => {
-            for chart in &charts {
-                write!(out, "\n{}", chart.text(Terminal::of_stdout()))?;
-            }
-        }
-        Some(output) => output.write(svg_sheet(&charts)?)?,
-    }
-    Ok(())
-}
-
-fn charts(all: &Figures<'_>) -> Vec<Histogram> {
-    let note = all.source.modelled.then(|| "emulated CPU: modelled, not measured".to_owned());
-    let block = |block: &Block| {
-        let dropped = block.n.saturating_sub(block.cycles.n());
-        let title = format!("{}: cycles of block {}", all.code.title, name(block));
-        let series = vec![Series::new("block".to_owned(), &block.cycles, dropped)];
-        Histogram { title, note: note.clone(), series, ..Histogram::default() }
-    };
-    let known = all.blocks.iter().filter(|block| block.cycles.n() > 0);
-    let charts: Vec<Histogram> = known.take(PICTURES).map(block).collect();
-    if !charts.is_empty() {
-        return charts;
-    }
-    // Nothing but time stamps is known.
-    let mut ticks = profile::cycles::Cycles::default();
-    for run in &all.measured.runs {
-        ticks.add(u32::try_from(run.ticks).unwrap_or(u32::MAX), 1);
-    }
-    // The highest count of a record is none of the time stamp counter.
-    let series = vec![Series { saturated: 0, ..Series::new("runs".to_owned(), &ticks, 0) }];
-    let title = format!("{}: TSC ticks of a run", all.code.title);
-    let note = Some("core cycles are not known".to_owned());
-    let unit = Some("ticks of the time stamp counter");
-    vec![Histogram { title, note, unit, series, ..Histogram::default() }]
 }

@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 use std::path::Path;
 
 use anyhow::anyhow;
-use lab::verify::Explanation;
+use lab::verify::Spec;
 use lbr_msr::soft::SoftCpu;
 use serde_json::json;
 
@@ -29,8 +29,7 @@ struct Answer {
 pub(super) fn run(id: &str, cpu: Option<&SoftCpu>, json: Option<&Path>) -> Outcome {
     let unknown = || anyhow!("no check is called {id:?}; lbr verify --explain list lists them");
     let listed = id == "list";
-    let checks: Vec<Explanation> =
-        Explanation::all().filter(|check| listed || check.id() == id).collect();
+    let checks: Vec<&Spec> = Spec::all().filter(|check| listed || check.id == id).collect();
     let first = *checks.first().ok_or_else(unknown).or_exit(USAGE)?;
     if let Some(path) = json {
         let output = Output::new(path, [] as [&Path; 0])?;
@@ -41,7 +40,7 @@ pub(super) fn run(id: &str, cpu: Option<&SoftCpu>, json: Option<&Path>) -> Outco
     }
     let mut out = Out::stdout();
     if listed {
-        let item = |check: Explanation| (Cell::Empty, check.id().into(), check.what().into());
+        let item = |check: &Spec| (Cell::Empty, check.id.into(), check.what.into());
         write_list(&mut out, &checks.into_iter().map(item).collect::<Vec<Item>>())?;
     } else {
         text(&mut out, first, cpu)?;
@@ -52,7 +51,7 @@ pub(super) fn run(id: &str, cpu: Option<&SoftCpu>, json: Option<&Path>) -> Outco
 
 /// The distinct documented answers of a CPU or of all that the software LBR can emulate, and the
 /// number of CPUs that the check does not apply to.
-fn answers(check: Explanation, cpu: Option<&SoftCpu>) -> (Vec<Answer>, Vec<String>) {
+fn answers(check: &Spec, cpu: Option<&SoftCpu>) -> (Vec<Answer>, Vec<String>) {
     let all: Vec<SoftCpu> = match cpu {
         Some(cpu) => vec![cpu.clone()],
         None => SoftCpu::all().collect(),
@@ -76,13 +75,13 @@ fn answers(check: Explanation, cpu: Option<&SoftCpu>) -> (Vec<Answer>, Vec<Strin
     (answers, absent)
 }
 
-fn text(out: &mut Out<'_>, check: Explanation, cpu: Option<&SoftCpu>) -> io::Result<()> {
-    out.line(format_args!("{}: {}", check.id(), check.what()))?;
+fn text(out: &mut Out<'_>, check: &Spec, cpu: Option<&SoftCpu>) -> io::Result<()> {
+    out.line(format_args!("{}: {}", check.id, check.what))?;
     let mut items: Vec<Item> = Vec::new();
     let mut item = |name: &str, text: String| items.push((Cell::Empty, name.into(), text));
-    item("run", check.run().into());
-    item("why", check.why().into());
-    item("falsified by", check.falsified().into());
+    item("run", check.run.into());
+    item("why", check.why.into());
+    item("falsified by", check.falsified.into());
     let (answers, absent) = answers(check, cpu);
     let shown = if answers.len() > SHOWN + 1 { SHOWN } else { answers.len() };
     for (at, answer) in answers.iter().take(shown).enumerate() {
@@ -107,14 +106,14 @@ fn text(out: &mut Out<'_>, check: Explanation, cpu: Option<&SoftCpu>) -> io::Res
             item("", format!("not applicable to {} of {all} CPUs", absent.len()));
         }
     }
-    if !check.needs().is_empty() {
-        item("depends on", check.needs().join(", "));
+    if !check.needs.is_empty() {
+        item("depends on", check.needs.join(", "));
     }
-    item("writes", if check.writes() { "yes: needs --write" } else { "no" }.into());
+    item("writes", if check.writes { "yes: needs --write" } else { "no" }.into());
     write_list(out, &items)
 }
 
-fn json_line(out: &mut Vec<u8>, check: Explanation, cpu: Option<&SoftCpu>) -> io::Result<()> {
+fn json_line(out: &mut Vec<u8>, check: &Spec, cpu: Option<&SoftCpu>) -> io::Result<()> {
     let (answers, _) = answers(check, cpu);
     let documented: Vec<_> = answers
         .iter()
@@ -129,14 +128,14 @@ fn json_line(out: &mut Vec<u8>, check: Explanation, cpu: Option<&SoftCpu>) -> io
     json::line(
         out,
         &[
-            ("check", json!(check.id())),
-            ("what", json!(check.what())),
-            ("run", json!(check.run())),
-            ("why", json!(check.why())),
-            ("falsified_by", json!(check.falsified())),
+            ("check", json!(check.id)),
+            ("what", json!(check.what)),
+            ("run", json!(check.run)),
+            ("why", json!(check.why)),
+            ("falsified_by", json!(check.falsified)),
             ("documented", json!(documented)),
-            ("needs", json!(check.needs())),
-            ("writes", json!(check.writes())),
+            ("needs", json!(check.needs)),
+            ("writes", json!(check.writes)),
         ],
     )
 }

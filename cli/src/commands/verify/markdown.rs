@@ -7,7 +7,7 @@ use lab::verify::Verdict;
 use super::report::Machine;
 
 /// Writes the report of each group of CPUs.
-pub(super) fn write(out: &mut dyn Write, machine: &Machine, addresses: bool) -> io::Result<()> {
+pub(super) fn write(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
     writeln!(out, "# lbr verify {}", env!("CARGO_PKG_VERSION"))?;
     for verified in &machine.verified {
         writeln!(out, "\n## {}\n", verified.title())?;
@@ -52,15 +52,6 @@ pub(super) fn write(out: &mut dyn Write, machine: &Machine, addresses: bool) -> 
             .collect();
         if !absent.is_empty() {
             writeln!(out, "\nNot applicable: {}.", absent.join(", "))?;
-        }
-        for check in verified.report.differing().filter(|_| addresses) {
-            if !check.records.is_empty() {
-                writeln!(out, "\nRecords behind `{}`:\n\n```", check.id)?;
-                for record in &check.records {
-                    writeln!(out, "{record}")?;
-                }
-                writeln!(out, "```")?;
-            }
         }
     }
     Ok(())

@@ -54,7 +54,7 @@ use report::{Machine, Verified};
 /// Each check prints what is expected, with its source, what was found, and the
 /// verdict: as documented, differs, cannot be judged here, or not applicable. A
 /// check that rests on a differing one is not judged. Reports contain neither
-/// addresses nor serial numbers unless --addresses asks for records.
+/// addresses nor serial numbers.
 ///
 /// Exit status: 0 if nothing differs, 1 if something does (or verifying
 /// failed), 3 without an LBR, 4 if permission is missing.
@@ -87,7 +87,7 @@ pub(crate) struct VerifyArgs {
     #[arg(long, num_args = 2, value_names = ["A", "B"], help_heading = heading::INPUT,
           conflicts_with_all = [
         "cpu", "write", "backend", "cpuid", "perf_capabilities", "soft_cpu", "assume", "msr_root",
-        "soft_lie", "markdown", "addresses", "verbose",
+        "soft_lie", "markdown", "verbose",
     ])]
     diff: Option<Vec<PathBuf>>,
 
@@ -97,7 +97,7 @@ pub(crate) struct VerifyArgs {
     /// answer (with --soft-cpu, for that CPU).
     #[arg(long, value_name = "CHECK", help_heading = heading::OUTPUT, conflicts_with_all = [
         "cpu", "write", "backend", "cpuid", "perf_capabilities", "assume", "soft_lie", "markdown",
-        "addresses", "diff",
+        "diff",
     ])]
     explain: Option<String>,
 
@@ -113,10 +113,6 @@ pub(crate) struct VerifyArgs {
     /// Write a Markdown report; `-` is standard output
     #[arg(long, value_name = "FILE", help_heading = heading::OUTPUT)]
     markdown: Option<PathBuf>,
-
-    /// Include records of differing checks, with code addresses
-    #[arg(long, help_heading = heading::OUTPUT)]
-    addresses: bool,
 }
 
 impl VerifyArgs {
@@ -269,18 +265,17 @@ fn publish(
     let targets = [args.json.as_deref(), args.markdown.as_deref()];
     if !targets.contains(&Some(stdout)) {
         let mut out = Out::stdout();
-        let shown = text::Shown { addresses: args.addresses, verbose: args.verbose };
-        text::write(&mut out, machine, shown)?;
+        text::write(&mut out, machine, args.verbose)?;
         out.flush()?;
     }
     let mut text = Vec::new();
     if let Some(output) = json {
-        report::write_json(&mut text, machine, args.addresses)?;
+        report::write_json(&mut text, machine)?;
         output.write(&text)?;
     }
     text.clear();
     if let Some(output) = markdown {
-        markdown::write(&mut text, machine, args.addresses)?;
+        markdown::write(&mut text, machine)?;
         output.write(&text)?;
     }
     Ok(())

@@ -8,7 +8,7 @@ use lbr_msr::probe::{
     cores::{CoreType, cpu_list},
     recorded::RecordedCpu,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::present::escape::escaped;
 use crate::present::json;
@@ -195,12 +195,7 @@ const fn key(verdict: &Verdict) -> &'static str {
 }
 
 /// A line for each group of CPUs, and after it a line for each of its checks.
-pub(super) fn write_json(
-    out: &mut dyn Write,
-    machine: &Machine,
-    addresses: bool,
-) -> io::Result<()> {
-    let mut out = out;
+pub(super) fn write_json(mut out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
     json::line(&mut out, &[("schema", json!(1))])?;
     for verified in &machine.verified {
         let Report { identity, caps, kind, written, checks, .. } = &verified.report;
@@ -235,7 +230,7 @@ pub(super) fn write_json(
             ],
         )?;
         for check in checks {
-            let mut fields = vec![
+            let fields = [
                 ("cpus", json!(cpus)),
                 ("check", json!(check.id)),
                 ("what", json!(check.what)),
@@ -246,9 +241,6 @@ pub(super) fn write_json(
                 ("verdict", json!(key(&check.verdict))),
                 ("why", json!(check.verdict.why())),
             ];
-            if addresses {
-                fields.push(("records", Value::from(check.records.clone())));
-            }
             json::line(&mut out, &fields)?;
         }
     }

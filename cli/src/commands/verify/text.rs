@@ -9,17 +9,8 @@ use crate::present::number::{counted, dash};
 use crate::present::out::{BAD, DOUBTFUL, FAINT, GOOD, Out};
 use crate::present::table::{Cell, Item, write_list};
 
-/// Options of the output.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Shown {
-    /// The records that a differing check rests on.
-    pub(super) addresses: bool,
-    /// Every check.
-    pub(super) verbose: bool,
-}
-
 /// Writes the report of each group of CPUs.
-pub(super) fn write(out: &mut Out<'_>, machine: &Machine, shown: Shown) -> io::Result<()> {
+pub(super) fn write(out: &mut Out<'_>, machine: &Machine, verbose: bool) -> io::Result<()> {
     for (at, verified) in machine.verified.iter().enumerate() {
         if at > 0 {
             out.gap()?;
@@ -38,12 +29,10 @@ pub(super) fn write(out: &mut Out<'_>, machine: &Machine, shown: Shown) -> io::R
             out.line(verified.origin(machine))?;
         }
         let checks = verified.by_verdict().into_iter();
-        let items: Vec<Item> = checks
-            .filter(|check| shown.verbose || is_unusual(check))
-            .flat_map(|check| items(check, shown.addresses))
-            .collect();
+        let items: Vec<Item> =
+            checks.filter(|check| verbose || is_unusual(check)).flat_map(items).collect();
         write_list(out, &items)?;
-        if let Some(line) = without_write(verified).filter(|_| !shown.verbose) {
+        if let Some(line) = without_write(verified).filter(|_| !verbose) {
             out.line(line)?;
         }
     }
@@ -77,7 +66,7 @@ fn without_write(verified: &Verified) -> Option<String> {
 }
 
 /// A check; below one that differs what was expected and found.
-fn items(check: &Check, addresses: bool) -> Vec<Item> {
+fn items(check: &Check) -> Vec<Item> {
     let mark = match check.verdict {
         Verdict::AsDocumented => Cell::Mark("as documented", GOOD),
         Verdict::CannotTell(_) => Cell::Mark("cannot tell", DOUBTFUL),
@@ -96,7 +85,6 @@ fn items(check: &Check, addresses: bool) -> Vec<Item> {
         let mut below = |text| items.push((Cell::Empty, String::new(), text));
         below(format!("expected  {} [{source}]", or_dash(&check.expected)));
         below(format!("found     {}", or_dash(&check.found)));
-        check.records.iter().filter(|_| addresses).for_each(|record| below(record.to_string()));
     }
     items
 }

@@ -7,14 +7,12 @@
 
 mod binning;
 mod draw;
-mod file;
 mod text;
 
 pub(crate) use binning::{Bin, Bins, Gaps};
-pub(crate) use file::svg_sheet;
-pub(crate) use text::{Terminal, sparkline};
+pub(crate) use draw::svg_sheet;
+pub(crate) use text::Terminal;
 
-use profile::cycles::Cycles;
 use profile::flow::Block;
 
 use super::escape::escaped;
@@ -31,15 +29,9 @@ pub(crate) struct Histogram {
     pub(crate) title: String,
     /// A note on how to read it, such as that nothing was measured.
     pub(crate) note: Option<String>,
-    /// The unit, unless it is core cycles: ticks of some clock.
-    pub(crate) unit: Option<&'static str>,
     /// The distributions: a single one is drawn as runs, several as shares, so that they can be
     /// compared.
     pub(crate) series: Vec<Series>,
-    /// Draws runs (shares) on a logarithmic scale.
-    pub(crate) log: bool,
-    /// Bins at most; `None` for what suits the form.
-    pub(crate) bins: Option<usize>,
 }
 
 /// One distribution of cycle counts.
@@ -63,22 +55,18 @@ pub(crate) struct Series {
 }
 
 impl Series {
-    /// The series of a distribution.
-    pub(crate) fn new(label: String, cycles: &Cycles, dropped: u64) -> Series {
+    /// The distribution of a block.
+    pub(crate) fn of(label: String, block: &Block) -> Series {
+        let cycles = &block.cycles;
         Series {
             label,
             bins: cycles.iter().collect(),
             n: cycles.n(),
             saturated: cycles.saturated(),
-            dropped,
+            dropped: block.count.saturating_sub(cycles.n()),
             modes: cycles.modes(),
             rounded: cycles.is_rounded(),
         }
-    }
-
-    /// The distribution of a block.
-    pub(crate) fn of(label: String, block: &Block) -> Series {
-        Series::new(label, &block.cycles, block.count.saturating_sub(block.cycles.n()))
     }
 
     /// Its facts, printed next to its label.

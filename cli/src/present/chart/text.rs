@@ -1,7 +1,7 @@
 //! The chart as bars of text.
 
 use super::binning::{FOLD, Gaps};
-use super::{Bins, Histogram, Series, TEXT_BINS, one_line};
+use super::{Bins, Histogram, TEXT_BINS, one_line};
 use crate::present::number::{grouped, percent};
 use crate::present::out::folded;
 
@@ -82,8 +82,7 @@ impl Histogram {
             let colon = if label.is_empty() { "" } else { ": " };
             out += &format!("{swatch} {label}{colon}{}\n", series.facts());
         }
-        let most = self.bins.unwrap_or(TEXT_BINS);
-        let Some(bins) = Bins::of(&self.series, most, Gaps::Folded) else {
+        let Some(bins) = Bins::of(&self.series, TEXT_BINS, Gaps::Folded) else {
             return out + "no run has a cycle count\n";
         };
         out.push('\n');
@@ -105,25 +104,10 @@ impl Histogram {
         let share = |series: usize, runs: f64| runs / n(series);
         let all = || bins.bins.iter().flat_map(|bin| bin.runs.iter().enumerate());
         let longest = all().map(|(series, runs)| share(series, *runs)).fold(0.0, f64::max);
-        // A logarithmic scale starts at half of the smallest nonzero bar, so that one run is
-        // visible.
-        let least = all().map(|(series, runs)| share(series, *runs)).filter(|share| *share > 0.0);
-        let floor = least.fold(f64::INFINITY, f64::min) / 2.0;
-        let length = |share: f64| match (self.log, share > 0.0) {
-            (_, false) => 0.0,
-            (false, true) => share / longest,
-            (true, true) => (share / floor).ln() / (longest / floor).ln(),
-        };
         let mark = "  < mode 65535";
         let used = widest + 2 + most + 2 + 7 + 2 + mark.len();
         let columns = terminal.width.saturating_sub(used).max(MIN_BAR);
-        let scale = if self.log { "  (logarithmic bars)" } else { "" };
-        *out += &format!(
-            "{:>widest$}  {:>most$}  {:>7}{scale}\n",
-            self.unit.map_or("cycles", |_| "ticks"),
-            "runs",
-            "share"
-        );
+        *out += &format!("{:>widest$}  {:>most$}  {:>7}\n", "cycles", "runs", "share");
         let mut row = |label: &str, series: usize, runs: Option<f64>, bar: &str, modes: &[u32]| {
             let cells = runs.map(|runs| {
                 let percent = percent(share(series, runs));
@@ -151,7 +135,7 @@ impl Histogram {
             }
             for (series, runs) in bin.runs.iter().enumerate() {
                 let label = if series == 0 { label(bin.first) } else { String::new() };
-                let bar = terminal.bar(series, length(share(series, *runs)), columns);
+                let bar = terminal.bar(series, share(series, *runs) / longest, columns);
                 let modes = bin.modes.get(series).map_or(&[][..], Vec::as_slice);
                 row(&label, series, Some(*runs), &bar, modes);
             }
@@ -173,28 +157,4 @@ impl Histogram {
             );
         }
     }
-}
-
-/// A distribution in one line of `cells` cells, from its minimum to its p99.9. A cell with runs is
-/// never empty.
-pub(crate) fn sparkline(series: &Series, cells: usize, unicode: bool) -> String {
-    const UNICODE: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-    const ASCII: [char; 8] = ['_', '.', '-', ':', '=', '+', '*', '#'];
-    let levels = if unicode { UNICODE } else { ASCII };
-    let Some(bins) = Bins::of(std::slice::from_ref(series), cells, Gaps::Drawn) else {
-        return String::new();
-    };
-    // Bins that two modes made narrow are drawn together, up to the cells.
-    let together = bins.bins.len().div_ceil(cells.max(1)).max(1);
-    let runs = |bins: &[super::Bin]| bins.iter().flat_map(|bin| &bin.runs).sum::<f64>();
-    let heights: Vec<f64> = bins.bins.chunks(together).map(runs).collect();
-    let highest = heights.iter().copied().fold(0.0, f64::max);
-    let cell = |height: &f64| {
-        if *height <= 0.0 {
-            return ' ';
-        }
-        let level = (height / highest * levels.len() as f64).ceil() as usize;
-        levels.get(level.clamp(1, levels.len()) - 1).copied().unwrap_or(' ')
-    };
-    heights.iter().map(cell).collect()
 }
