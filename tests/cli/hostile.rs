@@ -368,7 +368,7 @@ fn file_names_that_are_not_utf_8() {
 fn too_little_memory() {
     let dir = folder();
     let stacks: String =
-        (1..600_000).map(|n| format!(" 0x55555{n:06}0/0x55555{n:06}4/P/-/-/0\n")).collect();
+        (1..600_000).map(|n| format!(" 0x55555{n:06}0/0x66666{n:06}4/P/-/-/0\n")).collect();
     let path = file(&dir, "distinct", stacks.as_bytes());
     for limit in [60_000, 90_000] {
         let limited = format!("ulimit -v {limit}; exec \"$0\" report -i \"$1\"");

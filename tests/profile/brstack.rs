@@ -548,36 +548,3 @@ m 8/8 1.3: PERF_RECORD_EXIT(8:8):(7:7)
     assert_eq!((table.maps.path(file), offset), (Some("/nowhere/parent"), 0x100));
     assert_eq!(recording.refused(), None);
 }
-
-/// `perf script -F brstack | tr ' ' '\n'`: where a stack starts is lost. With and without
-/// its blank lines, with a line before each stack, and the oldest entry first.
-#[test]
-fn stacks_that_were_split_into_lines_are_refused() {
-    let newest_first = ["0x40101e/0x401000/P/-/-/7/COND/-", "0x401008/0x401010/P/-/-/3/COND/-"];
-    let oldest_first = [newest_first[1], newest_first[0]];
-    let stack = newest_first.join("\n");
-    for text in [
-        stack.clone() + "\n",
-        format!("\n{}\n\n\n{}\n", newest_first.join("\n\n"), newest_first.join("\n\n")),
-        format!(
-            "prog 100 1.000000: 1 cycles: 401020\n{stack}\nprog 100 2.000000: 1 cycles: 401020\n{stack}\n"
-        ),
-        format!("401020\n{stack}\n"),
-        oldest_first.join("\r\n"),
-    ] {
-        let error = Recording::from_stream(Box::new(std::io::Cursor::new(text.clone())))
-            .and_then(|mut recording| profile::HotTable::count(&mut recording, |_, _| {}))
-            .expect_err(&text);
-        assert!(error.to_string().contains("perf script -F ip,brstack"), "{error}: {text}");
-    }
-    // Stacks of one entry that a sample's line begins, or that no code joins.
-    for text in [
-        "prog 100 1.000000: 401000 0x401020/0x401000/P/-/-/7\n".repeat(3),
-        "0x401020/0x801000/P/-/-/7\n0x401008/0xc01010/P/-/-/3\n".to_owned(),
-        newest_first.join("  ") + "\n" + newest_first[0] + "\n",
-    ] {
-        let stream = Box::new(std::io::Cursor::new(text.clone()));
-        let mut recording = Recording::from_stream(stream).unwrap();
-        assert!(profile::HotTable::count(&mut recording, |_, _| {}).unwrap().total >= 2, "{text}");
-    }
-}

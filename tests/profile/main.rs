@@ -42,6 +42,7 @@ mod recorded;
 mod seekable;
 mod select;
 mod several;
+mod split;
 mod structured;
 mod symbolic;
 mod symbols;

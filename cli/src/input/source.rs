@@ -101,11 +101,12 @@ impl Source {
 
     /// Fields that this recording lacks.
     pub(crate) fn limits(&self) -> Vec<&'static str> {
-        let Notes { offsets_in_files, processes_unsaid, straights, .. } = self.notes;
+        let Notes { offsets_in_files, processes_unsaid, straights, guessed, .. } = self.notes;
         let limits = [
             (self.has_names, "symbols in place of addresses"),
             (offsets_in_files, "offsets in files in place of addresses"),
             (processes_unsaid, "threads without their processes"),
+            (guessed, "stacks put together from entries that join"),
             (straights > 0, "straight code without its branches"),
         ];
         limits.into_iter().filter(|(is_so, _)| *is_so).map(|(_, what)| what).collect()
@@ -256,11 +257,24 @@ pub(crate) fn warn(source: &Source) {
              counted by address (perf script -F +pid,+tid says both)"
         );
     }
+    if let Some(line) = notes.first_short {
+        let many = counted(notes.short, "stack has", "stacks have");
+        say!("{name}: {many} another number of branches than announced, the first in line {line}");
+    }
+    if notes.unjoined >= UNJOINED {
+        say!(
+            "{name}: no branch of a stack starts where the previous one led: recorded with a filter, or \
+             the entries are not in the order of perf script -F brstack; no blocks"
+        );
+    }
     if let Some(refused) = refused {
         let Refused { first, error, .. } = refused;
         say!("{name}: line {first}: {error} ({})", skipped(refused));
     }
 }
+
+/// Neighbours that exclude chance.
+const UNJOINED: u64 = 8;
 
 /// Which lines were skipped.
 fn skipped(refused: &Refused) -> String {

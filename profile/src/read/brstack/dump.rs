@@ -16,10 +16,10 @@ use crate::stack::{EntryFlags, RawBranch, SampleHead};
 /// `0x`, flags M, P, A and T (in a transaction). Type and spec are optional.
 pub(super) fn parse(text: &[u8]) -> Option<Line> {
     if text.starts_with(b".....") {
-        return entry(text).map(Line::DumpedEntry);
+        return entry(text).map(|(index, branch)| Line::DumpedEntry(index, branch));
     }
-    if text.starts_with(b"... branch stack: nr:") {
-        return Some(Line::DumpedStack);
+    if let Some(count) = text.strip_prefix(b"... branch stack: nr:") {
+        return Some(Line::DumpedStack(decimal(count)?));
     }
     head(text).map(|head| Line::Dumped(Box::new(head)))
 }
@@ -61,9 +61,10 @@ fn head(text: &[u8]) -> Option<SampleHead> {
     Some(head)
 }
 
-fn entry(text: &[u8]) -> Option<RawBranch> {
+/// A branch, and its index in the stack.
+fn entry(text: &[u8]) -> Option<(u64, RawBranch)> {
     let mut words = words(text.get(5..)?);
-    decimal(words.next()?.strip_suffix(b":")?)?;
+    let index = decimal(words.next()?.strip_suffix(b":")?)?;
     let from = number(words.next()?)?;
     if words.next()? != b"->" {
         return None;
@@ -100,5 +101,5 @@ fn entry(text: &[u8]) -> Option<RawBranch> {
         .with_cycles(u32::try_from(cycles).unwrap_or(u32::MAX))
         .with_type(branch_type)
         .with_spec(spec);
-    Some(RawBranch { from, to, flags })
+    Some((index, RawBranch { from, to, flags }))
 }

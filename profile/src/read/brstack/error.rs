@@ -78,6 +78,9 @@ pub enum LineError {
          each stack in one line, as perf script -F ip,brstack does"
     )]
     Split,
+    /// A dumped branch whose number is not the next one.
+    #[error("not the next branch of its stack")]
+    NotNext,
     /// Neither branches nor any other known output.
     #[error("not a line that perf script prints for samples with branches")]
     Unknown,

@@ -11,11 +11,16 @@ use super::symbolic;
 /// # Errors
 /// The number of an ambiguous line, if all lines are ambiguous.
 pub(crate) fn settle(head: &[u8]) -> Result<Option<Layout>, u64> {
-    let mut lines = Vec::new();
+    let (mut lines, mut only_frames) = (Vec::new(), true);
     let mut all = head.split(|byte| *byte == b'\n').enumerate().peekable();
     while let Some((index, line)) = all.next() {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        let Some(is_first) = all.peek().map(|(_, next)| next.starts_with(b"\t")) else { break };
+        let Some((_, next)) = all.peek() else { break };
+        let has_frames = next.starts_with(b"\t");
+        // Its branches may follow instead, after a line of columns but not of any words.
+        let is_first = has_frames
+            || first_entry(next.trim_ascii_start()) == Some(0)
+                && columns::head(line, None, Behind::Nothing).is_ok_and(|r| !r.columns.is_empty());
         let has_record = memchr::memmem::find(line, b"PERF_RECORD_").is_some();
         if has_record || line.first().is_none_or(|byte| b"\t#/;".contains(byte)) {
             continue;
@@ -24,8 +29,11 @@ pub(crate) fn settle(head: &[u8]) -> Result<Option<Layout>, u64> {
         let line = match (symbolic::head(line), before) {
             (Some(head), before) if before.is_none_or(|b| symbolic::fields(b).is_some()) => head,
             (_, Some(before)) => (before, Behind::Entries),
-            // Frames or instructions of the sample follow.
-            _ if is_first && digits::decimal(line).is_none() => (line, Behind::Nothing),
+            // Frames, instructions or branches of the sample follow.
+            _ if is_first && digits::decimal(line).is_none() => {
+                only_frames &= has_frames;
+                (line, Behind::Nothing)
+            }
             _ => continue,
         };
         if !line.0.trim_ascii().is_empty() && lines.len() < MOST {
@@ -46,7 +54,7 @@ pub(crate) fn settle(head: &[u8]) -> Result<Option<Layout>, u64> {
     let is_comm = |(_, (line, behind)): &Line<'_>| {
         *behind == Behind::Nothing && columns::read(line, comm, *behind).is_some()
     };
-    Ok(Some(comm).filter(|_| !lines.is_empty() && lines.iter().all(is_comm)))
+    Ok(Some(comm).filter(|_| only_frames && !lines.is_empty() && lines.iter().all(is_comm)))
 }
 
 /// Number of lines examined.

@@ -4,7 +4,7 @@ use lbr_msr::record::{Comm, Mmap, Task};
 use lbr_msr::text::AsText;
 
 use super::aggregated::{self, Aggregated};
-use super::columns::{self, Layout, Reading};
+use super::columns::{self, Column, Layout, Reading};
 use super::digits::decimal;
 use super::entry::{
     first_entry, has_build_id, is_trailing, parse_entry, with_build_ids, with_files,
@@ -12,7 +12,8 @@ use super::entry::{
 use super::error::{EntryError, LineError};
 use super::instruction::{self, BranchCounters};
 use super::offsets::{self, Files, Numbers};
-use super::{dump, layout, record, run, split, symbolic};
+use super::split::{self, Split, Starts};
+use super::{dump, layout, record, run, symbolic, words};
 use crate::read::names::Names;
 use crate::read::stack::{RawBranch, SampleHead};
 
@@ -45,10 +46,10 @@ pub enum Line {
     Comm(Comm),
     /// The head of a dumped sample (`-D`).
     Dumped(Box<SampleHead>),
-    /// The branches of the dumped sample follow.
-    DumpedStack,
-    /// A dumped branch, newest first.
-    DumpedEntry(RawBranch),
+    /// This number of branches of the dumped sample follows.
+    DumpedStack(u64),
+    /// A dumped branch and its index, newest first.
+    DumpedEntry(u64, RawBranch),
     /// A frame of a call chain.
     Frame,
     /// An executed instruction (`-F brstackinsn`), and the counts logged there.
@@ -103,6 +104,8 @@ pub(crate) struct Context {
     pub(crate) files: Option<Files>,
     /// Whether instructions have counts.
     pub(crate) has_counts: bool,
+    /// Set if the entries of a stack are in several lines.
+    pub(crate) split: Option<Split>,
     /// Bitmap of the counters whose event the text names.
     pub(crate) counters: u8,
 }
@@ -118,9 +121,9 @@ impl Context {
         if self.aggregated.is_some() {
             return Ok(());
         }
-        if let Some(line) = split::find(head) {
-            return Err((line, LineError::Split));
-        }
+        let mut apart = Context { split: Some(Split::HEADS), ..Context::default() };
+        let split = split::find(head, &mut apart);
+        self.split = split.map_err(|line| (line, LineError::Split))?;
         self.has_counts = instruction::are_in(head);
         self.layout = layout::settle(head).map_err(|line| (line, LineError::Ambiguous))?;
         let mut apart = Context { layout: self.layout, ..Context::default() };
@@ -135,7 +138,7 @@ impl Context {
     /// Whether a line of branches is a complete sample.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
-        self.names.is_empty() && !self.has_counts
+        self.names.is_empty() && !self.has_counts && self.split.is_none()
     }
 
     fn sample(&mut self, reading: &Reading<'_>) -> Line {
@@ -256,6 +259,11 @@ fn without_branches(line: &[u8], whole: &[u8], context: &mut Context) -> Result<
         let damaged = text.starts_with(b".....") && find(text, b" -> ").is_some();
         return if damaged { Err(LineError::Unknown) } else { Ok(Line::Other) };
     }
+    if context.split.is_some_and(|split| split.starts == Starts::Ip)
+        && let Some(ip) = words::hex(text)
+    {
+        return Ok(Line::Sample(Box::new(SampleHead { ip: Some(ip), ..SampleHead::default() })));
+    }
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     if let Some(count) = decimal(line) {
@@ -263,6 +271,13 @@ fn without_branches(line: &[u8], whole: &[u8], context: &mut Context) -> Result<
     }
     match columns::head(line, context.layout, columns::Behind::Nothing) {
         Ok(reading) if !reading.columns.is_empty() => Ok(context.sample(&reading)),
+        // Where branches follow, columns need not be aligned.
+        _ if context.split == Some(Split::HEADS)
+            && let Ok(reading) = columns::head(line, context.layout, columns::Behind::Entries)
+            && reading.columns.has(Column::Time) | reading.columns.has(Column::Task) =>
+        {
+            Ok(context.sample(&reading))
+        }
         // The frames of some texts have lost their tab.
         _ if text.iter().all(u8::is_ascii_hexdigit) => Ok(Line::Frame),
         _ => Err(LineError::Unknown),

@@ -32,6 +32,8 @@ pub use instruction::BranchCounters;
 pub use line::{Behind, Line, parse_line};
 pub(crate) use line::{Context, begin, parse};
 pub use record::event_text;
+pub(crate) use split::{Split, Starts, are_joined, is_bare};
+pub(crate) use words::has_time;
 
 /// Prints an entry as perf 6.12 does.
 #[derive(Clone, Copy, Debug)]

@@ -218,7 +218,13 @@ pub(super) fn entries<'a>(
         }
         _ => columns::head(before, layout, Behind::Entries)?,
     };
-    for (index, entry) in without_repeats(&found).iter().enumerate() {
+    let found = without_repeats(&found);
+    let empty = empty_from(found);
+    for (index, entry) in found.iter().enumerate() {
+        if index >= empty {
+            into.push(RawBranch { from: 0, to: 0, flags: entry.flags });
+            continue;
+        }
         let from = entry.from.number(names, false);
         let to = entry.to.number(names, true);
         let (from, to) =
@@ -226,6 +232,24 @@ pub(super) fn entries<'a>(
         into.push(RawBranch { from, to, flags: entry.flags });
     }
     Ok(reading)
+}
+
+/// The index of the first empty record: perf prints those at the end of a partly filled LBR as
+/// `[unknown]/[unknown]/P/-/-/0`. The oldest branch since the LBR was enabled has 0 cycles too.
+fn empty_from(found: &[Entry<'_>]) -> usize {
+    let cycles = |entry: &Entry<'_>| entry.flags.cycles().unwrap_or(0);
+    let is_none = |end: End<'_>| matches!(end, End::Unknown { file: None | Some(UNKNOWN) });
+    let may_be_empty = |entry: &&Entry<'_>| {
+        let has_type = entry.flags.branch_type().is_some();
+        is_none(entry.from) && is_none(entry.to) && cycles(entry) == 0 && !has_type
+    };
+    let first = found.len() - found.iter().rev().take_while(may_be_empty).count();
+    match first.checked_sub(1).and_then(|last| found.get(last)) {
+        // Without any cycles, the two cannot be distinguished.
+        _ if found.iter().all(|entry| cycles(entry) == 0) => found.len(),
+        Some(last) if cycles(last) > 0 => first + 1,
+        _ => first,
+    }
 }
 
 /// `-F brstack,brstacksym` prints every branch twice: first by address, then all of them by name.
@@ -263,6 +287,11 @@ impl<'a> Head<'a, '_> {
         let start = behind.unwrap_or(end);
         let blanks = blanks(self.text, start);
         let text = self.text.get(start + blanks..)?;
+        if behind.is_none()
+            && let Some(name) = self.behind_symbol(text)
+        {
+            return Some(name);
+        }
         // Realigned texts have spaces between words.
         let is_glued = has_ip && behind.is_none() && self.reading.in_column && blanks == 1;
         if !is_glued {
@@ -271,17 +300,10 @@ impl<'a> Head<'a, '_> {
         if let Some(name) = text.strip_prefix(UNKNOWN) {
             return Some(name);
         }
-        let name = |end: End<'a>| match end {
-            End::Named { name, .. } => Some(name),
-            _ => None,
+        let (ran, stood) = self.neighbours();
+        let both = |symbol: &[u8], name: &[u8]| {
+            self.is_known(without_offset(symbol)) && self.is_known(name)
         };
-        // Usually this branch's source is in the same function as the previous branch's target, and
-        // the sampled address in the same function as this one's target.
-        let (ran, stood) = (self.before.and_then(name), name(self.to));
-        let known = |part: &[u8]| {
-            [ran, stood].into_iter().flatten().any(|name| name == part) || self.names.has(part)
-        };
-        let both = |symbol: &[u8], name: &[u8]| known(without_offset(symbol)) && known(name);
         if let Some(name) = ran
             && let Some(symbol) = text.strip_suffix(name)
             && both(symbol, name)
@@ -297,6 +319,34 @@ impl<'a> Head<'a, '_> {
         // Of several, the longest name.
         let mut splits = (1..text.len().min(LONGEST_GLUED)).map(|at| text.split_at(at));
         splits.find(|(symbol, name)| both(symbol, name)).map(|(_, name)| name)
+    }
+
+    /// The symbols that are usually named here too: this branch's source is in the same function as
+    /// the previous branch's target, and the sampled address in that of this one's target.
+    fn neighbours(&self) -> (Option<&'a [u8]>, Option<&'a [u8]>) {
+        let name = |end: End<'a>| match end {
+            End::Named { name, .. } => Some(name),
+            _ => None,
+        };
+        (self.before.and_then(name), name(self.to))
+    }
+
+    fn is_known(&self, part: &[u8]) -> bool {
+        let (ran, stood) = self.neighbours();
+        [ran, stood].into_iter().flatten().any(|name| name == part) || self.names.has(part)
+    }
+
+    /// The name after the symbol of the sample and a space. Names of C++ may contain spaces too.
+    fn behind_symbol(&self, text: &'a [u8]) -> Option<&'a [u8]> {
+        let is_plain = |word: &[u8]| {
+            let is_letter = |byte: &u8| byte.is_ascii_alphanumeric() || b"_.$@".contains(byte);
+            word != b"operator" && !word.is_empty() && word.iter().all(is_letter)
+        };
+        memchr::memchr_iter(b' ', text).find_map(|at| {
+            let (symbol, name) = (without_offset(text.get(..at)?), text.get(at + 1..)?);
+            let are_plain = is_plain(symbol) && is_plain(name);
+            (are_plain || self.is_known(symbol) && self.is_known(name)).then_some(name)
+        })
     }
 }
 

@@ -101,6 +101,12 @@ pub(super) fn id(digits: &[u8]) -> Option<u32> {
     }
 }
 
+/// Whether a line has the time of a sample or other event.
+pub(crate) fn has_time(line: &[u8]) -> bool {
+    let mut words = line.split(u8::is_ascii_whitespace);
+    words.any(|word| word.strip_suffix(b":").is_some_and(|time| seconds(time).is_some()))
+}
+
 /// `174024.746063` in nanoseconds.
 pub(super) fn seconds(text: &[u8]) -> Option<u64> {
     let point = memchr::memchr(b'.', text)?;

@@ -74,6 +74,17 @@ pub enum ReadError {
         /// Its error, and what to do.
         error: crate::read::brstack::LineError,
     },
+    /// Most of the text is something else.
+    #[error(
+        "{lines} of {of} lines are not perf script output: print the samples alone, as \
+         perf script -F ip,brstack does"
+    )]
+    Prose {
+        /// Lines of anything else.
+        lines: u64,
+        /// Number of lines that are neither blank nor comments.
+        of: u64,
+    },
     /// It is neither perf.data nor text with branches.
     #[error("not a recording with branches: neither perf.data nor perf script -F brstack text")]
     NoBranches,
@@ -108,6 +119,14 @@ pub struct Notes {
     /// Lines of aggregated counts with fall-through ranges: they count as blocks, but the branches
     /// around them are unknown.
     pub straights: u64,
+    /// Dumped stacks that announce another number of branches than they have.
+    pub short: u64,
+    /// The line of the first of them.
+    pub first_short: Option<u64>,
+    /// Neighbouring branches of the text's stacks, if none of them join.
+    pub unjoined: u64,
+    /// The text's entries are in separate lines, and form stacks as far as they join.
+    pub guessed: bool,
     /// Reading was stopped on request: the rest is missing.
     pub stopped: bool,
 }

@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicBool;
 
 use lbr_msr::record::Event;
 
-use crate::read::brstack::{self, Context, LineError};
+use crate::read::brstack::{self, Context, LineError, Split};
 use crate::read::item::{Item, Straight};
 use crate::read::note::Moves;
 use crate::read::perf_data::{Notes, ReadError};
@@ -53,6 +53,15 @@ pub struct TextReader {
     counts: Vec<[u8; 8]>,
     /// Number of lines with fall-through ranges.
     straights: u64,
+    /// Lines that are blank, comments or data besides samples, and lines of anything but perf.
+    others: u64,
+    prose: u64,
+    /// Dumped stacks with another number of branches than announced, and the line of the first.
+    short: u64,
+    first_short: Option<u64>,
+    /// Neighbours in stacks until the first two that join.
+    pairs: u64,
+    is_joined: bool,
     refused: Option<Refused>,
     /// The first refused line that should hold branches.
     telling: Option<(u64, LineError)>,
@@ -116,6 +125,12 @@ impl TextReader {
             stacks: 0,
             counts: Vec::new(),
             straights: 0,
+            others: 0,
+            prose: 0,
+            short: 0,
+            first_short: None,
+            pairs: 0,
+            is_joined: false,
             refused: None,
             telling: None,
         }
@@ -151,6 +166,10 @@ impl TextReader {
             processes_unsaid: self.tasks.are_unsaid(),
             offsets_in_files: self.context.files.is_some(),
             straights: self.straights,
+            short: self.short,
+            first_short: self.first_short,
+            unjoined: if self.is_joined { 0 } else { self.pairs },
+            guessed: self.context.split.is_some_and(Split::is_guess),
             ..Notes::default()
         }
     }
@@ -202,6 +221,7 @@ impl TextReader {
             return (self.context.names.take().map(Item::Symbol), None);
         }
         let found = self.at_hand.take();
+        self.look();
         (found.map(|found| found.item(&self.entries, self.counters())), self.comms.get(self.comm))
     }
 
@@ -215,12 +235,23 @@ impl TextReader {
             self.at_hand = found;
             return Ok(self.context.names.take().map(Item::Symbol));
         }
+        self.look();
         match &found {
             Some(ItemHead::Bare { weight }) => self.events.count(0, *weight),
             Some(ItemHead::Sample(head)) => self.events.count(head.event, head.weight),
             _ => {}
         }
         Ok(found.map(|found| found.item(&self.entries, self.counters())))
+    }
+
+    /// Looks for branches that join, until some do.
+    #[inline]
+    fn look(&mut self) {
+        if !self.is_joined {
+            let pairs = || self.entries.windows(2).filter_map(brstack::are_joined);
+            self.is_joined = pairs().any(|joined| joined);
+            self.pairs += pairs().count() as u64;
+        }
     }
 
     /// The counts logged with the current branches.

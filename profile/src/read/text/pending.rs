@@ -11,6 +11,8 @@ pub(super) struct Pending {
     pub(super) dump: Dump,
     /// A sample whose instructions follow, with the counts logged there.
     pub(super) counted: Option<WithCounts>,
+    /// Number of blank lines since its last line.
+    pub(super) gap: usize,
     /// Further data after a branch in the last aggregated line.
     pub(super) behind: Option<Behind>,
 }
@@ -20,6 +22,8 @@ pub(super) struct Pending {
 pub(super) struct Open {
     pub(super) head: Box<SampleHead>,
     pub(super) comm: usize,
+    /// Those read so far.
+    pub(super) entries: Vec<RawBranch>,
 }
 
 /// A dumped sample (`-D`): returned with the next, because text of the same sample may follow.
@@ -27,15 +31,14 @@ pub(super) struct Open {
 pub(super) struct Dump {
     pub(super) head: Option<Box<SampleHead>>,
     pub(super) entries: Vec<RawBranch>,
-    /// Whether lines of its stack are expected.
-    pub(super) in_stack: bool,
+    /// The line that announces its stack, and the announced number of branches.
+    pub(super) stack: Option<(u64, u64)>,
 }
 
-/// A sample with its branches, and the counts of the following instructions.
+/// A sample, and the counts of the following instructions.
 #[derive(Debug)]
 pub(super) struct WithCounts {
     pub(super) sample: Open,
-    pub(super) entries: Vec<RawBranch>,
     pub(super) counts: Vec<BranchCounters>,
 }
 
@@ -77,6 +80,7 @@ impl WithCounts {
         let mut counts = self.counts.iter();
         let word = |branch: &RawBranch| counts.find(|counted| counted.at == branch.from);
         let words: Option<Vec<[u8; 8]>> = self
+            .sample
             .entries
             .iter()
             .rev()

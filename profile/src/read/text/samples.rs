@@ -5,11 +5,14 @@ use lbr_msr::record::Event;
 use super::lines::Next;
 use super::pending::{Dump, Open, WithCounts};
 use super::{ItemHead, Refused, Step, TextReader};
-use crate::read::brstack::{self, Behind, EntryError, Line, LineError};
+use crate::read::brstack::{self, Behind, EntryError, Line, LineError, Split, Starts};
 use crate::read::item::Straight;
 use crate::read::names;
 use crate::read::perf_data::ReadError;
 use crate::read::stack::{RawBranch, SampleHead};
+
+/// Number of other lines that a short text of samples may have.
+const MUCH: u64 = 8;
 
 impl TextReader {
     /// Processes a line whose first `begun` bytes are the entries in the buffer.
@@ -46,23 +49,30 @@ impl TextReader {
             line => line,
         };
         // A pending sample comes before anything except its own branches.
-        let goes_on = match &line {
-            Ok(Line::Sample(head)) => self.waiting.goes_on(head, &self.entries),
-            Ok(
-                Line::Dumped(_)
-                | Line::Mmap(_)
-                | Line::Comm(_)
-                | Line::Fork(_)
-                | Line::Exit(_)
-                | Line::Count(_)
-                | Line::Counted { .. }
-                | Line::Straight(..),
+        let goes_on = match (self.context.split, &line) {
+            (Some(split), line) => self.is_spread(split, line, len)?,
+            (None, Ok(Line::Sample(head))) => self.waiting.goes_on(head, &self.entries),
+            (
+                None,
+                Ok(
+                    Line::Dumped(_)
+                    | Line::Mmap(_)
+                    | Line::Comm(_)
+                    | Line::Fork(_)
+                    | Line::Exit(_)
+                    | Line::Count(_)
+                    | Line::Counted { .. }
+                    | Line::Straight(..),
+                ),
             ) => false,
             _ => true,
         };
         if !goes_on && let Some(found) = self.take_waiting() {
             return Ok(Step::Found(found));
         }
+        let text = self.lines.unread().get(..len).unwrap_or_default();
+        let is_prose = matches!(line, Err(LineError::Unknown)) && !brstack::has_time(text);
+        self.prose += u64::from(is_prose);
         self.lines.pass(len);
         let event = match line {
             Ok(Line::Sample(head)) => return Ok(self.sample(head)),
@@ -120,15 +130,18 @@ impl TextReader {
             Line::Dumped(head) => {
                 self.waiting.dump = Dump { head: Some(head), ..Dump::default() };
             }
-            Line::DumpedStack => {
+            Line::DumpedStack(count) => {
                 let dump = &mut self.waiting.dump;
                 dump.entries.clear();
-                dump.in_stack = dump.head.is_some();
+                dump.stack = dump.head.as_ref().map(|_| (self.lines.number, count));
             }
-            Line::DumpedEntry(branch) if self.waiting.dump.in_stack => {
-                self.waiting.dump.entries.push(branch);
+            Line::DumpedEntry(index, branch) if self.waiting.dump.stack.is_some() => {
+                match self.waiting.dump.entries.len() as u64 == index {
+                    true => self.waiting.dump.entries.push(branch),
+                    false => self.refuse(LineError::NotNext),
+                }
             }
-            Line::DumpedEntry(_) => self.refuse(LineError::Unknown),
+            Line::DumpedEntry(..) => self.refuse(LineError::Unknown),
             // Belongs to a sample whose branches are on other lines.
             Line::Instruction(counted) if self.waiting.counted.is_some() => {
                 let waiting = self.waiting.counted.as_mut().zip(counted);
@@ -138,7 +151,7 @@ impl TextReader {
                 let number = self.lines.number;
                 return Err(ReadError::Line { number, error: LineError::Instructions });
             }
-            _ => {}
+            _ => self.others += 1,
         }
         Ok(Step::On)
     }
@@ -148,15 +161,19 @@ impl TextReader {
         head.event = self.event();
         let mut comm = self.comms.number(&self.context.comm);
         self.tasks.find(&mut head);
-        if self.entries.is_empty() {
-            self.waiting.open = Some(Open { head, comm });
+        if self.entries.is_empty() || self.context.split.is_some() {
+            let entries = std::mem::take(&mut self.entries);
+            match &mut self.waiting.open {
+                Some(open) => open.entries.extend(entries),
+                open => *open = Some(Open { head, comm, entries }),
+            }
             return Step::On;
         }
         if let Some(open) = self.waiting.open.take() {
             (head, comm) = (open.head, open.comm);
         }
         head.weight = self.weight.take().unwrap_or(1);
-        if let Some(dumped) = self.waiting.dump.head.take() {
+        if let Some(dumped) = self.take_dumped() {
             // The sample was also dumped: its branches count once, as dumped.
             std::mem::swap(&mut self.entries, &mut self.waiting.dump.entries);
             head = Box::new(SampleHead { event: head.event, ..*dumped });
@@ -165,12 +182,41 @@ impl TextReader {
         self.in_chain = false;
         if self.context.has_counts {
             let entries = std::mem::take(&mut self.entries);
-            let sample = Open { head, comm };
-            self.waiting.counted = Some(WithCounts { sample, entries, counts: Vec::new() });
+            let sample = Open { head, comm, entries };
+            self.waiting.counted = Some(WithCounts { sample, counts: Vec::new() });
             return Step::On;
         }
         self.comm = comm;
         Step::Found(ItemHead::Sample(head))
+    }
+
+    /// Whether a line belongs to the pending stack, whose entries are in several lines.
+    fn is_spread(
+        &mut self,
+        split: Split,
+        line: &Result<Line, LineError>,
+        len: usize,
+    ) -> Result<bool, ReadError> {
+        let unknown = ReadError::Line { number: self.lines.number + 1, error: LineError::Split };
+        let text = self.lines.unread().get(..len).unwrap_or_default();
+        let open = self.waiting.open.as_ref();
+        let stack = open.map(|open| &*open.entries).unwrap_or_default();
+        match line {
+            Ok(Line::Other) if text.trim_ascii().is_empty() => {
+                self.waiting.gap += 1;
+                Ok(true)
+            }
+            Ok(Line::Frame) => Ok(stack.is_empty()),
+            Ok(Line::Count(_)) if split.starts != Starts::Head => Err(unknown),
+            Ok(Line::Sample(head)) => {
+                let gap = std::mem::take(&mut self.waiting.gap);
+                let is_first = open.is_none() || !brstack::is_bare(head, text, &self.context);
+                let starts = self.entries.first().filter(|_| !is_first);
+                let starts = starts.map_or(Some(true), |next| split.starts(stack, text, next, gap));
+                starts.map(|starts| !starts).ok_or(unknown)
+            }
+            _ => Ok(false),
+        }
     }
 
     /// The number of the last line's event.
@@ -182,6 +228,10 @@ impl TextReader {
     fn end(&mut self) -> Result<Step, ReadError> {
         if let Some(found) = self.take_waiting() {
             return Ok(Step::Found(found));
+        }
+        let of = self.lines.number - self.others;
+        if self.prose >= MUCH && 2 * self.prose > of && !self.lines.stopped {
+            return Err(ReadError::Prose { lines: self.prose, of });
         }
         if self.stacks > 0 || self.straights > 0 || self.lines.stopped {
             return Ok(Step::End);
@@ -200,16 +250,21 @@ impl TextReader {
         self.counts.clear();
         if let Some(counted) = self.waiting.counted.take() {
             self.counts = counted.words();
-            let WithCounts { sample, entries, .. } = counted;
-            (self.entries, self.comm) = (entries, sample.comm);
-            return Some(ItemHead::Sample(sample.head));
+            let Open { head, comm, entries } = counted.sample;
+            (self.entries, self.comm) = (entries, comm);
+            return Some(ItemHead::Sample(head));
         }
         let open = self.waiting.open.take();
         self.comm = open.as_ref().map_or(0, |open| open.comm);
         self.entries.clear();
-        let Some(mut dumped) = self.waiting.dump.head.take() else {
-            let mut head = open?.head;
+        let Some(mut dumped) = self.take_dumped() else {
+            let Open { mut head, entries, .. } = open?;
             head.weight = self.weight.take().unwrap_or(head.weight);
+            self.entries = entries;
+            if self.context.split.is_some_and(|split| split.oldest_first) {
+                self.entries.reverse();
+            }
+            self.stacks += u64::from(!self.entries.is_empty());
             return Some(ItemHead::Sample(head));
         };
         dumped.event = open.map_or(0, |open| open.head.event);
@@ -218,16 +273,28 @@ impl TextReader {
         Some(ItemHead::Sample(dumped))
     }
 
+    /// The head of the dumped sample, checked against the number of branches that it announces.
+    fn take_dumped(&mut self) -> Option<Box<SampleHead>> {
+        let dump = &mut self.waiting.dump;
+        if let Some((line, count)) = dump.stack.take()
+            && dump.entries.len() as u64 != count
+        {
+            self.short += 1;
+            self.first_short.get_or_insert(line);
+        }
+        dump.head.take()
+    }
+
     /// With symbols, no address may equal the number of one. `by_name` lines were checked.
     fn guard(&self, mut line: Line, by_name: bool) -> Result<Line, LineError> {
         // A dumped sample is returned after the line that follows it.
-        if self.context.names.is_empty() && !matches!(line, Line::DumpedEntry(_)) {
+        if self.context.names.is_empty() && !matches!(line, Line::DumpedEntry(..)) {
             return Ok(line);
         }
         let is_wrong =
             |branch: &RawBranch| names::is_name(branch.from) || names::is_name(branch.to);
         let wrong = match &mut line {
-            Line::DumpedEntry(branch) => is_wrong(branch).then_some(0),
+            Line::DumpedEntry(_, branch) => is_wrong(branch).then_some(0),
             Line::Sample(head) | Line::Dumped(head) => {
                 head.ip = head.ip.filter(|ip| !names::is_name(*ip));
                 self.entries.iter().position(is_wrong).filter(|_| !by_name)
