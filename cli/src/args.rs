@@ -5,9 +5,10 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, Parser, Subcommand};
 
 use crate::commands::{
-    annotate::Annotate, decode::DecodeArgs, diff::Diff, disarm::DisarmArgs, doctor::DoctorArgs,
-    dump::DumpArgs, explain::ExplainArgs, export::Export, hist::Hist, lint::LintArgs,
-    probe::ProbeArgs, record::Record, report::Report, script::Script, verify::VerifyArgs,
+    annotate::Annotate, browse::Browse, decode::DecodeArgs, diff::Diff, disarm::DisarmArgs,
+    doctor::DoctorArgs, dump::DumpArgs, explain::ExplainArgs, export::Export, hist::Hist,
+    lint::LintArgs, probe::ProbeArgs, record::Record, report::Report, script::Script,
+    verify::VerifyArgs,
 };
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 use crate::commands::{crash::Crash, learn::Learn, time::TimeArgs};
@@ -95,6 +96,7 @@ pub(crate) enum Command {
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     Learn(Box<Learn>),
     Report(Box<Report>),
+    Browse(Box<Browse>),
     Hist(Hist),
     Annotate(Annotate),
     Diff(Box<Diff>),

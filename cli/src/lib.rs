@@ -20,6 +20,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 
 use args::Cli;
+pub use commands::browse::Browser;
 use lbr_msr::text::AsText;
 use present::escape::escaped;
 

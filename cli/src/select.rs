@@ -150,9 +150,9 @@ impl RowArgs {
         (&self.dso, &self.symbols)
     }
 
-    /// Rows of some files.
-    pub(crate) fn of_files(names: &[String]) -> RowArgs {
-        RowArgs { dso: names.to_vec(), ..RowArgs::default() }
+    /// Rows of some files and functions.
+    pub(crate) fn of(files: &[String], functions: &[String]) -> RowArgs {
+        RowArgs { dso: files.to_vec(), symbols: functions.to_vec(), own: false }
     }
 
     /// As given, but by default only rows of the program's own files.

@@ -125,9 +125,9 @@ fn examples_in_the_help_run() {
             if let Err(error) = parsed {
                 assert_eq!(error.kind(), ErrorKind::DisplayHelp, "{name}: {line}: {error}");
             }
-            // A course is played on a terminal.
-            let interactive =
-                name == "learn" && !line.contains("--transcript") && !line.contains("--html");
+            // A course is played on a terminal, and so is the browser.
+            let played = !line.contains("--transcript") && !line.contains("--html");
+            let interactive = name == "browse" || name == "learn" && played;
             // The made-up host of the tests has no CPU 2.
             if interactive || line.contains("-C ") {
                 continue;

@@ -1,20 +1,16 @@
 //! `lbr learn`: handouts, pages, a terminal.
 
-use std::fs::File;
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt as _;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
 
-use nix::pty::{Winsize, openpty};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::termios::tcgetattr;
 use nix::unistd::Pid;
 
 use crate::html::Browser;
-use crate::support::lbr::{PROGRAM, alone, done, lbr, stderr};
+use crate::support::lbr::{done, lbr, stderr};
 use crate::support::programs::{BARE, build};
+use crate::support::screen::Terminal;
 use crate::support::skip::skipped;
 
 /// The content of handouts, stored to make changes visible.
@@ -144,61 +140,13 @@ fn the_page_steps_through_the_states() {
     }
 }
 
-/// The course on a separate terminal.
-struct Terminal {
-    child: Child,
-    keys: File,
-    slave: std::os::fd::OwnedFd,
-    seen: Receiver<Vec<u8>>,
-    text: Vec<u8>,
-}
-
-impl Terminal {
-    fn start(width: u16, height: u16) -> Terminal {
-        let size = Winsize { ws_row: height, ws_col: width, ws_xpixel: 0, ws_ypixel: 0 };
-        let pty = openpty(Some(&size), None).unwrap();
-        let end = || Stdio::from(pty.slave.try_clone().unwrap());
-        let mut command = alone(Command::new(PROGRAM));
-        command.arg("learn").env("TERM", "xterm").stdin(end()).stdout(end()).stderr(end());
-        let child = command.spawn().unwrap();
-        let mut read = File::from(pty.master.try_clone().unwrap());
-        let (said, seen) = channel();
-        std::thread::spawn(move || {
-            let mut buffer = [0; 65536];
-            while let Ok(n @ 1..) = read.read(&mut buffer) {
-                if said.send(buffer[..n].to_vec()).is_err() {
-                    break;
-                }
-            }
-        });
-        Terminal { child, keys: File::from(pty.master), slave: pty.slave, seen, text: Vec::new() }
-    }
-
-    /// Waits until new output appears.
-    fn wait_for(&mut self, words: &str) {
-        let until = Instant::now() + Duration::from_secs(20);
-        loop {
-            let text = String::from_utf8_lossy(&self.text).into_owned();
-            if let Some(at) = text.find(words) {
-                self.text = text.as_bytes()[at + words.len()..].to_vec();
-                return;
-            }
-            let left = until.saturating_duration_since(Instant::now());
-            match self.seen.recv_timeout(left) {
-                Ok(more) => self.text.extend(more),
-                Err(_) => panic!("no {words:?} in {text}"),
-            }
-        }
-    }
-}
-
 /// However it ends, the terminal is restored.
 #[test]
 fn the_terminal_is_restored() {
     for (end, signal) in
         [("q", None), ("\u{3}", None), ("", Some(Signal::SIGTERM)), ("", Some(Signal::SIGINT))]
     {
-        let mut terminal = Terminal::start(80, 24);
+        let mut terminal = Terminal::start((80, 24), &["learn"]);
         let before = tcgetattr(&terminal.slave).unwrap();
         terminal.wait_for("Only taken branches");
         assert_ne!(tcgetattr(&terminal.slave).unwrap(), before, "raw while it is drawn");
@@ -209,8 +157,8 @@ fn the_terminal_is_restored() {
             kill(Pid::from_raw(terminal.child.id().cast_signed()), signal).unwrap();
         }
         // Back on the main screen, with a cursor.
-        terminal.wait_for("\u{1b}[?25h");
-        terminal.wait_for("\u{1b}[?1049l");
+        terminal.wait_for_bytes("\u{1b}[?25h");
+        terminal.wait_for_bytes("\u{1b}[?1049l");
         let status = terminal.child.wait().unwrap();
         assert_eq!(status.signal(), signal.map(|signal| signal as i32));
         assert_eq!(tcgetattr(&terminal.slave).unwrap(), before);

@@ -14,6 +14,7 @@ mod support {
     pub(crate) mod programs;
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     pub(crate) mod registers;
+    pub(crate) mod screen;
     pub(crate) mod skip;
     pub(crate) mod truth;
 }
@@ -24,6 +25,8 @@ mod arm;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod armed;
 mod book;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod browse;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod confined;
 mod control_flow;

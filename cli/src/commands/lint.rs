@@ -192,7 +192,7 @@ fn print_json(out: &mut Out<'_>, lint: &Judged, source: &Source) -> std::io::Res
 }
 
 /// A verdict in colour.
-const fn look(verdict: Verdict) -> Style {
+pub(crate) const fn look(verdict: Verdict) -> Style {
     match verdict {
         Verdict::Sound => GOOD,
         Verdict::Doubtful => DOUBTFUL,
@@ -200,7 +200,8 @@ const fn look(verdict: Verdict) -> Style {
     }
 }
 
-fn print(out: &mut Out<'_>, finding: &Finding) -> std::io::Result<()> {
+/// Prints a finding for people.
+pub(crate) fn print(out: &mut Out<'_>, finding: &Finding) -> std::io::Result<()> {
     let Finding { id, severity, count, of, unit, meaning, report, parts } = finding;
     let of = match finding.share() {
         Some(share) => format!(" of {} {unit} ({})", grouped(*of), percent(share)),
@@ -225,7 +226,7 @@ fn print(out: &mut Out<'_>, finding: &Finding) -> std::io::Result<()> {
 type Row<'a> = (&'a Source, &'a Finding);
 
 /// A table for programs; people get sentences.
-fn table<'a>() -> Table<'a, (), Row<'a>> {
+pub(crate) fn table<'a>() -> Table<'a, (), Row<'a>> {
     Table::<(), Row<'_>>::new()
         .constant("view", "lint")
         .only("input", |(), (source, _)| Cell::Name(source.name.clone()))

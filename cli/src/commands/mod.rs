@@ -2,6 +2,7 @@
 
 pub(crate) mod annotate;
 pub(crate) mod backend;
+pub(crate) mod browse;
 pub(crate) mod cpus;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub(crate) mod crash;
@@ -50,6 +51,7 @@ pub(crate) fn run(command: Option<Command>) -> Outcome {
         },
         Command::Hist(args) => hist::run(&args),
         Command::Annotate(args) => annotate::run(&args),
+        Command::Browse(args) => browse::run(&args),
         Command::Diff(args) => diff::run(&args),
         Command::Lint(args) => lint::run(&args),
         Command::Script(args) => script::run(&args),

@@ -6,11 +6,13 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use anyhow::{Context, ensure};
 use nix::sys::statvfs::fstatvfs;
 use profile::perf_data::ReadError;
+use profile::select::Selection;
 use profile::{Counter, Recording, View};
 
 use super::{Source, file};
@@ -90,6 +92,12 @@ impl Reread {
     ) -> Result<(V::Table, Vec<Source>), Failure> {
         let sources = self.read(|recording, at| counter.recording(recording, at))?;
         Ok((counter.finish(), sources))
+    }
+
+    /// Reads all of them from now on, with another selection, also if their reading was stopped.
+    pub(crate) fn again(&mut self, selection: &Arc<Selection>) {
+        self.reading.selection = Arc::clone(selection);
+        self.reached = RefCell::new(None);
     }
 
     /// Opens one of them.

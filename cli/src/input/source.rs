@@ -169,6 +169,11 @@ impl Source {
         self.notes.cut_at = None;
     }
 
+    /// Records that its end is yet to be read.
+    pub(crate) fn goes_on(&mut self) {
+        self.notes.stopped = false;
+    }
+
     /// Whether its end was not read: Ctrl-C, or a file that was cut.
     pub(crate) fn is_partial(&self) -> bool {
         self.partial().is_some()

@@ -13,3 +13,4 @@ pub(crate) mod pager;
 pub(crate) mod place;
 pub(crate) mod shorten;
 pub(crate) mod table;
+pub(crate) mod terminal;

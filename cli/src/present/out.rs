@@ -102,6 +102,19 @@ impl<'a> Out<'a> {
     }
 }
 
+/// Text as a terminal of this width shows it, with styles.
+pub(crate) fn drawn(
+    width: usize,
+    write: impl FnOnce(&mut Out<'_>) -> io::Result<()>,
+) -> io::Result<String> {
+    let mut text = Vec::new();
+    let mut out = Out { width: Some(width), color: true, ..Out::plain(&mut text) };
+    write(&mut out)?;
+    out.flush()?;
+    drop(out);
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
 /// Bytes as they are, such as JSON and what was laid out already.
 impl Write for Out<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

@@ -58,6 +58,17 @@ pub(super) fn hold(message: String) -> Option<String> {
     }
 }
 
+/// Holds all messages from now on: the terminal is drawn on.
+pub(super) fn hold_all() {
+    *HELD.lock().unwrap_or_else(PoisonError::into_inner) = Some(String::new());
+}
+
+/// Prints the messages that were held.
+pub(super) fn print_held() {
+    let held = HELD.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let _ = io::stderr().write_all(held.unwrap_or_default().as_bytes());
+}
+
 /// A pager that is written to. It has ended when this is dropped.
 struct Pager {
     child: Child,
@@ -96,7 +107,7 @@ impl Pager {
         let to = child.stdin.take();
         // Ctrl-C is the pager's, and the terminal with it until it ends.
         let _ = signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::default());
-        *HELD.lock().unwrap_or_else(PoisonError::into_inner) = Some(String::new());
+        hold_all();
         Some(Pager { child, to })
     }
 }
@@ -118,7 +129,6 @@ impl Drop for Pager {
     fn drop(&mut self) {
         drop(self.to.take());
         let _ = self.child.wait();
-        let held = HELD.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let _ = io::stderr().write_all(held.unwrap_or_default().as_bytes());
+        print_held();
     }
 }

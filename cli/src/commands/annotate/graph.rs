@@ -10,7 +10,7 @@ use crate::present::escape::escaped;
 use crate::present::layered::{self, HEAD, Layout, Link};
 use crate::present::number::{counted, grouped, percent};
 use crate::present::shorten::without_middle;
-use crate::present::table::Heat;
+use crate::present::table::{Cell, Heat, Table};
 
 /// Characters in a line of a box at most.
 const CHARS: usize = 46;
@@ -182,7 +182,7 @@ pub(super) fn figure(annotated: &Annotated) -> Option<Markup> {
 }
 
 /// An SVG document with the given lines above the graph.
-pub(super) fn svg(annotated: &Annotated, head: &[String]) -> String {
+pub(crate) fn svg(annotated: &Annotated, head: &[String]) -> String {
     picture(annotated, &annotated.graph(), head, Some(NAMESPACE)).into_string()
 }
 
@@ -298,12 +298,66 @@ fn placed<'a>(
     shown
 }
 
+/// An edge of the graph as a row.
+#[derive(Clone, Debug)]
+pub(crate) struct EdgeRow {
+    edge: Edge,
+    from: String,
+    to: String,
+    /// The place in the file that it leads to, if that is in the function.
+    pub(crate) offset: Option<u64>,
+}
+
+/// The edges of a function, in the order of its code.
+pub(crate) fn edges(annotated: &Annotated) -> Vec<EdgeRow> {
+    let graph = annotated.graph();
+    let boxes = all_lines(annotated, &graph);
+    let row = |edge: &Edge| {
+        let name = |node| name(&boxes, node).to_owned();
+        let target = match graph.nodes.get(edge.to) {
+            Some(Node::Block(block)) => annotated.instructions.get(block.first),
+            _ => None,
+        };
+        let function = &annotated.function;
+        let offset = target.map(|insn| insn.address - function.address + function.offset);
+        EdgeRow { from: name(edge.from), to: name(edge.to), offset, edge: edge.clone() }
+    };
+    graph.edges.iter().map(row).collect()
+}
+
+/// The columns of edges.
+pub(crate) fn table<'a>() -> Table<'a, (), (usize, &'a EdgeRow)> {
+    Table::<(), (usize, &EdgeRow)>::new()
+        .constant("view", "graph")
+        .number("count", "count", |(), (_, row)| Cell::count(row.edge.count))
+        .heat()
+        .number("mispredict_rate", "mispredict", |(), (_, row)| Cell::share(row.edge.mispredicted))
+        .spare(1)
+        .number("trips", "trips", |(), (_, row)| {
+            Cell::or_absent(row.edge.trips, |trips| Cell::Decimal(trips, 1))
+        })
+        .spare(2)
+        .word("kind", "kind", |(), (_, row)| {
+            let kind = match row.edge.kind {
+                EdgeKind::Taken => "taken",
+                EdgeKind::FallThrough => "fall-through",
+                EdgeKind::Call => "call",
+                EdgeKind::Return => "return",
+                EdgeKind::AfterCall => "after call",
+            };
+            Cell::Word(kind.into())
+        })
+        .name("from", "from block", |(), (_, row)| Cell::Name(row.from.clone()))
+        .name("to", "to", |(), (_, row)| Cell::Name(row.to.clone()))
+        .behind(" -> ")
+}
+
 fn name(boxes: &[Lines], node: usize) -> &str {
     boxes.get(node).and_then(|text| text.lines.first()).map_or("", String::as_str)
 }
 
 /// The graph in Graphviz's language.
-pub(super) fn dot(annotated: &Annotated, head: &[String]) -> String {
+pub(crate) fn dot(annotated: &Annotated, head: &[String]) -> String {
     let graph = annotated.graph();
     let quoted = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"");
     let mut dot = format!("digraph \"{}\" {{\n", quoted(&escaped(&annotated.function.name)));

@@ -157,7 +157,7 @@ pub(crate) fn style() -> String {
 }
 
 /// A page of one function, or of several.
-pub(super) fn page(title: &str, head: &[String], content: &Markup) -> String {
+pub(crate) fn page(title: &str, head: &[String], content: &Markup) -> String {
     let content = html! {
         h1 { (title) }
         @for line in head { div { (line) } }

@@ -12,7 +12,7 @@ use crate::present::json::{self, hex};
 use crate::present::number::ends;
 
 /// Prints the function, its instructions, its blocks.
-pub(super) fn print(
+pub(crate) fn print(
     out: &mut impl Write,
     flow: &Flow,
     annotated: &Annotated,

@@ -2,10 +2,10 @@
 
 mod arrows;
 mod cells;
-mod graph;
+pub(crate) mod graph;
 pub(crate) mod html;
-mod json;
-mod text;
+pub(crate) mod json;
+pub(crate) mod text;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -196,7 +196,8 @@ fn annotate(args: &Annotate) -> Outcome {
     Ok(DONE)
 }
 
-fn head(flow: &Flow, annotated: Option<&Annotated>, sources: &[Source]) -> Vec<String> {
+/// The head of annotated code.
+pub(crate) fn head(flow: &Flow, annotated: Option<&Annotated>, sources: &[Source]) -> Vec<String> {
     let contradicted = annotated.map_or(0, |annotated| annotated.contradicted);
     let trust = match (flow.is_complete(), contradicted) {
         (true, 0) => "complete: counts are exact",
@@ -222,7 +223,7 @@ fn head(flow: &Flow, annotated: Option<&Annotated>, sources: &[Source]) -> Vec<S
 }
 
 /// The line about the function itself.
-fn title(annotated: &Annotated) -> String {
+pub(crate) fn title(annotated: &Annotated) -> String {
     let function = &annotated.function;
     let mut title = format!(
         "{} in {}: {:#x}..{:#x}",

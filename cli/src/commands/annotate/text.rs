@@ -20,13 +20,13 @@ const BLOCKS: usize = 20;
 
 /// Options of the output.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Options {
-    pub(super) source: bool,
-    pub(super) hottest: bool,
+pub(crate) struct Options {
+    pub(crate) source: bool,
+    pub(crate) hottest: bool,
 }
 
 /// Prints head and code.
-pub(super) fn print(
+pub(crate) fn print(
     out: &mut Out<'_>,
     head: &[String],
     annotated: &Annotated,
@@ -69,6 +69,19 @@ pub(super) fn print(
     blocks(out, annotated)
 }
 
+/// Writes the code alone, headings first. Returns for each line below them the index of its
+/// instruction.
+pub(crate) fn code(
+    out: &mut Out<'_>,
+    annotated: &Annotated,
+    source: bool,
+) -> io::Result<Vec<Option<usize>>> {
+    let mut page = Page::new(out, annotated, Some(Arrows::of(annotated)), source);
+    page.headings(out)?;
+    page.rows(out, 0..annotated.instructions.len())?;
+    Ok(page.lines)
+}
+
 fn block_title(annotated: &Annotated, rank: usize, block: &BasicBlock) -> String {
     let start = annotated.instructions.get(block.first).map_or(0, |insn| insn.address);
     let start = start.wrapping_sub(annotated.function.address);
@@ -80,6 +93,10 @@ fn block_title(annotated: &Annotated, rank: usize, block: &BasicBlock) -> String
 }
 
 struct Page<'a> {
+    /// For each line, the index of its instruction.
+    lines: Vec<Option<usize>>,
+    /// The source line above.
+    line: Option<&'a SourceLine>,
     columns: Columns<'a>,
     arrows: Option<Arrows>,
     /// Widths of the columns; hidden ones have none.
@@ -113,7 +130,8 @@ impl<'a> Page<'a> {
         let last = annotated.instructions.last().map_or(0, |insn| insn.address);
         let address = format!("{last:x}").len().max("address".len());
         let source = source.then(Sources::default);
-        let mut page = Page { columns, arrows, widths, address, source };
+        let (lines, line) = (Vec::new(), None);
+        let mut page = Page { lines, line, columns, arrows, widths, address, source };
         for at in SPARE {
             let fits = out.width.is_none_or(|room| page.before() + CODE <= room);
             if let Some(width) = page.widths.get_mut(at).filter(|_| !fits) {
@@ -145,15 +163,15 @@ impl<'a> Page<'a> {
 
     /// Rows of instructions, with their labels and source lines before them.
     fn rows(&mut self, out: &mut Out<'_>, range: std::ops::Range<usize>) -> io::Result<()> {
-        let mut line: Option<&SourceLine> = None;
         for at in range {
-            let Some(insn) = self.columns.annotated.instructions.get(at) else { break };
+            let annotated = self.columns.annotated;
+            let Some(insn) = annotated.instructions.get(at) else { break };
             if let Some(label) = &insn.label {
                 self.between(out, at, &format!("{label}:"))?;
             }
-            if insn.source.is_some() && insn.source.as_ref() != line {
-                line = insn.source.as_ref();
-                let text = match (&mut self.source, line) {
+            if insn.source.is_some() && insn.source.as_ref() != self.line {
+                self.line = insn.source.as_ref();
+                let text = match (&mut self.source, self.line) {
                     (Some(sources), Some(line)) => Some(sources.line(line)),
                     _ => None,
                 };
@@ -167,8 +185,9 @@ impl<'a> Page<'a> {
     }
 
     /// A row without an instruction.
-    fn between(&self, out: &mut Out<'_>, at: usize, text: &str) -> io::Result<()> {
+    fn between(&mut self, out: &mut Out<'_>, at: usize, text: &str) -> io::Result<()> {
         let dim = if out.color { FAINT } else { Style::new() };
+        self.lines.push(None);
         let (gutter, drawn) = (self.gutter([""; 6]), self.drawn(|arrows| arrows.above(at)));
         let room = out.width.map(|width| width.saturating_sub(cells(&gutter) + cells(&drawn)));
         let text = shortened(&escaped(text), room.unwrap_or(usize::MAX));
@@ -182,7 +201,8 @@ impl<'a> Page<'a> {
         }
     }
 
-    fn row(&self, out: &mut Out<'_>, at: usize, insn: &Instruction) -> io::Result<()> {
+    fn row(&mut self, out: &mut Out<'_>, at: usize, insn: &Instruction) -> io::Result<()> {
+        self.lines.push(Some(at));
         let row = self.columns.cells(at, insn);
         let heat = self.columns.heat(insn).style();
         let style = if out.color { heat } else { Style::new() };

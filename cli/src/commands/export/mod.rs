@@ -145,7 +145,7 @@ impl Export {
 
     /// Which rows of a table are in it.
     fn rows(&self) -> RowArgs {
-        RowArgs::of_files(&self.dso)
+        RowArgs::of(&self.dso, &[])
     }
 
     /// Refuses arguments that are of other kinds.

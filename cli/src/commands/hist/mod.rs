@@ -1,6 +1,6 @@
 //! `lbr hist`: how many cycles a block took, each time it ran.
 
-mod output;
+pub(crate) mod output;
 mod place;
 mod select;
 

@@ -17,7 +17,7 @@ pub(crate) enum Format {
 }
 
 /// A file and what it holds, by its ending.
-pub(super) fn file(path: &str) -> Result<(Format, PathBuf), String> {
+pub(crate) fn file(path: &str) -> Result<(Format, PathBuf), String> {
     let path = PathBuf::from(path);
     let ending = path.extension().and_then(|ending| ending.to_str()).map(str::to_lowercase);
     let format = match ending.as_deref() {
@@ -29,7 +29,7 @@ pub(super) fn file(path: &str) -> Result<(Format, PathBuf), String> {
 }
 
 /// Charts as a file holds them.
-pub(super) fn bytes(format: Format, charts: &[Histogram]) -> String {
+pub(crate) fn bytes(format: Format, charts: &[Histogram]) -> String {
     match format {
         Format::Svg => svg_sheet(charts),
         Format::Html => page_of(charts),

@@ -2,9 +2,9 @@
 
 use lab::learn::{Bits, View};
 use lbr_msr::soft::SoftCpu;
-use termion::event::Key;
 
 use super::{CPUS, Subject, words};
+use crate::present::terminal::Key;
 
 /// The content of the screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,8 +103,8 @@ impl Play {
         let Page::Question(number, typed) = &mut self.page else { return };
         let number = *number;
         match key {
-            Key::Char('\n') if typed.trim().is_empty() => self.ask(number + 1),
-            Key::Char('\n') => {
+            Key::Enter if typed.trim().is_empty() => self.ask(number + 1),
+            Key::Enter => {
                 let typed = std::mem::take(typed);
                 self.judge(number, &typed);
             }
@@ -168,9 +168,9 @@ impl Play {
             Key::PageDown => self.scrolled = Some(self.scrolled.unwrap_or(0) + 8),
             Key::PageUp => self.scrolled = Some(self.scrolled.unwrap_or(0).saturating_sub(8)),
             Key::Char('p') => self.breakpoint(),
-            Key::Char('\t') => self.move_focus(1),
+            Key::Tab => self.move_focus(1),
             Key::BackTab => self.move_focus(-1),
-            Key::Char('t' | '\n') => self.toggle(),
+            Key::Char('t') | Key::Enter => self.toggle(),
             Key::Char('c') => self.change_cpu(1),
             Key::Char('C') => self.change_cpu(-1),
             Key::Char('e') if !self.subject_mut().session.toggle_erratum() => {

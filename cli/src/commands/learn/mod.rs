@@ -5,13 +5,13 @@ mod html;
 mod keys;
 mod own;
 mod screen;
-mod terminal;
 mod words;
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use anyhow::anyhow;
+use anyhow::{anyhow, ensure};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use lab::learn::{LESSONS, Lesson, Question, Session};
@@ -19,7 +19,6 @@ use lbr_msr::BranchFilter;
 use lbr_msr::soft::SoftCpu;
 
 use self::keys::Play;
-use self::terminal::{Terminal, Woken};
 use super::rights::Rights;
 use super::soft::CpuParser;
 use crate::args::heading;
@@ -27,7 +26,10 @@ use crate::exit::{DONE, OrExit, Outcome, USAGE};
 use crate::output::Output;
 use crate::present::out::{Out, say};
 use crate::present::table::{Cell, Table};
+use crate::present::terminal::{Input, Terminal, is_drawable};
 
+/// How soon a signal is noticed.
+const LOOK: Duration = Duration::from_millis(100);
 /// The CPUs that one can change to, an example of each kind of records.
 const CPUS: [&str; 6] = ["nehalem", "haswell", "skylake", "goldmont", "golden-cove", "zen4"];
 
@@ -151,7 +153,7 @@ pub(crate) fn run(args: &Learn) -> Outcome {
     let output = args.html.as_deref().map(|path| Output::new(path, &program)).transpose()?;
     let drawn = args.transcript.is_none() && output.is_none();
     if drawn {
-        terminal::check().or_exit(USAGE)?;
+        check().or_exit(USAGE)?;
     }
     let all = drawn || (output.is_some() && asked.is_none());
     let subjects = if args.command.is_empty() {
@@ -185,21 +187,29 @@ pub(crate) fn run(args: &Learn) -> Outcome {
 /// Plays the course until its reader has enough.
 fn play(subjects: Vec<Subject>, at: usize) -> io::Result<()> {
     let mut play = Play::new(subjects, at);
-    let mut terminal = Terminal::take()?;
-    let mut shown = None;
+    let mut terminal = Terminal::take(false)?;
+    terminal.show(&screen::draw(&play, terminal.size()))?;
     loop {
-        let size = terminal.size();
-        if shown != Some(size) {
-            terminal.show(&screen::draw(&play, size))?;
-            shown = Some(size);
-        }
-        match terminal.wait() {
-            Woken::Nothing => continue,
-            Woken::Key(key) if play.press(key) => shown = None,
-            Woken::Key(_) | Woken::End => break,
+        match terminal.wait(LOOK)? {
+            Input::Key(key) if !play.press(key) => break,
+            Input::End => break,
+            Input::Key(_) | Input::Redraw => {
+                terminal.show(&screen::draw(&play, terminal.size()))?;
+            }
+            _ => {}
         }
     }
     terminal.end();
+    Ok(())
+}
+
+/// Checks that standard input and output are a terminal.
+fn check() -> anyhow::Result<()> {
+    ensure!(
+        is_drawable(true),
+        "the course is drawn on a terminal, and this is none; `lbr learn --list` lists the \
+         lessons, --transcript LESSON prints one, --html FILE writes them for a browser"
+    );
     Ok(())
 }
 

@@ -5,10 +5,10 @@ use anstyle::{AnsiColor, Style};
 use lab::learn::{Line, Program, Slot, View};
 
 use super::keys::{Page, Play};
-use super::terminal::Row;
 use super::words;
 use crate::present::escape::escaped;
 use crate::present::out::{FAINT, GOOD, cells, cells_of, folded};
+use crate::present::terminal::Row;
 
 /// Changes of the last step.
 const NEW: Style = AnsiColor::Yellow.on_default().bold();
@@ -309,10 +309,10 @@ fn message(play: &Play, view: &View, width: usize) -> Vec<Row> {
 #[cfg(test)]
 mod tests {
     use lab::learn::LESSONS;
-    use termion::event::Key;
 
     use super::*;
     use crate::commands::learn::Subject;
+    use crate::present::terminal::Key;
 
     fn play() -> Play {
         let subjects = LESSONS.iter().copied().filter_map(|lesson| Subject::of(lesson, None).ok());
@@ -337,6 +337,8 @@ mod tests {
                     13 => Key::Up,
                     29 => Key::BackTab,
                     31 => Key::Esc,
+                    _ if c == '\n' => Key::Enter,
+                    _ if c == '\t' => Key::Tab,
                     _ => Key::Char(c),
                 };
                 assert!(play.press(key));

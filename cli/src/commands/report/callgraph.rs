@@ -35,7 +35,7 @@ pub(super) const VIEW: View = View {
 };
 
 /// Share below which the tree is cut, percent.
-const LEAST: f64 = 0.5;
+pub(crate) const LEAST: f64 = 0.5;
 /// Levels of the tree that are drawn.
 const LEVELS: usize = 48;
 /// Lines of the tree on a page, at most.
@@ -275,11 +275,22 @@ fn functions<'a>(all: u64, unit: Unit) -> Table<'a, CallGraph, Row<'a>> {
         })
 }
 
-/// The tree, branch by branch, without recursion: recordings may be deep.
 fn print_tree(out: &mut Out<'_>, graph: &CallGraph, shown: &Shown, least: f64) -> io::Result<()> {
+    let width = out.width;
+    tree(graph, &shown.leads(graph), least, width, &mut |line, _| out.line(line))
+}
+
+/// The tree, branch by branch, without recursion: recordings may be deep. `line` gets each line,
+/// and the index of its function.
+pub(crate) fn tree(
+    graph: &CallGraph,
+    leads: &[bool],
+    least: f64,
+    width: Option<usize>,
+    line: &mut dyn FnMut(String, usize) -> io::Result<()>,
+) -> io::Result<()> {
     let children = graph.children();
     let all = graph.total();
-    let leads = shown.leads(graph);
     let seen = |at: &usize| {
         if leads.get(*at) != Some(&true) {
             return false;
@@ -307,14 +318,14 @@ fn print_tree(out: &mut Out<'_>, graph: &CallGraph, shown: &Shown, least: f64) -
         let name = label(graph, node.function);
         let (share, name) = (part(node.total, all), escaped(&name));
         let used = 10 + bars.len() + fork.len() + own.len();
-        let room = out.width.map_or(usize::MAX, |width| width.saturating_sub(used));
+        let room = width.map_or(usize::MAX, |width| width.saturating_sub(used));
         let name = shortened(&name, room.max(LEAST_NAME));
-        out.line(format_args!("{share:>7}  {bars}{fork}{name}{own}"))?;
+        line(format!("{share:>7}  {bars}{fork}{name}{own}"), node.function)?;
         let bars = format!("{bars}{}", if more { "|   " } else { "    " });
         if bars.len() / 4 < LEVELS {
             push(&mut waiting, at, &bars);
         } else if children.get(at).is_some_and(|below| !below.is_empty()) {
-            out.line(format_args!("{:>7}  {bars}(deeper)", ""))?;
+            line(format!("{:>7}  {bars}(deeper)", ""), node.function)?;
         }
     }
     Ok(())

@@ -28,14 +28,14 @@ pub(super) const VIEW: View = View {
 };
 
 /// A branch and its index.
-type Row<'a> = (usize, &'a HotBranch);
+pub(crate) type Row<'a> = (usize, &'a HotBranch);
 
 /// The total that the branches belong to.
-struct HotCounts<'a> {
+pub(crate) struct HotCounts<'a> {
     /// All branches together.
-    total: u64,
-    quality: &'a Quality,
-    maps: &'a mut Maps,
+    pub(crate) total: u64,
+    pub(crate) quality: &'a Quality,
+    pub(crate) maps: &'a mut Maps,
 }
 
 impl HotCounts<'_> {
@@ -44,7 +44,8 @@ impl HotCounts<'_> {
     }
 }
 
-fn table<'a>() -> Table<'a, HotCounts<'a>, Row<'a>> {
+/// Branches, as shares of all.
+pub(crate) fn table<'a>() -> Table<'a, HotCounts<'a>, Row<'a>> {
     Table::<HotCounts<'_>, Row<'_>>::new()
         .constant("view", "hot")
         .number("rank", "rank", |_, (at, _)| Cell::Number(*at as u64 + 1))

@@ -33,7 +33,7 @@ pub(super) const VIEW: View = View {
 const NAMED: usize = 12;
 
 /// A loop and its index, by which other loops refer to it.
-type Row<'a> = (usize, &'a Loop);
+pub(crate) type Row<'a> = (usize, &'a Loop);
 
 fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     let recordings = Reread::new(args.inputs.paths(), &args.select.reading())?;
@@ -96,7 +96,8 @@ fn notes(complete: bool, filtered: u64) -> Notes {
     Notes { trust: Some(trust.to_owned()), unusual }
 }
 
-fn table<'a>(complete: bool) -> Table<'a, Maps, Row<'a>> {
+/// Loops, whose trip counts may be exact.
+pub(crate) fn table<'a>(complete: bool) -> Table<'a, Maps, Row<'a>> {
     let parent = |one: &Loop| one.parent.map(|parent| parent as u64 + 1);
     let table = Table::<Maps, Row<'_>>::new()
         .constant("view", "loops")

@@ -30,7 +30,7 @@ pub(super) const VIEW: View = View {
 type Row<'a> = (usize, &'a Site);
 
 /// `min_n` known predictions are needed for a rate, unless all are here.
-fn table<'a>(min_n: u64, complete: bool) -> Table<'a, Maps, Row<'a>> {
+pub(crate) fn table<'a>(min_n: u64, complete: bool) -> Table<'a, Maps, Row<'a>> {
     let interval =
         move |site: &Site| interval_of(&site.misses(), complete).filter(|_| site.known >= min_n);
     Table::<Maps, Row<'_>>::new()
@@ -115,7 +115,8 @@ fn print(out: &mut Out<'_>, args: &Report, flow: &mut Flow) -> std::io::Result<O
     Ok(None)
 }
 
-fn most_missed(a: &Site, b: &Site) -> Ordering {
+/// Most mispredictions first.
+pub(crate) fn most_missed(a: &Site, b: &Site) -> Ordering {
     b.mispredicted.cmp(&a.mispredicted).then(b.known.cmp(&a.known))
 }
 

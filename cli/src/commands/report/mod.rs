@@ -1,15 +1,15 @@
 //! `lbr report`: counts of a recording, by view.
 
 mod args;
-mod blocks;
-mod callgraph;
+pub(crate) mod blocks;
+pub(crate) mod callgraph;
 mod flow;
 pub(crate) mod group;
-mod hot;
-mod loops;
-mod mispredict;
-mod outcomes;
-mod paths;
+pub(crate) mod hot;
+pub(crate) mod loops;
+pub(crate) mod mispredict;
+pub(crate) mod outcomes;
+pub(crate) mod paths;
 mod shown;
 mod types;
 
@@ -34,7 +34,7 @@ use crate::select::{RowArgs, SelectArgs};
 use crate::symbols::SymbolArgs;
 
 /// Default of `--min-n`.
-const KNOWN: u64 = 30;
+pub(crate) const KNOWN: u64 = 30;
 /// Default rows of the table.
 const ROWS: usize = 25;
 /// Branches of a recording that is walked through again for a page: about two

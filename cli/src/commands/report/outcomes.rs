@@ -34,11 +34,12 @@ const NO_CODE: &str = ", which are not to be had for symbols in place of address
 const TARGETS: usize = 8;
 
 /// A branch and its index.
-type Row<'a> = (usize, &'a Site);
+pub(crate) type Row<'a> = (usize, &'a Site);
 /// A branch with one of its targets.
-type Went<'a> = (usize, &'a Site, &'a Target);
+pub(crate) type Went<'a> = (usize, &'a Site, &'a Target);
 
-fn conditional<'a>(complete: bool, unsure: bool) -> Table<'a, Maps, Row<'a>> {
+/// One row a conditional branch.
+pub(crate) fn conditional<'a>(complete: bool, unsure: bool) -> Table<'a, Maps, Row<'a>> {
     let mut table = Table::<Maps, Row<'_>>::new()
         .constant("view", "outcomes")
         .constant("kind", "conditional")
@@ -71,7 +72,7 @@ fn conditional<'a>(complete: bool, unsure: bool) -> Table<'a, Maps, Row<'a>> {
 }
 
 /// One row a target, for people.
-fn targets<'a>(complete: bool) -> Table<'a, Maps, Went<'a>> {
+pub(crate) fn targets<'a>(complete: bool) -> Table<'a, Maps, Went<'a>> {
     Table::<Maps, Went<'_>>::new()
         .number("", "rank", |_, (at, ..)| Cell::Number(*at as u64 + 1))
         .spare(2)
@@ -95,18 +96,22 @@ fn targets<'a>(complete: bool) -> Table<'a, Maps, Went<'a>> {
         .behind(" -> ")
 }
 
-/// One row a branch with its targets, for programs.
-fn indirect<'a>(complete: bool) -> Table<'a, Maps, Row<'a>> {
+/// One row a branch; its targets are for programs.
+pub(crate) fn indirect<'a>(complete: bool) -> Table<'a, Maps, Row<'a>> {
     let targets = targets(complete);
     Table::<Maps, Row<'_>>::new()
         .constant("view", "outcomes")
         .constant("kind", "indirect")
-        .only("rank", |_, (at, _)| Cell::Number(*at as u64 + 1))
-        .place("from", "", Part::ALL, |maps, (_, site)| {
+        .number("rank", "rank", |_, (at, _)| Cell::Number(*at as u64 + 1))
+        .spare(2)
+        .place("from", "indirect branch", Part::ALL, |maps, (_, site)| {
             Some(Place::of(maps, site.location, site.from))
         })
-        .only("type", |_, (_, site)| Cell::word(site.branch_type.map(type_name)))
-        .only("taken", |_, (_, site)| Cell::Count(site.taken))
+        .word("type", "type", |_, (_, site)| Cell::word(site.branch_type.map(type_name)))
+        .spare(1)
+        .number("taken", "taken", |_, (_, site)| Cell::Count(site.taken))
+        .heat()
+        .number("", "targets", |_, (_, site)| Cell::Count(site.targets.len() as u64))
         .only("stacks", |_, (_, site)| {
             let of_first = site.targets.first().map_or(0, |target| site.to_target(target).stacks);
             Cell::Count(site.misses().stacks.max(of_first))
@@ -123,11 +128,11 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     flow::run(args, out, false, notes, |out, flow| print(out, args, flow))
 }
 
-fn is_conditional(site: &&Site) -> bool {
+pub(crate) fn is_conditional(site: &&Site) -> bool {
     site.conditional == Some(true)
 }
 
-fn is_indirect(site: &&Site) -> bool {
+pub(crate) fn is_indirect(site: &&Site) -> bool {
     !is_conditional(site)
         && matches!(site.branch_type, Some(BranchType::IND | BranchType::IND_CALL))
 }

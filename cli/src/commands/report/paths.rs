@@ -33,9 +33,10 @@ const CHAINS: usize = 10;
 const NAMED: usize = 3;
 
 /// A branch of a chain, and the chain's rank.
-type Row<'a> = (usize, &'a Link);
+pub(crate) type Row<'a> = (usize, &'a Link);
 
-fn table<'a>() -> Table<'a, Maps, Row<'a>> {
+/// The branches of chains.
+pub(crate) fn table<'a>() -> Table<'a, Maps, Row<'a>> {
     Table::<Maps, Row<'_>>::new()
         .number("count", " ", |_, (_, link)| Cell::Count(link.count))
         .only("entered", |_, (_, link)| Cell::Count(link.entered))
@@ -56,6 +57,11 @@ fn table<'a>() -> Table<'a, Maps, Row<'a>> {
                 notes.map(|(what, count)| format!("{what} {}", grouped(count))).collect();
             Cell::Word(notes.join(", ").into())
         })
+}
+
+/// The same for rows of several chains.
+pub(crate) fn ranked<'a>() -> Table<'a, Maps, Row<'a>> {
+    table().number("rank", "chain", |_, (at, _)| Cell::Number(*at as u64 + 1))
 }
 
 fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
@@ -100,8 +106,7 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
         let chains = list.iter().enumerate().take(last).filter(|(_, path)| is_listed(path));
         let rows = chains.flat_map(|(at, path)| path.links.iter().map(move |link| (at, link)));
         out.modelled = Source::any_models_fields(&sources);
-        let ranked = table().only("rank", |_, (at, _)| Cell::Number(*at as u64 + 1));
-        ranked.write_csv(out, &mut paths.maps, rows)?;
+        ranked().write_csv(out, &mut paths.maps, rows)?;
         out.flush()?;
         finish(&sources, &paths.maps);
         return Ok(DONE);

@@ -4,8 +4,10 @@
 mod csv;
 mod html;
 mod json;
+mod sheet;
 mod text;
 
+pub(crate) use sheet::{Listed, Sheet};
 pub(crate) use text::{Item, write_list};
 
 use std::borrow::Cow;
@@ -106,7 +108,7 @@ impl Cell {
     }
 
     /// The number in it, for heat and for sorting.
-    fn value(&self) -> Option<f64> {
+    pub(crate) fn value(&self) -> Option<f64> {
         match self {
             Cell::Count(number) | Cell::Number(number) => Some(*number as f64),
             Cell::Share(number) | Cell::Decimal(number, _) => Some(*number),

@@ -115,6 +115,11 @@ impl<'a, C: ?Sized, R> Table<'a, C, R> {
 }
 
 impl<C: ?Sized, R> Layout<'_, '_, C, R> {
+    /// With heat relative to rows that were not measured.
+    pub(super) fn with_peak(self, peak: f64) -> Self {
+        Layout { peak, ..self }
+    }
+
     /// Writes the line above the rows.
     pub(crate) fn headings(&self, out: &mut Out<'_>) -> io::Result<()> {
         let mut line = " ".repeat(self.indent);

@@ -1,0 +1,179 @@
+//! The screen: what is browsed, the page, and the keys.
+
+use anstyle::{AnsiColor, Color, Style};
+
+use super::app::{App, Prompt};
+use super::lines::{Content, Lines};
+use super::page::Body;
+use super::views::View;
+use crate::commands::annotate;
+use crate::head::{self, Notes, Totals, share_trust};
+use crate::present::escape::escaped;
+use crate::present::number::percent;
+use crate::present::out::{FAINT, cells};
+use crate::present::shorten::without_middle;
+use crate::present::terminal::Row;
+
+const BOLD: Style = Style::new().bold();
+const HERE: Style = Style::new().bold().invert();
+
+/// The screen, no line wider and not more lines than it has.
+pub(super) fn draw(app: &mut App, size: (usize, usize)) -> Vec<Row> {
+    let (width, height) = size;
+    app.size = size;
+    let mut rows = head(app, width);
+    let foot = foot(app, width);
+    let room = height.saturating_sub(rows.len() + 1).max(2);
+    app.room = room;
+    app.head = rows.len();
+    let App { model, page, .. } = app;
+    match model {
+        None => rows.push(vec![(FAINT, "Reading …".to_owned())]),
+        Some(model) => match page.draw(model, width, room) {
+            Ok(drawn) if page.len() == 0 => {
+                rows.extend(drawn);
+                rows.push(vec![(FAINT, page.nothing(model).to_owned())]);
+            }
+            Ok(drawn) => rows.extend(drawn),
+            Err(error) => rows.push(vec![(BOLD, escaped(&error.to_string()).into_owned())]),
+        },
+    }
+    rows.resize(height.saturating_sub(1), Row::new());
+    rows.push(foot);
+    rows.truncate(height);
+    rows
+}
+
+/// The line of views, and at most two on what was recorded.
+fn head(app: &App, width: usize) -> Vec<Row> {
+    let mut rows = vec![title(app, width)];
+    let lines = match (&app.model, &app.page.body) {
+        (None, _) => Vec::new(),
+        (Some(model), Body::Text(Lines { content: Content::Code(annotated, _), .. })) => {
+            let origin = annotate::head(&model.overview.flow, Some(annotated), &model.sources);
+            vec![origin.into_iter().next().unwrap_or_default(), annotate::title(annotated)]
+        }
+        (Some(model), _) => {
+            let flow = &model.overview.flow;
+            let trust = share_trust(&flow.quality, std::iter::empty());
+            let trust = trust.filter(|_| flow.is_complete() && model.share.is_none());
+            let notes = Notes { trust, ..Notes::default() };
+            let totals = Totals::from(flow);
+            head::lines(&model.sources, &flow.quality, &totals, notes, false)
+        }
+    };
+    let lines = lines.iter().take(2).map(|line| vec![(Style::new(), clipped(line, width))]);
+    rows.extend(lines);
+    let chips = app.chips();
+    if !chips.is_empty() {
+        let chips = chips.iter().map(|chip| format!("[{chip}]")).collect::<Vec<_>>().join(" ");
+        rows.push(vec![(AnsiColor::Cyan.on_default(), clipped(&chips, width))]);
+    }
+    rows
+}
+
+/// The views with the current one marked, or the way to the page.
+fn title(app: &App, width: usize) -> Row {
+    let Some(view) = app.page.view() else {
+        let way = app.history.iter().map(|page| page.title.as_str());
+        let way: Vec<&str> = way.chain([app.page.title.as_str()]).collect();
+        return vec![(BOLD, last(&way.join(" > "), width))];
+    };
+    // If not all fit, those around the current one.
+    let at = View::ALL.iter().position(|other| *other == view).unwrap_or(0);
+    let wide = |views: &[View]| views.iter().map(|view| view.name().len() + 2).sum::<usize>();
+    let mut shown = 0..View::ALL.len();
+    while wide(&View::ALL[shown.clone()]) > width && shown.len() > 1 {
+        if at - shown.start > shown.end - 1 - at { shown.start += 1 } else { shown.end -= 1 }
+    }
+    let word = |other: &View| {
+        let style = if *other == view { HERE } else { FAINT };
+        [(style, format!(" {} ", other.name()))]
+    };
+    View::ALL[shown].iter().flat_map(word).collect()
+}
+
+/// The prompt, a message, or the keys.
+fn foot(app: &App, width: usize) -> Row {
+    let reading = match (app.reader.open, app.progress) {
+        (0, _) => String::new(),
+        (_, Some(done)) => format!("reading {} ", percent(done)),
+        _ => "reading ".to_owned(),
+    };
+    let text = match (&app.prompt, app.message.is_empty()) {
+        (Some((prompt, typed)), _) => {
+            let what = match prompt {
+                Prompt::Search => "/",
+                Prompt::Save => "write to: ",
+                Prompt::Filter => "filter (comm= pid= tid= event= dso= symbol=): ",
+            };
+            return vec![(BOLD, last(&format!("{what}{typed}_"), width))];
+        }
+        (None, false) => escaped(&app.message).into_owned(),
+        (None, true) => keys(app).to_owned(),
+    };
+    let text = clipped(&text, width.saturating_sub(cells(&reading)));
+    vec![(AnsiColor::Yellow.on_default(), reading), (FAINT, text)]
+}
+
+/// The keys that matter here.
+fn keys(app: &App) -> &'static str {
+    match &app.page.body {
+        Body::Text(Lines { content: Content::Code(..), .. }) => {
+            "Enter follow  c cycles  g graph  p callers  n callees  s source  q back  ? keys"
+        }
+        Body::Text(_) => "w write  q back  ? keys",
+        Body::Table(_) => {
+            "Enter code  Tab view  / search  > sort  f filter  w write  q back  ? keys"
+        }
+    }
+}
+
+fn clipped(text: &str, width: usize) -> String {
+    without_middle(&escaped(text), width)
+}
+
+/// The end of a text.
+fn last(text: &str, width: usize) -> String {
+    let text = escaped(text);
+    let mut start = text.char_indices().map(|(at, _)| &text[at..]);
+    start.find(|rest| cells(rest) <= width).unwrap_or_default().to_owned()
+}
+
+/// Lines with styles, of text that is ready for a terminal.
+pub(super) fn rows_of(text: &str) -> Vec<Row> {
+    text.lines().map(row_of).collect()
+}
+
+fn row_of(line: &str) -> Row {
+    let (mut row, mut style) = (Row::new(), Style::new());
+    for (at, piece) in line.split("\x1b[").enumerate() {
+        let words = match piece.split_once('m').filter(|_| at > 0) {
+            Some((codes, words)) => {
+                style = codes.split(';').fold(style, styled);
+                words
+            }
+            None => piece,
+        };
+        if !words.is_empty() {
+            row.push((style, words.to_owned()));
+        }
+    }
+    row
+}
+
+/// A style after one of the codes that the tables use.
+fn styled(style: Style, code: &str) -> Style {
+    let color = |color: AnsiColor| style.fg_color(Some(Color::Ansi(color)));
+    match code {
+        "1" => style.bold(),
+        "2" => style.dimmed(),
+        "4" => style.underline(),
+        "7" => style.invert(),
+        "31" => color(AnsiColor::Red),
+        "32" => color(AnsiColor::Green),
+        "33" => color(AnsiColor::Yellow),
+        "36" => color(AnsiColor::Cyan),
+        _ => Style::new(),
+    }
+}

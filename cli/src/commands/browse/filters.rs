@@ -1,0 +1,95 @@
+//! Filters: what the options of a selection select, one by one.
+
+use std::fmt::Display;
+use std::sync::Arc;
+
+use anyhow::{anyhow, bail};
+use profile::select::{Selection, Times};
+
+use crate::select::{RowArgs, SelectArgs};
+
+/// The selected samples and rows.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Filters {
+    pub(super) selection: Selection,
+    files: Vec<String>,
+    functions: Vec<String>,
+}
+
+/// A filter by the name of its option, and one of its values.
+pub(super) type Chip = (&'static str, String);
+
+impl Filters {
+    pub(super) fn of(select: &SelectArgs, rows: &RowArgs) -> Filters {
+        let selection = Selection::clone(&select.reading().selection);
+        let (files, functions) = rows.names();
+        Filters { selection, files: files.to_vec(), functions: functions.to_vec() }
+    }
+
+    /// Which rows are shown: by default those of the program's own files.
+    pub(super) fn rows(&self) -> RowArgs {
+        RowArgs::of(&self.files, &self.functions).program_first(true)
+    }
+
+    pub(super) fn samples(&self) -> Arc<Selection> {
+        Arc::new(self.selection.clone())
+    }
+
+    /// All of them.
+    pub(super) fn chips(&self) -> Vec<Chip> {
+        fn all<T: Display>(name: &'static str, list: &[T]) -> impl Iterator<Item = Chip> {
+            list.iter().map(move |value| (name, value.to_string()))
+        }
+        let Filters { selection: Selection { events, comms, pids, tids, cpus, times }, .. } = self;
+        let samples = all("event", events).chain(all("comm", comms)).chain(all("pid", pids));
+        let samples = samples.chain(all("tid", tids)).chain(all("cpu", cpus));
+        let samples = samples.chain(all("time", times));
+        samples.chain(all("dso", &self.files)).chain(all("symbol", &self.functions)).collect()
+    }
+
+    /// Takes one off.
+    pub(super) fn remove(&mut self, (name, value): &Chip) {
+        fn without<T: Display>(list: &mut Vec<T>, value: &str) {
+            list.retain(|other| other.to_string() != value);
+        }
+        let Selection { events, comms, pids, tids, cpus, times } = &mut self.selection;
+        match *name {
+            "event" => without(events, value),
+            "comm" => without(comms, value),
+            "pid" => without(pids, value),
+            "tid" => without(tids, value),
+            "cpu" => without(cpus, value),
+            "time" => without(times, value),
+            "dso" => without(&mut self.files, value),
+            _ => without(&mut self.functions, value),
+        }
+    }
+
+    /// Adds one as it is typed: `comm=cc1`.
+    pub(super) fn add(&mut self, typed: &str) -> anyhow::Result<()> {
+        let Some((name, value)) = typed.split_once('=').filter(|(_, value)| !value.is_empty())
+        else {
+            bail!("a filter is NAME=VALUE, such as comm=cc1 or dso=libc.so.6");
+        };
+        let text = value.to_owned();
+        let number = || value.parse().map_err(|_| anyhow!("{name} is a number"));
+        let Selection { events, comms, pids, tids, cpus, times } = &mut self.selection;
+        match name.trim() {
+            "event" => events.push(text),
+            "comm" => comms.push(text),
+            "pid" => pids.push(number()?),
+            "tid" => tids.push(number()?),
+            "cpu" => cpus.push(number()?),
+            "time" => times.append(&mut Times::parse(value)?),
+            "dso" => {
+                self.files.retain(|name| name != crate::select::ALL);
+                self.files.push(text);
+            }
+            "symbol" => self.functions.push(text),
+            other => bail!(
+                "{other:?} is no filter: event, comm, pid, tid, cpu, time, dso and symbol are"
+            ),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,196 @@
+//! A table that can be sorted and searched.
+
+use std::io;
+
+use super::draw::rows_of;
+use super::reading::Model;
+use super::views::{Rows, View};
+use crate::exit::Failure;
+use crate::present::out::drawn;
+use crate::present::table::Cell;
+use crate::present::terminal::Row;
+use crate::select::RowArgs;
+
+/// Rows by which columns are measured, in addition to those on the screen.
+const MEASURED: usize = 100;
+
+/// A table that can be sorted and searched.
+pub(super) struct Listing {
+    pub(super) rows: Rows,
+    /// The rows, in the order of `lbr report`.
+    pub(super) ids: Vec<usize>,
+    /// Which of them are shown, in which order.
+    pub(super) order: Vec<usize>,
+    /// Rows outside of the program's own files are left out, though nothing was selected.
+    pub(super) own: bool,
+    /// The column to sort by, and whether the lowest comes first.
+    pub(super) sort: Option<(usize, bool)>,
+    /// The same in words.
+    pub(super) sorted: Option<String>,
+    /// Only rows with these letters, in this order.
+    pub(super) search: String,
+    /// Names in each row, for searching.
+    texts: Option<Vec<String>>,
+    peak: f64,
+}
+
+impl Default for Listing {
+    fn default() -> Self {
+        Listing {
+            rows: Rows::View(View::Functions),
+            ids: Vec::new(),
+            order: Vec::new(),
+            own: false,
+            sort: None,
+            sorted: None,
+            search: String::new(),
+            texts: None,
+            peak: 0.0,
+        }
+    }
+}
+
+impl Listing {
+    pub(super) fn of(rows: Rows) -> Listing {
+        Listing { rows, ..Listing::default() }
+    }
+
+    /// Shows only the rows with these letters.
+    pub(super) fn search(&mut self, model: &mut Model, letters: &str) {
+        self.search = letters.to_owned();
+        self.arrange(model);
+    }
+
+    /// Takes the rows from what was read last.
+    pub(super) fn refresh(&mut self, model: &mut Model, shown: &RowArgs) -> Result<(), Failure> {
+        (self.ids, self.own) = self.rows.ids(model, shown)?;
+        self.texts = None;
+        self.arrange(model);
+        let all: Vec<usize> = (0..self.ids.len()).collect();
+        let peak = &mut self.peak;
+        self.rows.with(model, &self.ids, &mut |sheet| *peak = sheet.peak(&all));
+        Ok(())
+    }
+
+    /// Searches and sorts.
+    pub(super) fn arrange(&mut self, model: &mut Model) {
+        let Listing { rows, ids, texts, .. } = self;
+        let mut order: Vec<usize> = (0..ids.len()).collect();
+        self.sorted = None;
+        rows.with(model, ids, &mut |sheet| {
+            if !self.search.is_empty() {
+                let columns = 0..sheet.headings().len();
+                let mut text = |row| {
+                    let cells = columns.clone().map(|column| sheet.cell(row, column));
+                    let names = cells.filter_map(|cell| match cell {
+                        Cell::Name(_) | Cell::Place(_) | Cell::Places(..) => {
+                            Some(cell.text().to_lowercase())
+                        }
+                        _ => None,
+                    });
+                    names.collect::<Vec<_>>().join(" ")
+                };
+                let texts = texts.get_or_insert_with(|| (0..ids.len()).map(&mut text).collect());
+                order.retain(|row| texts.get(*row).is_some_and(|text| is_in(&self.search, text)));
+            }
+            let Some((column, ascending)) = self.sort else { return };
+            let heading = sheet.headings().get(column).copied().unwrap_or_default();
+            let first = if ascending { "lowest" } else { "highest" };
+            self.sorted = Some(format!("{heading}: {first} first"));
+            order.sort_by_cached_key(|row| {
+                let cell = sheet.cell(*row, column);
+                let text = match cell.value() {
+                    None => cell.text().into_owned(),
+                    Some(_) => String::new(),
+                };
+                SortKey { value: cell.value(), text, ascending }
+            });
+        });
+        self.order = order;
+    }
+
+    /// The index of the row on a line, in the list that it comes from.
+    pub(super) fn id(&self, line: usize) -> Option<usize> {
+        self.ids.get(*self.order.get(line)?).copied()
+    }
+
+    /// Sorts by a column; by the same again in the other direction.
+    pub(super) fn sort_by(&mut self, model: &mut Model, column: usize) {
+        if column >= self.headings(model).len() {
+            return;
+        }
+        self.sort = match self.sort {
+            Some((same, ascending)) if same == column => Some((column, !ascending)),
+            _ => Some((column, self.is_text(model, column))),
+        };
+        self.arrange(model);
+    }
+
+    /// Whether a column has names, of which the first is that of the lowest letter.
+    fn is_text(&self, model: &mut Model, column: usize) -> bool {
+        let mut is = false;
+        self.rows.with(model, &self.ids, &mut |sheet| {
+            let cell = self.order.first().map(|row| sheet.cell(*row, column));
+            is = cell.is_some_and(|cell| {
+                matches!(cell, Cell::Name(_) | Cell::Place(_) | Cell::Places(..) | Cell::Word(_))
+            });
+        });
+        is
+    }
+
+    /// Headings of the columns.
+    pub(super) fn headings(&self, model: &mut Model) -> Vec<&'static str> {
+        let mut headings = Vec::new();
+        self.rows.with(model, &self.ids, &mut |sheet| headings = sheet.headings());
+        headings
+    }
+
+    pub(super) fn draw(
+        &self,
+        model: &mut Model,
+        width: usize,
+        shown: std::ops::Range<usize>,
+    ) -> io::Result<Vec<Row>> {
+        let shown = self.order.get(shown).unwrap_or_default();
+        let measured: Vec<usize> = self.order.iter().take(MEASURED).chain(shown).copied().collect();
+        let mut text = Ok(String::new());
+        self.rows.with(model, &self.ids, &mut |sheet| {
+            text = drawn(width, |out| sheet.print(out, shown, &measured, self.peak));
+        });
+        Ok(rows_of(&text?))
+    }
+}
+
+/// How rows are sorted: the unknown last, in either direction.
+#[derive(PartialEq)]
+struct SortKey {
+    value: Option<f64>,
+    text: String,
+    ascending: bool,
+}
+
+impl Eq for SortKey {}
+
+impl PartialOrd for SortKey {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for SortKey {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        let unknown = |key: &SortKey| key.value.is_none() && key.text.len() < 2;
+        let both = match (self.value, other.value) {
+            (Some(one), Some(other)) => one.total_cmp(&other),
+            _ => self.text.cmp(&other.text),
+        };
+        let both = if self.ascending { both } else { both.reverse() };
+        unknown(self).cmp(&unknown(other)).then(both)
+    }
+}
+
+/// Whether a text has these letters, in this order.
+pub(super) fn is_in(letters: &str, text: &str) -> bool {
+    let mut text = text.chars();
+    letters.to_lowercase().chars().all(|letter| text.any(|c| c == letter))
+}

@@ -1,0 +1,113 @@
+//! What is on the screen, as a file.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anyhow::anyhow;
+
+use super::app::App;
+use super::lines::{Content, Lines, write};
+use super::listing::Listing;
+use super::page::{Body, Page};
+use super::reading::Model;
+use crate::commands::annotate::{self, graph, html, json};
+use crate::commands::hist::output::{Format, bytes};
+use crate::exit::Failure;
+use crate::input::Source;
+use crate::output::Output;
+use crate::present::escape::escaped;
+use crate::present::out::Out;
+use crate::present::table::Printer;
+
+/// Width of trees and charts in a file.
+const WIDTH: usize = 120;
+
+/// Writes the page; the ending of the path is the format.
+pub(super) fn save(app: &mut App, path: &str) -> Result<(), Failure> {
+    let App { model: Some(model), page, inputs, .. } = app else { return Ok(()) };
+    let ending = Path::new(path).extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    let output = Output::new(Path::new(path), inputs.iter().map(PathBuf::as_path))?;
+    let title = escaped(&page.title).into_owned();
+    match &page.body {
+        Body::Table(listing) => table(listing, model, &output, ending, &title),
+        Body::Text(Lines { content, .. }) => text(content, page, model, &output, ending),
+    }
+}
+
+fn table(
+    listing: &Listing,
+    model: &mut Model,
+    output: &Output,
+    ending: &str,
+    title: &str,
+) -> Result<(), Failure> {
+    let modelled = Source::any_models_fields(&model.sources);
+    let printer = match ending {
+        "txt" => Printer::Text,
+        "json" | "jsonl" => Printer::Json,
+        "csv" => Printer::Csv,
+        "html" => {
+            let mut table = None;
+            listing.rows.with(model, &listing.ids, &mut |sheet| {
+                table = Some(sheet.html(title, &listing.order));
+            });
+            return Ok(output.write(html::page(title, &[], &table.unwrap_or_default()))?);
+        }
+        _ => return Err(unknown("a table", ".txt, .csv, .json or .html")),
+    };
+    output.stream(|out| {
+        out.modelled = modelled;
+        let mut done = Ok(());
+        listing.rows.with(model, &listing.ids, &mut |sheet| {
+            done = sheet.write(printer, out, &listing.order);
+        });
+        done.map(Ok)
+    })
+}
+
+fn text(
+    content: &Content,
+    page: &Page,
+    model: &mut Model,
+    output: &Output,
+    ending: &str,
+) -> Result<(), Failure> {
+    let plain = |out: &mut Out<'_>, model: &mut Model| -> io::Result<Result<(), Failure>> {
+        write(content, model, out, WIDTH).map(|_| Ok(()))
+    };
+    let bytes = match (content, ending) {
+        (Content::Code(annotated, source), _) => {
+            let flow = &model.overview.flow;
+            let head = annotate::head(flow, Some(annotated), &model.sources);
+            let mut lines = vec![annotate::title(annotated)];
+            lines.extend(head.iter().cloned());
+            match ending {
+                "txt" => {
+                    let options = annotate::text::Options { source: *source, hottest: false };
+                    return output.stream(|out| {
+                        annotate::text::print(out, &head, annotated, options).map(Ok)
+                    });
+                }
+                "json" | "jsonl" => {
+                    return output.stream(|out| {
+                        json::print(out, flow, annotated, &model.sources, false).map(Ok)
+                    });
+                }
+                "html" => html::page(&page.title, &head, &html::markup(annotated)).into_bytes(),
+                "svg" => graph::svg(annotated, &lines).into_bytes(),
+                "dot" => graph::dot(annotated, &lines).into_bytes(),
+                _ => return Err(unknown("code", ".txt, .json, .html, .svg or .dot")),
+            }
+        }
+        (_, "txt") => return output.stream(|out| plain(out, model)),
+        (Content::Chart(chart), "svg") => bytes(Format::Svg, std::slice::from_ref(chart)).into_bytes(),
+        (Content::Chart(chart), "html") => bytes(Format::Html, std::slice::from_ref(chart)).into_bytes(),
+        (Content::Chart(_), _) => return Err(unknown("a chart", ".txt, .svg or .html")),
+        _ => return Err(unknown("text", ".txt")),
+    };
+    Ok(output.write(bytes)?)
+}
+
+fn unknown(what: &str, endings: &str) -> Failure {
+    anyhow!("{what} is written to a file whose name ends in {endings}").into()
+}

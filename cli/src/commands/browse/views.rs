@@ -1,0 +1,329 @@
+//! The tables that are browsed: their rows, and the code that a row is about.
+
+use lbr_msr::record::BranchType;
+use profile::annotate::Stretch;
+use profile::flow::{Block, Flow, Site};
+use profile::hot::HotBranch;
+use profile::loops::Loop;
+use profile::maps::{Location, Maps};
+use profile::overview::Overview;
+use profile::paths::Link;
+
+use super::functions;
+use super::reading::{Ask, Model};
+use crate::commands::annotate::graph::{self, EdgeRow};
+use crate::commands::report::{KNOWN, blocks, hot, loops, mispredict, outcomes, paths};
+use crate::exit::Failure;
+use crate::present::table::{Listed, Sheet};
+use crate::select::RowArgs;
+
+/// The views, in the order of Tab.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum View {
+    Functions,
+    Branches,
+    Mispredicts,
+    Outcomes,
+    Targets,
+    Blocks,
+    Loops,
+    Paths,
+    CallGraph,
+    Lint,
+}
+
+impl View {
+    pub(super) const ALL: [View; 10] = [
+        View::Functions,
+        View::Branches,
+        View::Mispredicts,
+        View::Outcomes,
+        View::Targets,
+        View::Blocks,
+        View::Loops,
+        View::Paths,
+        View::CallGraph,
+        View::Lint,
+    ];
+
+    /// Its name.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            View::Functions => "functions",
+            View::Branches => "branches",
+            View::Mispredicts => "mispredicts",
+            View::Outcomes => "outcomes",
+            View::Targets => "targets",
+            View::Blocks => "blocks",
+            View::Loops => "loops",
+            View::Paths => "paths",
+            View::CallGraph => "call graph",
+            View::Lint => "lint",
+        }
+    }
+
+    /// Its neighbour, round and round.
+    pub(super) fn next(self, back: bool) -> View {
+        let at = View::ALL.iter().position(|view| *view == self).unwrap_or(0);
+        let step = if back { View::ALL.len() - 1 } else { 1 };
+        View::ALL[(at + step) % View::ALL.len()]
+    }
+
+    /// What has to be read for it, unless it is there.
+    pub(super) fn needs(self, model: &Model) -> Option<Ask> {
+        match self {
+            View::Loops if model.loops.is_none() => Some(Ask::Loops),
+            View::Paths if model.paths.is_none() => Some(Ask::Paths),
+            _ => None,
+        }
+    }
+}
+
+/// The rows of a table.
+#[derive(Clone, Debug)]
+pub(super) enum Rows {
+    /// Those of a view.
+    View(View),
+    /// Branches into a function from others, or out of it; returns are neither.
+    Calls { into: bool, function: Stretch },
+    /// Targets of a branch, by its index.
+    TargetsOf(usize),
+    /// Edges of a control-flow graph.
+    Edges(Vec<EdgeRow>),
+}
+
+/// The address that a row is about, and its place in the maps of the whole.
+pub(super) type At = (Location, u64);
+
+impl Rows {
+    /// The indices of the rows, those first that are first in `lbr report`; and whether others are
+    /// left out that `shown` did not name.
+    pub(super) fn ids(
+        &self,
+        model: &mut Model,
+        shown: &RowArgs,
+    ) -> Result<(Vec<usize>, bool), Failure> {
+        let Model { overview: Overview { branches, flow, .. }, .. } = model;
+        let complete = flow.is_complete();
+        let Flow { sites, blocks, maps, .. } = flow;
+        let by_site = |at: &usize| (sites[*at].location, sites[*at].taken);
+        let of_sites = |is: &dyn Fn(&Site) -> bool| -> Vec<usize> {
+            (0..sites.len()).filter(|at| is(&sites[*at])).collect()
+        };
+        match self {
+            Rows::View(View::Functions) => {
+                let functions = &model.functions;
+                keep(shown, maps, (0..functions.len()).collect(), |at| (functions[*at].location, 1))
+            }
+            Rows::View(View::Branches) => keep(shown, maps, (0..branches.len()).collect(), |at| {
+                (branches[*at].from_location, branches[*at].count)
+            }),
+            Rows::View(View::Mispredicts) => {
+                let mut ids = of_sites(&|site| site.taken > 0);
+                ids.sort_by(|a, b| {
+                    let (a, b) = (&sites[*a], &sites[*b]);
+                    let first = mispredict::most_missed(a, b).then(b.taken.cmp(&a.taken));
+                    first.then(a.from.cmp(&b.from))
+                });
+                keep(shown, maps, ids, by_site)
+            }
+            Rows::View(View::Outcomes) => {
+                keep(shown, maps, of_sites(&|site| outcomes::is_conditional(&site)), by_site)
+            }
+            Rows::View(View::Targets) => {
+                keep(shown, maps, of_sites(&|site| outcomes::is_indirect(&site)), by_site)
+            }
+            Rows::View(View::Blocks) => {
+                let ids = (0..blocks.len()).filter(|at| !blocks[*at].contradicted).collect();
+                keep(shown, maps, ids, |at| (blocks[*at].exit_location, blocks[*at].count))
+            }
+            Rows::View(View::Loops) => {
+                let Some(loops) = &mut model.loops else { return Ok(Default::default()) };
+                let found = &loops.loops;
+                keep(shown, &mut loops.maps, (0..found.len()).collect(), |at| {
+                    (found[*at].location, found[*at].all_trips())
+                })
+            }
+            Rows::View(View::Paths) => {
+                let Some(paths) = &mut model.paths else { return Ok(Default::default()) };
+                let links: Vec<&Link> = paths.paths.iter().flat_map(|path| &path.links).collect();
+                keep(shown, &mut paths.maps, (0..links.len()).collect(), |at| {
+                    (links[*at].from_location, links[*at].count)
+                })
+            }
+            Rows::View(View::CallGraph | View::Lint) => Ok(Default::default()),
+            Rows::Calls { into, function } => {
+                let inside = |location| within(function, location).is_some();
+                let crosses = |branch: &HotBranch| {
+                    let ends = (inside(branch.from_location), inside(branch.to_location));
+                    ends == (!*into, *into)
+                };
+                let calls = |at: &usize| {
+                    let branch = &branches[*at];
+                    crosses(branch) && branch.type_in(maps) != Some(BranchType::RET)
+                };
+                Ok(((0..branches.len()).filter(calls).collect(), false))
+            }
+            Rows::TargetsOf(site) => {
+                let targets = sites.get(*site).map_or(0, |site| site.targets.len());
+                let _ = complete;
+                Ok(((0..targets).collect(), false))
+            }
+            Rows::Edges(edges) => Ok(((0..edges.len()).collect(), false)),
+        }
+    }
+
+    /// Gives the table of these rows to `then`: a row's index is that in `ids`.
+    pub(super) fn with(
+        &self,
+        model: &mut Model,
+        ids: &[usize],
+        then: &mut dyn FnMut(&mut dyn Sheet),
+    ) {
+        let Model { overview: Overview { branches, flow, .. }, functions, .. } = model;
+        let complete = flow.is_complete();
+        let all = flow.taken;
+        let Flow { sites, blocks, maps, quality, block_quality, .. } = flow;
+        match self {
+            Rows::View(View::Functions) => then(&mut Listed {
+                table: &functions::table(all),
+                context: &mut (),
+                row: &|at| (at, &functions[ids[at]]),
+            }),
+            Rows::View(View::Branches) | Rows::Calls { .. } => {
+                let mut context = hot::HotCounts { total: all, quality, maps };
+                let row = |at: usize| (at, &branches[ids[at]]);
+                then(&mut Listed { table: &hot::table(), context: &mut context, row: &row });
+            }
+            Rows::View(View::Mispredicts) => {
+                let row = |at: usize| (at, &sites[ids[at]]);
+                let table = mispredict::table(KNOWN, complete);
+                then(&mut Listed { table: &table, context: maps, row: &row });
+            }
+            Rows::View(View::Outcomes) => {
+                let unsure = complete && ids.iter().any(|at| sites[*at].unsure > 0);
+                let row = |at: usize| (at, &sites[ids[at]]);
+                let table = outcomes::conditional(complete, unsure);
+                then(&mut Listed { table: &table, context: maps, row: &row });
+            }
+            Rows::View(View::Targets) => {
+                let row = |at: usize| (at, &sites[ids[at]]);
+                then(&mut Listed {
+                    table: &outcomes::indirect(complete),
+                    context: maps,
+                    row: &row,
+                });
+            }
+            Rows::TargetsOf(site) => {
+                let Some(site) = sites.get(*site) else { return };
+                let row = |at: usize| (at, site, &site.targets[ids[at]]);
+                then(&mut Listed { table: &outcomes::targets(complete), context: maps, row: &row });
+            }
+            Rows::View(View::Blocks) => {
+                let row = |at: usize| (at, &blocks[ids[at]]);
+                let table = blocks::table(block_quality.blocks, quality);
+                then(&mut Listed { table: &table, context: maps, row: &row });
+            }
+            Rows::View(View::Loops) => {
+                let Some(loops) = &mut model.loops else { return };
+                let found: &Vec<Loop> = &loops.loops;
+                let row = |at: usize| (ids[at], &found[ids[at]]);
+                let table = loops::table(loops.complete);
+                then(&mut Listed { table: &table, context: &mut loops.maps, row: &row });
+            }
+            Rows::View(View::Paths) => {
+                let Some(paths) = &mut model.paths else { return };
+                let links: Vec<(usize, &Link)> = links(&paths.paths);
+                let row = |at: usize| links[ids[at]];
+                let table = paths::ranked();
+                then(&mut Listed { table: &table, context: &mut paths.maps, row: &row });
+            }
+            Rows::View(View::CallGraph | View::Lint) => {}
+            Rows::Edges(edges) => then(&mut Listed {
+                table: &graph::table(),
+                context: &mut (),
+                row: &|at| (at, &edges[ids[at]]),
+            }),
+        }
+    }
+
+    /// The code that a row is about: where its branch comes from, its block or loop starts.
+    pub(super) fn at(&self, model: &Model, id: usize) -> Option<At> {
+        let Overview { branches, flow, .. } = &model.overview;
+        let moved = |maps: &Maps, location: Location| moved(maps, &flow.maps, location);
+        let site = || flow.sites.get(id).map(|site| (site.location, site.from));
+        match self {
+            Rows::View(View::Functions) => {
+                model.functions.get(id).map(|sum| (sum.location, sum.address))
+            }
+            Rows::View(View::Branches) | Rows::Calls { into: true, .. } => {
+                branches.get(id).map(|branch| (branch.from_location, branch.from))
+            }
+            Rows::Calls { into: false, .. } => {
+                branches.get(id).map(|branch| (branch.to_location, branch.to))
+            }
+            Rows::View(View::Mispredicts | View::Outcomes | View::Targets) => site(),
+            Rows::TargetsOf(site) => {
+                let target = flow.sites.get(*site)?.targets.get(id)?;
+                Some((target.location, target.to))
+            }
+            Rows::View(View::Blocks) => {
+                self.block(model, id).map(|of| (of.entry_location, of.entry))
+            }
+            Rows::View(View::Loops) => {
+                let loops = model.loops.as_ref()?;
+                let found = loops.loops.get(id)?;
+                Some((moved(&loops.maps, found.location)?, found.head))
+            }
+            Rows::View(View::Paths) => {
+                let paths = model.paths.as_ref()?;
+                let (_, link) = *links(&paths.paths).get(id)?;
+                Some((moved(&paths.maps, link.from_location)?, link.from))
+            }
+            Rows::View(View::CallGraph | View::Lint) | Rows::Edges(_) => None,
+        }
+    }
+
+    /// The block that a row is.
+    pub(super) fn block<'a>(&self, model: &'a Model, id: usize) -> Option<&'a Block> {
+        matches!(self, Rows::View(View::Blocks)).then(|| model.overview.flow.blocks.get(id))?
+    }
+}
+
+/// All branches of chains, each with its chain's index.
+fn links(paths: &[profile::paths::Path]) -> Vec<(usize, &Link)> {
+    let chains = paths.iter().enumerate();
+    chains.flat_map(|(at, path)| path.links.iter().map(move |link| (at, link))).collect()
+}
+
+/// The rows of some files and functions, and whether others are left out that were not named.
+fn keep(
+    shown: &RowArgs,
+    maps: &mut Maps,
+    mut ids: Vec<usize>,
+    look: impl Fn(&usize) -> (Location, u64),
+) -> Result<(Vec<usize>, bool), Failure> {
+    let kept = shown.keep(maps, &mut ids, (0, ""), look)?;
+    Ok((ids, kept.is_some() && !shown.any()))
+}
+
+/// The offset of a location in a function.
+pub(super) fn within(function: &Stretch, location: Location) -> Option<u64> {
+    match location {
+        Location::File { file, offset } if file == function.file => {
+            offset.checked_sub(function.offset).filter(|offset| *offset < function.len)
+        }
+        _ => None,
+    }
+}
+
+/// A location in the maps of another reading of the same recordings.
+pub(super) fn moved(from: &Maps, to: &Maps, location: Location) -> Option<Location> {
+    let Location::File { file, offset } = location else { return Some(location) };
+    let path = from.path(file);
+    if to.path(file) == path {
+        return Some(location);
+    }
+    let file = to.files().find(|file| to.path(*file) == path)?;
+    Some(Location::File { file, offset })
+}

@@ -1,0 +1,76 @@
+//! Rows that are shown a few at a time, in any order.
+
+use std::io;
+
+use maud::Markup;
+
+use super::{Cell, Printer, Table};
+use crate::present::out::Out;
+
+/// A table with its rows, whatever their type is. Rows are known by their index.
+pub(crate) trait Sheet {
+    /// Headings of the columns that people see.
+    fn headings(&self) -> Vec<&'static str>;
+    /// A row's cell in one of these columns.
+    fn cell(&mut self, row: usize, column: usize) -> Cell;
+    /// The highest value by which these rows are hot.
+    fn peak(&mut self, rows: &[usize]) -> f64;
+    /// Writes headings and rows, in columns that are wide enough for all of `measured`.
+    fn print(
+        &mut self,
+        out: &mut Out<'_>,
+        rows: &[usize],
+        measured: &[usize],
+        peak: f64,
+    ) -> io::Result<()>;
+    /// Writes rows as the commands do.
+    fn write(&mut self, printer: Printer, out: &mut Out<'_>, rows: &[usize]) -> io::Result<()>;
+    /// Rows for a page.
+    fn html(&mut self, name: &str, rows: &[usize]) -> Markup;
+}
+
+/// A table, and how a row is found by its index.
+pub(crate) struct Listed<'s, 'a, C: ?Sized, R> {
+    pub(crate) table: &'s Table<'a, C, R>,
+    pub(crate) context: &'s mut C,
+    pub(crate) row: &'s dyn Fn(usize) -> R,
+}
+
+impl<C: ?Sized, R> Sheet for Listed<'_, '_, C, R> {
+    fn headings(&self) -> Vec<&'static str> {
+        let shown = self.table.columns.iter().filter(|column| column.is_for_people());
+        shown.map(|column| column.heading).collect()
+    }
+
+    fn cell(&mut self, row: usize, column: usize) -> Cell {
+        let mut shown = self.table.columns.iter().filter(|column| column.is_for_people());
+        let column = shown.nth(column);
+        column.map_or(Cell::Empty, |column| (column.get)(self.context, &(self.row)(row)))
+    }
+
+    fn peak(&mut self, rows: &[usize]) -> f64 {
+        self.table.peak(self.context, rows.iter().map(|row| (self.row)(*row)))
+    }
+
+    fn print(
+        &mut self,
+        out: &mut Out<'_>,
+        rows: &[usize],
+        measured: &[usize],
+        peak: f64,
+    ) -> io::Result<()> {
+        let measured = measured.iter().map(|row| (self.row)(*row));
+        let layout = self.table.layout(out, self.context, measured, 0).with_peak(peak);
+        layout.headings(out)?;
+        rows.iter().try_for_each(|row| layout.row(out, self.context, &(self.row)(*row)))
+    }
+
+    fn write(&mut self, printer: Printer, out: &mut Out<'_>, rows: &[usize]) -> io::Result<()> {
+        let rows = rows.iter().map(|row| (self.row)(*row));
+        self.table.write(printer, out, self.context, rows)
+    }
+
+    fn html(&mut self, name: &str, rows: &[usize]) -> Markup {
+        self.table.html(name, self.context, rows.iter().map(|row| (self.row)(*row)))
+    }
+}

@@ -1,0 +1,310 @@
+//! The terminal of the commands that are drawn on it: set up, and restored however they end.
+
+use std::io::{self, IsTerminal, Stdout, Write};
+use std::panic;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anstream::{AutoStream, ColorChoice};
+use anstyle::{AnsiColor, Color, Effects, Style};
+use ratatui_core::buffer::Buffer;
+use ratatui_core::style::{Color as Shade, Modifier, Style as Look};
+use ratatui_crossterm::CrosstermBackend;
+use ratatui_crossterm::crossterm::event::{
+    DisableMouseCapture, EnableMouseCapture, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers,
+    MouseButton, MouseEvent, MouseEventKind, poll, read,
+};
+use ratatui_crossterm::crossterm::terminal::{
+    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
+use ratatui_crossterm::crossterm::{cursor, execute};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP};
+use signal_hook::{flag, low_level};
+
+use super::out::say;
+use super::pager;
+
+/// A line of the screen, in pieces of one style.
+pub(crate) type Row = Vec<(Style, String)>;
+
+/// A pressed key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Key {
+    /// A character.
+    Char(char),
+    /// A character with Control.
+    Ctrl(char),
+    Up,
+    Down,
+    Left,
+    Right,
+    Home,
+    End,
+    PageUp,
+    PageDown,
+    Enter,
+    Tab,
+    BackTab,
+    Backspace,
+    Esc,
+}
+
+/// What happened at the terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Input {
+    /// A key was pressed.
+    Key(Key),
+    /// The mouse was clicked on a cell, by column and line.
+    Click(usize, usize),
+    /// The wheel was turned, downwards if positive.
+    Wheel(isize),
+    /// The screen has to be drawn again: another size, or the process continued.
+    Redraw,
+    /// Nothing but time.
+    Nothing,
+    /// A signal, or the end of the input.
+    End,
+}
+
+/// Whether standard output, and the keyboard that belongs to it, can be drawn on. Standard input
+/// may be a recording.
+pub(crate) fn is_drawable(input_is_free: bool) -> bool {
+    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    !dumb && io::stdout().is_terminal() && (!input_is_free || io::stdin().is_terminal())
+}
+
+/// The terminal, until it is dropped.
+pub(crate) struct Terminal {
+    screen: ratatui_core::terminal::Terminal<CrosstermBackend<Stdout>>,
+    /// Declared after the screen, so that it speaks once that is restored.
+    #[allow(dead_code, reason = "it speaks when it is dropped")]
+    last_words: LastWords,
+    /// The last signal that ends the command, and whether it is to stop, or has continued.
+    signals: [Arc<AtomicUsize>; 3],
+    mouse: bool,
+    color: bool,
+}
+
+impl Terminal {
+    /// Takes standard input and output.
+    pub(crate) fn take(mouse: bool) -> io::Result<Terminal> {
+        let color = AutoStream::choice(&io::stdout()) != ColorChoice::Never;
+        let signals: [Arc<AtomicUsize>; 3] = Default::default();
+        for (number, to) in [(SIGHUP, 0), (SIGINT, 0), (SIGTERM, 0), (SIGTSTP, 1), (SIGCONT, 2)] {
+            flag::register_usize(number, Arc::clone(&signals[to]), number as usize)?;
+        }
+        // A panic message is printed after the screen is restored.
+        let last_words = LastWords::default();
+        let words = Arc::downgrade(&last_words.0);
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |what| match words.upgrade() {
+            Some(words) => *words.lock().unwrap_or_else(PoisonError::into_inner) = what.to_string(),
+            None => before(what),
+        }));
+        let screen = ratatui_core::terminal::Terminal::new(CrosstermBackend::new(io::stdout()))?;
+        let terminal = Terminal { screen, last_words, signals, mouse, color };
+        pager::hold_all();
+        terminal.enter()?;
+        Ok(terminal)
+    }
+
+    fn enter(&self) -> io::Result<()> {
+        enable_raw_mode()?;
+        execute!(io::stdout(), EnterAlternateScreen, cursor::Hide)?;
+        if self.mouse { execute!(io::stdout(), EnableMouseCapture) } else { Ok(()) }
+    }
+
+    fn leave(&self) -> io::Result<()> {
+        if self.mouse {
+            execute!(io::stdout(), DisableMouseCapture)?;
+        }
+        execute!(io::stdout(), cursor::Show, LeaveAlternateScreen)?;
+        disable_raw_mode()
+    }
+
+    /// Columns and lines.
+    pub(crate) fn size(&self) -> (usize, usize) {
+        let size = self.screen.size().unwrap_or_default();
+        (usize::from(size.width.max(1)), usize::from(size.height.max(1)))
+    }
+
+    /// Shows these lines, from the top.
+    pub(crate) fn show(&mut self, rows: &[Row]) -> io::Result<()> {
+        let color = self.color;
+        self.screen.draw(|frame| paint(rows, frame.buffer_mut(), color))?;
+        Ok(())
+    }
+
+    /// Waits for input, at most so long.
+    pub(crate) fn wait(&mut self, most: Duration) -> io::Result<Input> {
+        let is_input = poll(most);
+        let [end, stop, continued] = self.signals.each_ref().map(|it| it.load(Ordering::Relaxed));
+        if end != 0 {
+            return Ok(Input::End);
+        }
+        if stop != 0 {
+            return self.suspend();
+        }
+        if continued != 0 {
+            // The shell may have set other modes meanwhile.
+            disable_raw_mode()?;
+            return self.resume();
+        }
+        if !is_input? {
+            return Ok(Input::Nothing);
+        }
+        match read() {
+            Ok(Event::Key(key)) if key.kind != KeyEventKind::Release => match key_of(key) {
+                Some(Key::Ctrl('z')) => self.suspend(),
+                Some(key) => Ok(Input::Key(key)),
+                None => Ok(Input::Nothing),
+            },
+            Ok(Event::Mouse(event)) => Ok(mouse_of(event)),
+            Ok(Event::Resize(..)) => Ok(Input::Redraw),
+            Ok(_) => Ok(Input::Nothing),
+            Err(_) => Ok(Input::End),
+        }
+    }
+
+    /// Stops as Ctrl-Z does elsewhere, and goes on afterwards.
+    fn suspend(&mut self) -> io::Result<Input> {
+        self.leave()?;
+        low_level::emulate_default_handler(SIGTSTP)?;
+        self.resume()
+    }
+
+    fn resume(&mut self) -> io::Result<Input> {
+        self.signals[1..].iter().for_each(|signal| signal.store(0, Ordering::Relaxed));
+        self.enter()?;
+        // Draws every cell; `clear` would ask the terminal for its cursor.
+        let size = self.screen.size()?;
+        self.screen.resize(size.into())?;
+        Ok(Input::Redraw)
+    }
+
+    /// Sends a text to the terminal's clipboard (OSC 52).
+    pub(crate) fn copy(&self, text: &str) -> io::Result<()> {
+        let mut stdout = io::stdout();
+        write!(stdout, "\x1b]52;c;{}\x07", base64(text.as_bytes()))?;
+        stdout.flush()
+    }
+
+    /// Gives the terminal back, and ends as the signal that came would have.
+    pub(crate) fn end(self) {
+        let signal = self.signals[0].load(Ordering::Relaxed);
+        drop(self);
+        if signal != 0 {
+            let _ = low_level::emulate_default_handler(signal as i32);
+        }
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.leave();
+        pager::print_held();
+    }
+}
+
+/// The message of a panic.
+#[derive(Default)]
+struct LastWords(Arc<Mutex<String>>);
+
+impl Drop for LastWords {
+    fn drop(&mut self) {
+        let words = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !words.is_empty() {
+            say!("{words}");
+        }
+    }
+}
+
+/// Writes lines into a screen. Without colours, bold and inverse text remain.
+pub(crate) fn paint(rows: &[Row], screen: &mut Buffer, color: bool) {
+    let area = screen.area;
+    for (y, row) in (area.top()..area.bottom()).zip(rows) {
+        let mut x = area.left();
+        for (style, text) in row {
+            let left = usize::from(area.right().saturating_sub(x));
+            x = screen.set_stringn(x, y, text, left, look(*style, color)).0;
+        }
+    }
+}
+
+fn look(style: Style, color: bool) -> Look {
+    let effects = [
+        (Effects::BOLD, Modifier::BOLD),
+        (Effects::DIMMED, Modifier::DIM),
+        (Effects::UNDERLINE, Modifier::UNDERLINED),
+        (Effects::INVERT, Modifier::REVERSED),
+    ];
+    let has = effects.into_iter().filter(|(effect, _)| style.get_effects().contains(*effect));
+    let look = has.fold(Look::new(), |look, (_, modifier)| look.add_modifier(modifier));
+    match style.get_fg_color().filter(|_| color) {
+        Some(Color::Ansi(AnsiColor::Red)) => look.fg(Shade::Red),
+        Some(Color::Ansi(AnsiColor::Green)) => look.fg(Shade::Green),
+        Some(Color::Ansi(AnsiColor::Yellow)) => look.fg(Shade::Yellow),
+        Some(Color::Ansi(AnsiColor::Cyan)) => look.fg(Shade::Cyan),
+        _ => look,
+    }
+}
+
+fn key_of(key: KeyEvent) -> Option<Key> {
+    Some(match key.code {
+        KeyCode::Char(c) if key.modifiers.contains(KeyModifiers::CONTROL) => Key::Ctrl(c),
+        KeyCode::Char(c) => Key::Char(c),
+        KeyCode::Up => Key::Up,
+        KeyCode::Down => Key::Down,
+        KeyCode::Left => Key::Left,
+        KeyCode::Right => Key::Right,
+        KeyCode::Home => Key::Home,
+        KeyCode::End => Key::End,
+        KeyCode::PageUp => Key::PageUp,
+        KeyCode::PageDown => Key::PageDown,
+        KeyCode::Enter => Key::Enter,
+        KeyCode::Tab => Key::Tab,
+        KeyCode::BackTab => Key::BackTab,
+        KeyCode::Backspace | KeyCode::Delete => Key::Backspace,
+        KeyCode::Esc => Key::Esc,
+        _ => return None,
+    })
+}
+
+fn mouse_of(event: MouseEvent) -> Input {
+    match event.kind {
+        MouseEventKind::ScrollUp => Input::Wheel(-1),
+        MouseEventKind::ScrollDown => Input::Wheel(1),
+        MouseEventKind::Down(MouseButton::Left) => {
+            Input::Click(usize::from(event.column), usize::from(event.row))
+        }
+        _ => Input::Nothing,
+    }
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for three in bytes.chunks(3) {
+        let bits = three.iter().fold(0, |bits, byte| bits << 8 | usize::from(*byte));
+        let bits = bits << (8 * (3 - three.len()));
+        for digit in 0..4 {
+            let value = bits >> (18 - 6 * digit) & 63;
+            text.push(if digit <= three.len() { char::from(DIGITS[value]) } else { '=' });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The examples of RFC 4648.
+    #[test]
+    fn base64_pads() {
+        let all = ["", "f", "fo", "foo", "foob", "fooba", "foobar"].map(|it| base64(it.as_bytes()));
+        let wanted = ["", "Zg==", "Zm8=", "Zm9v", "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy"];
+        assert_eq!(all, wanted);
+    }
+}

@@ -1,0 +1,336 @@
+//! `lbr browse`: its screens, its numbers, and a terminal that it leaves as it was.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+
+use lbr_commands::Browser;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::termios::tcgetattr;
+use nix::unistd::Pid;
+use proptest::prelude::*;
+use serde_json::Value;
+
+use crate::support::lbr::{done, lbr, stderr};
+use crate::support::programs::{BARE, build};
+use crate::support::screen::Terminal;
+use crate::support::skip::skipped;
+use crate::terminal::typed;
+
+/// A recording of a program, every branch in it.
+fn recorded(folder: &Path, program: &str, model: bool) -> Option<String> {
+    let program = build(program, BARE)?;
+    // Its code must be there when it is browsed.
+    let kept = folder.join("program");
+    fs::copy(&program.path, &kept).unwrap();
+    let file = folder.join("perf.data").to_str().unwrap().to_owned();
+    let how: &[&str] =
+        if model { &["--model"] } else { &["--backend", "soft", "--source", "ptrace"] };
+    let args = [&["record"], how, &["-o", &file, "--", kept.to_str().unwrap()]].concat();
+    let out = lbr(&args);
+    if out.status.code() != Some(0) {
+        skipped(stderr(&out));
+        return None;
+    }
+    Some(file)
+}
+
+/// Presses keys, with spaces in between.
+fn press(browser: &mut Browser, keys: &str) {
+    for key in keys.split_whitespace() {
+        assert!(browser.press(key).unwrap(), "{key} of {keys}");
+    }
+}
+
+/// What was looked at: each key is explained by the screen after it.
+const WALK: [&str; 17] = [
+    "",
+    "Enter",
+    "G",
+    "Home Down Down Down Down Down Down Down",
+    "Enter",
+    "Backspace",
+    "g",
+    "Backspace p",
+    "Backspace n",
+    "Enter",
+    "Backspace Backspace Tab > >",
+    "/ t o p",
+    "Enter Tab Tab Tab",
+    "Enter",
+    "Enter",
+    "?",
+    "q f",
+];
+
+/// As they were looked at; `LBR_RENEW` writes them anew.
+#[test]
+fn screens_match_the_golden_files() {
+    let folder = tempfile::tempdir_in("/tmp").unwrap();
+    let Some(file) = recorded(folder.path(), "stacks.S", false) else { return };
+    for size in [(80, 24), (120, 40)] {
+        let mut browser = Browser::open(&[&file]).unwrap();
+        let mut text = String::new();
+        for keys in WALK {
+            press(&mut browser, keys);
+            writeln!(text, "== {keys}").unwrap();
+            for line in browser.screen(size.0, size.1) {
+                // Folders differ, and are cut.
+                let is_of_folder = line.contains("software LBR") || line.contains("_start in ");
+                text += if is_of_folder { "…" } else { &line };
+                text.push('\n');
+            }
+        }
+        let text = text.replace(folder.path().to_str().unwrap(), "FOLDER");
+        let path =
+            format!("{}/../tests/cli/golden/browse-{}.txt", env!("CARGO_MANIFEST_DIR"), size.0);
+        if std::env::var_os("LBR_RENEW").is_some() {
+            fs::write(&path, &text).unwrap();
+        }
+        assert_eq!(text, fs::read_to_string(&path).unwrap(), "{size:?}");
+    }
+}
+
+/// Objects of `lbr report --json`, without the last, which is about all.
+fn rows(args: &[&str]) -> Vec<Value> {
+    let text = done(args);
+    let rows = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    rows.filter(|row| row["view"] != "quality").collect()
+}
+
+/// What the browser writes is what `lbr report` prints, and what it shows are the same lines.
+#[test]
+fn numbers_are_those_of_the_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(file) = recorded(folder.path(), "outcomes.S", true) else { return };
+    let written = folder.path().join("rows.json");
+    let views = [
+        ("hot", "Tab"),
+        ("mispredict", "Tab Tab"),
+        ("outcomes", "Tab Tab Tab"),
+        ("blocks", "Tab Tab Tab Tab Tab"),
+        ("loops", "Tab Tab Tab Tab Tab Tab"),
+    ];
+    for (view, keys) in views {
+        let mut browser = Browser::open(&[&file]).unwrap();
+        press(&mut browser, keys);
+        press(&mut browser, "w");
+        written
+            .to_str()
+            .unwrap()
+            .chars()
+            .for_each(|c| assert!(browser.press(&c.to_string()).unwrap()));
+        press(&mut browser, "Enter");
+        let ours = fs::read_to_string(&written).unwrap();
+        let ours = ours.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let mut theirs = rows(&["report", "-i", &file, "--view", view, "--json"]);
+        // These views have rows of another kind too, which are other pages.
+        theirs.retain(|row| row["kind"] != "basic_block" && row["kind"] != "indirect");
+        assert!(!theirs.is_empty(), "{view}");
+        assert_eq!(ours.collect::<Vec<_>>(), theirs, "{view}");
+        let printed = typed(140, &["report", "-i", &file, "--view", view, "-n", "0"], |_, _| ());
+        let shown = browser.screen(140, 200);
+        for line in shown.iter().skip(4).take_while(|line| !line.is_empty()) {
+            assert!(printed.lines().any(|other| other.trim_end() == line), "{line}\n{printed}");
+        }
+    }
+    let Some(file) = recorded(folder.path(), "stacks.S", true) else { return };
+    let mut browser = Browser::open(&[&file]).unwrap();
+    let screen = browser.screen(140, 40).join("\n");
+    let functions = rows(&["report", "-i", &file, "--group", "function", "--json"]);
+    let graph = rows(&["report", "-i", &file, "--view", "callgraph", "--json"]);
+    let total = |name: &Value| {
+        let is = |row: &&Value| row["kind"] == "function" && row["function"] == *name;
+        graph.iter().find(is).map_or("-".to_owned(), |row| row["total"].to_string())
+    };
+    assert!(functions.len() > 5);
+    for row in &functions {
+        let name = &row["symbol"];
+        let line = screen.lines().find(|line| line.ends_with(name.as_str().unwrap())).unwrap();
+        let words: Vec<String> =
+            line.split_whitespace().map(|word| word.replace(',', "")).collect();
+        assert_eq!(words[0], row["count"].to_string(), "{screen}");
+        assert_eq!(words[2], total(name), "{screen}");
+        if let Some(missed) = row["mispredicted"].as_u64() {
+            assert_eq!(words[3], missed.to_string(), "{screen}");
+        }
+    }
+    press(&mut browser, "Enter");
+    let code = browser.screen(140, 200);
+    let printed = typed(140, &["annotate", "-i", &file], |_, _| ());
+    let lines: Vec<&str> = code.iter().skip(4).map(String::as_str).collect();
+    let lines = lines.iter().take_while(|line| !line.is_empty());
+    assert!(lines.clone().count() > 5);
+    for line in lines {
+        assert!(printed.lines().any(|other| other.trim_end() == *line), "{line}\n{printed}");
+    }
+}
+
+/// By hand: `b_bit` is taken or not 1,000 times, `l_bit` runs when it is not. The generator of
+/// `outcomes.S` decides.
+#[test]
+fn counts_are_those_of_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(file) = recorded(folder.path(), "outcomes.S", false) else { return };
+    let (mut random, mut clear, mut cases) = (12345_u32, 0, [0; 4]);
+    for _ in 0..1000 {
+        random = random.wrapping_mul(1_103_515_245).wrapping_add(12345);
+        clear += u32::from(random & 0x10000 == 0);
+        cases[(random >> 20) as usize & 3] += 1;
+    }
+    let mut browser = Browser::open(&[&file]).unwrap();
+    press(&mut browser, "Tab Tab Tab Tab Enter");
+    let targets = browser.screen(120, 40).join("\n");
+    let mut counts: Vec<u32> = cases.to_vec();
+    counts.sort_unstable();
+    let mut shown: Vec<u32> = Vec::new();
+    for line in targets.lines().filter(|line| line.contains("b_switch+0x0 -> ")) {
+        shown.push(line.split_whitespace().nth(1).unwrap().parse().unwrap());
+    }
+    shown.sort_unstable();
+    assert_eq!(shown, counts, "{targets}");
+    press(&mut browser, "Backspace BackTab");
+    let outcomes = browser.screen(120, 40).join("\n");
+    let both = [clear.to_string(), (1000 - clear).to_string()];
+    let line = outcomes.lines().any(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        words.windows(2).any(|pair| pair == both)
+    });
+    assert!(line, "{both:?} {outcomes}");
+}
+
+/// Searching narrows the rows, sorting changes their order, and a filter can be taken off.
+#[test]
+fn rows_are_searched_sorted_and_filtered() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(file) = recorded(folder.path(), "stacks.S", false) else { return };
+    let mut browser = Browser::open(&[&file]).unwrap();
+    let lines = |browser: &mut Browser| -> Vec<String> {
+        let screen = browser.screen(80, 24);
+        let head = screen.iter().position(|line| line.ends_with("cycles  function")).unwrap();
+        let rows = screen[head + 1..23].iter().take_while(|line| !line.is_empty());
+        rows.map(|line| line.split_whitespace().last().unwrap().to_owned()).collect()
+    };
+    let all = lines(&mut browser);
+    assert!(all.len() > 5, "{all:?}");
+    press(&mut browser, "/ w r k");
+    assert_eq!(lines(&mut browser), ["work"]);
+    press(&mut browser, "Esc");
+    assert_eq!(lines(&mut browser), all);
+    press(&mut browser, "7");
+    let mut sorted = all.clone();
+    sorted.sort();
+    assert_eq!(lines(&mut browser), sorted);
+    press(&mut browser, "7");
+    sorted.reverse();
+    assert_eq!(lines(&mut browser), sorted);
+    press(&mut browser, "f j Enter");
+    assert_eq!(lines(&mut browser), sorted[..1]);
+    press(&mut browser, "f Enter");
+    assert_eq!(lines(&mut browser), sorted);
+}
+
+/// Keys of every kind, and clicks.
+fn any_key() -> impl Strategy<Value = String> {
+    const NAMES: &[&str] = &[
+        "Enter",
+        "Enter",
+        "Enter",
+        "Backspace",
+        "Esc",
+        "Tab",
+        "BackTab",
+        "Up",
+        "Down",
+        "Left",
+        "Right",
+        "Home",
+        "End",
+        "PageUp",
+        "PageDown",
+        "Ctrl-D",
+        "Ctrl-U",
+        "click",
+    ];
+    prop_oneof![
+        2 => proptest::sample::select(NAMES).prop_map(str::to_owned),
+        // `w` would write files.
+        3 => "[a-vx-zA-Z0-9/?<>.=\u{e9}\u{95a2} ]",
+    ]
+}
+
+/// No key leads to a panic or to a page without a way back.
+#[test]
+fn ten_thousand_keys_at_random() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(file) = recorded(folder.path(), "stacks.S", false) else { return };
+    let config = ProptestConfig { cases: 50, failure_persistence: None, ..Default::default() };
+    let sizes = proptest::sample::select(&[(80, 24), (200, 50), (40, 10), (1, 1)][..]);
+    proptest!(config, |(keys in proptest::collection::vec(any_key(), 200), size in sizes)| {
+        let mut browser = Browser::open(&[&file]).unwrap();
+        browser.screen(size.0, size.1);
+        let (mut ended, mut at) = (false, 0_usize);
+        for key in &keys {
+            at += 7;
+            match key.as_str() {
+                "click" => browser.click(at % 80, at % 24),
+                key => ended = !browser.press(key).unwrap(),
+            }
+            if ended {
+                browser = Browser::open(&[&file]).unwrap();
+                browser.screen(size.0, size.1);
+            }
+        }
+        browser.screen(size.0, size.1);
+        // A prompt takes one Escape; every page one q.
+        browser.press("Esc").unwrap();
+        let way = (0..=keys.len()).find(|_| !browser.press("q").unwrap());
+        prop_assert!(way.is_some(), "no way back from {keys:?}");
+    });
+}
+
+#[test]
+fn no_terminal_is_an_error() {
+    let out = lbr(&["browse"]);
+    assert_eq!(out.status.code(), Some(2));
+    assert!(stderr(&out).contains("lbr report"), "{}", stderr(&out));
+    assert_eq!(lbr(&["browse", "-i", "nothing.data"]).status.code(), Some(2));
+}
+
+/// However it ends, the terminal is as it was; stopped and continued, it is drawn again.
+#[test]
+fn the_terminal_is_restored() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(file) = recorded(folder.path(), "stacks.S", false) else { return };
+    for (end, signal) in [("q", None), ("\u{3}", None), ("", Some(Signal::SIGTERM))] {
+        let mut terminal = Terminal::start((80, 24), &["browse", &file]);
+        let before = tcgetattr(&terminal.slave).unwrap();
+        terminal.wait_for(" branches, ");
+        assert_ne!(tcgetattr(&terminal.slave).unwrap(), before, "raw while it is drawn");
+        let pid = Pid::from_raw(terminal.child.id().cast_signed());
+        kill(pid, Signal::SIGTSTP).unwrap();
+        terminal.wait_for_bytes("\u{1b}[?1049l");
+        // Its parent is told that it has stopped, and continues it.
+        let flags = nix::sys::wait::WaitPidFlag::WUNTRACED;
+        nix::sys::wait::waitpid(pid, Some(flags)).unwrap();
+        assert_eq!(tcgetattr(&terminal.slave).unwrap(), before, "stopped");
+        kill(pid, Signal::SIGCONT).unwrap();
+        terminal.wait_for_bytes("\u{1b}[?1049h");
+        terminal.wait_for(" branches, ");
+        terminal.keys.write_all(b"\r").unwrap();
+        terminal.wait_for("functions > ");
+        terminal.keys.write_all(b"\x7f").unwrap();
+        terminal.wait_for(" mispredicts ");
+        terminal.keys.write_all(end.as_bytes()).unwrap();
+        if let Some(signal) = signal {
+            kill(pid, signal).unwrap();
+        }
+        terminal.wait_for_bytes("\u{1b}[?25h");
+        terminal.wait_for_bytes("\u{1b}[?1049l");
+        let status = terminal.child.wait().unwrap();
+        assert_eq!(status.signal(), signal.map(|signal| signal as i32));
+        assert_eq!(tcgetattr(&terminal.slave).unwrap(), before);
+    }
+}
