@@ -27,6 +27,7 @@ fn every_published_shape() {
         ("0xffffffff93c001c8/0x7f12a2b1d647/P/-/-/16959/SYSRET/-", "same"),
         ("0x1/0xa0/MN/-/-/7/COND/-", "same"),
         ("0x1/0xa0/PN/-/-/7/FAULT_ALGN/SPEC_WRONG_PATH", "same"),
+        ("0x1/0xa0/P/-/-/7/ARM64_DEBUG_DATA/-", "0x1/0xa0/P/-/-/7/ARCH_5/-"),
         ("0x1(/usr/bin/a b)/0xa0([kernel])/P/-/-/7/ARCH_5/-", "0x1/0xa0/P/-/-/7/ARCH_5/-"),
     ] {
         match printed {
@@ -85,6 +86,10 @@ fn lines() {
     assert_eq!((head.pid, head.tid, head.cpu), (Some(6540), Some(6541), Some(1)));
     assert_eq!((head.time, head.ip), (Some(2_505_292_041_000), Some(0x4005dc)));
     assert_eq!(head.period, Some(2_944_213));
+    // Arm SPE, perf 6.15.
+    let flagged = "  prog  6540 [001]  2505.292041: branch:   jcc/miss,not_taken/           4005dc 0x1/0x2/MN/-/-/0";
+    let Ok(Line::Sample(head)) = line(flagged) else { panic!() };
+    assert_eq!((head.tid, head.ip), (Some(6540), Some(0x4005dc)));
     let untimed = "prog 25532 branches:u:  4005dc 0x1/0x2";
     let Ok(Line::Sample(head)) = line(untimed) else { panic!() };
     assert_eq!((head.tid, head.period, head.ip), (Some(25532), None, Some(0x4005dc)));

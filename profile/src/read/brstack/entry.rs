@@ -32,11 +32,12 @@ pub(super) fn type_of(name: &[u8]) -> Option<BranchType> {
         b"FAULT_ALGN" => 16,
         b"FAULT_DATA" => 17,
         b"FAULT_INST" => 18,
-        b"ARCH_1" => 19,
-        b"ARCH_2" => 20,
-        b"ARCH_3" => 21,
-        b"ARCH_4" => 22,
-        b"ARCH_5" => 23,
+        // perf of aarch64 has other names for them.
+        b"ARCH_1" | b"ARM64_FIQ" => 19,
+        b"ARCH_2" | b"ARM64_DEBUG_HALT" => 20,
+        b"ARCH_3" | b"ARM64_DEBUG_EXIT" => 21,
+        b"ARCH_4" | b"ARM64_DEBUG_INST" => 22,
+        b"ARCH_5" | b"ARM64_DEBUG_DATA" => 23,
         _ => {
             let code = digits::decimal(name.strip_prefix(b"TYPE_")?)?;
             u8::try_from(code).ok().filter(|code| *code < 32)?

@@ -42,13 +42,13 @@ pub(super) fn tod(text: &[u8]) -> Option<usize> {
 }
 
 /// The type of the sampled branch in processor traces: two spaces, one or two words in 21 columns
-/// (11 up to 5.11), a space.
+/// (11 up to 5.11), a space. perf 6.15 and later add events: `jcc/miss,not_taken/`.
 pub(super) fn flags(text: &[u8]) -> Option<usize> {
     [24, 14].into_iter().find(|width| {
         let column = text.get(..*width).and_then(|column| column.strip_prefix(b"  "));
         let inside = column.and_then(|column| column.strip_suffix(b" "));
         inside.is_some_and(|inside| {
-            let is_word = |byte: &u8| byte.is_ascii_alphabetic() || b" ()".contains(byte);
+            let is_word = |byte: &u8| byte.is_ascii_alphabetic() || b" ()/,_".contains(byte);
             inside.iter().all(is_word)
                 && (inside.first() != Some(&b' ') || inside.trim_ascii().is_empty())
         })
