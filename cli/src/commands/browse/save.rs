@@ -100,8 +100,12 @@ fn text(
             }
         }
         (_, "txt") => return output.stream(|out| plain(out, model)),
-        (Content::Chart(chart), "svg") => bytes(Format::Svg, std::slice::from_ref(chart)).into_bytes(),
-        (Content::Chart(chart), "html") => bytes(Format::Html, std::slice::from_ref(chart)).into_bytes(),
+        (Content::Chart(chart), "svg") => {
+            bytes(Format::Svg, std::slice::from_ref(chart)).into_bytes()
+        }
+        (Content::Chart(chart), "html") => {
+            bytes(Format::Html, std::slice::from_ref(chart)).into_bytes()
+        }
         (Content::Chart(_), _) => return Err(unknown("a chart", ".txt, .svg or .html")),
         _ => return Err(unknown("text", ".txt")),
     };

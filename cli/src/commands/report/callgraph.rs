@@ -68,6 +68,11 @@ pub(super) struct GraphOptions {
 }
 
 impl GraphOptions {
+    /// Whether lines for flame graphs are printed.
+    pub(super) fn is_folded(&self) -> bool {
+        self.folded
+    }
+
     /// Whether any of them was given.
     pub(super) fn any(&self) -> bool {
         self.callee || self.folded || self.stitch || self.truth.is_some()

@@ -13,7 +13,7 @@ pub(crate) mod paths;
 mod shown;
 mod types;
 
-use std::io;
+use std::io::{self, IsTerminal, Write as _};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -26,9 +26,9 @@ pub(crate) use self::blocks::table as block_table;
 pub(crate) use self::callgraph::{count as call_graph, print_folded};
 use crate::args::heading;
 use crate::exit::{Failure, Outcome, USAGE};
-use crate::input::Inputs;
+use crate::input::{self, Inputs};
 use crate::present::number::grouped;
-use crate::present::out::Out;
+use crate::present::out::{FAINT, Out};
 use crate::present::table::Printer;
 use crate::select::{RowArgs, SelectArgs};
 use crate::symbols::SymbolArgs;
@@ -262,7 +262,15 @@ pub(crate) fn hot(recording: &Path) -> Outcome {
 
 /// Runs the command.
 pub(crate) fn run(args: &Report) -> Outcome {
-    print(args, &mut Out::stdout())
+    let mut out = Out::stdout();
+    let status = print(args, &mut out)?;
+    if args.printer() == Printer::Text && !args.callgraph.is_folded() && io::stdout().is_terminal()
+    {
+        let files: Vec<_> = args.inputs.paths().iter().map(|path| input::name(path)).collect();
+        out.styled(FAINT, format_args!("lbr browse {} walks through this", files.join(" ")))?;
+        out.flush()?;
+    }
+    Ok(status)
 }
 
 /// Prints to another place than standard output.
