@@ -15,7 +15,7 @@ use lbr_msr::record::{
     ThreadMove,
 };
 use profile::brstack::type_name;
-use profile::maps::{Location, Maps};
+use profile::maps::Maps;
 use profile::perf_data::{Meta, Rate};
 use profile::symbols::Module;
 use sampler::flight::{
@@ -290,12 +290,8 @@ impl<'a> Scene<'a> {
 
     /// Whether the address is in the program's own file.
     pub(super) fn is_own(&self, address: u64) -> bool {
-        let file = |address| match self.maps.locate(self.space, address) {
-            Location::File { file, .. } => Some(file),
-            Location::Address(_) => None,
-        };
         let own = self.mapped.first().map(|map| map.path.as_str());
-        file(address).is_some_and(|file| self.maps.path(file) == own)
+        own.is_some() && self.maps.path_of(self.maps.locate(self.space, address)) == own
     }
 
     fn rows(&self) -> Vec<Row<'a>> {
@@ -366,17 +362,12 @@ fn print(args: &Crash, flight: &Flight) -> Result<(), Failure> {
             json::value(&mut out, &end(&mut scene, cause.as_ref()))?;
             continue;
         }
-        match &cause {
-            Some(cause) => out.line(cause.headline(&mut scene))?,
-            None => out.line(format_args!(
-                "{} by thread {}",
-                match args.at.trigger {
-                    Trigger::Call => format!("call of {}", args.at.function),
-                    _ => "exit".to_owned(),
-                },
-                path.thread.tid
-            ))?,
-        }
+        let tid = path.thread.tid;
+        out.line(match (&cause, args.at.trigger) {
+            (Some(cause), _) => cause.headline(&mut scene),
+            (None, Trigger::Call) => format!("call of {} by thread {tid}", args.at.function),
+            (None, _) => format!("exit by thread {tid}"),
+        })?;
         let kept = path.steps.iter().filter(|s| matches!(s.kind, StepKind::Branch(_))).count();
         out.line(format_args!(
             "the last {} of {} of this thread, newest last",
@@ -452,9 +443,7 @@ fn end(scene: &mut Scene<'_>, cause: Option<&Cause>) -> Value {
     end["access_address"] = json!(cause.access.map(|(_, address)| json::hex(address)));
     scene.place(stop.ip).put_json(&mut end, "ip", Part::ALL);
     end["instruction"] = json!(instruction(stop));
-    let values = REGISTERS.iter().zip(stop.registers.iter().flatten());
-    let values: Map<String, Value> =
-        values.map(|(name, value)| ((*name).to_owned(), json::hex(*value))).collect();
-    end["registers"] = json!(stop.registers.map(|_| values));
+    let named = |values| REGISTERS.iter().zip(values).map(|(n, v)| ((*n).to_owned(), json::hex(v)));
+    end["registers"] = json!(stop.registers.map(|values| named(values).collect::<Map<_, _>>()));
     end
 }
