@@ -94,8 +94,8 @@ pub(super) fn record(args: &Record, output: Output, chosen: Chosen) -> Outcome {
     let meta = meta(&caps, desc, filter, Source::Hardware, knowledge, sampling);
     let mut target = target(args, &list)?;
     let mut recording = Recording::create(args, output, meta)?;
-    let awake = Awake::hold(&root);
-    if let Err(cause) = &awake {
+    let awake = (!args.allow_cstates).then(|| Awake::hold(&root));
+    if let Some(Err(cause)) = &awake {
         say!(
             "CPUs may go into deep C-states, where some lose their records \
              (/dev/cpu_dma_latency: {cause})"

@@ -138,6 +138,10 @@ pub(crate) struct Record {
           hide_short_help = true)]
     placement: Placing,
 
+    /// Allow deep C-states, in which some CPUs lose their records
+    #[arg(long, help_heading = heading::MACHINE, hide_short_help = true)]
+    allow_cstates: bool,
+
     #[command(flatten)]
     host: HostArgs,
 
