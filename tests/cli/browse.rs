@@ -1,19 +1,22 @@
 //! `lbr browse`: its screens, its numbers, and a terminal that it leaves as it was.
 
 use std::fmt::Write as _;
-use std::fs;
-use std::io::Write as _;
+use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use lbr_commands::Browser;
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::termios::tcgetattr;
 use nix::unistd::Pid;
 use proptest::prelude::*;
 use serde_json::Value;
 
-use crate::support::lbr::{done, lbr, stderr};
+use crate::support::lbr::{PROGRAM, alone, done, lbr, stderr};
 use crate::support::programs::{BARE, build};
 use crate::support::screen::Terminal;
 use crate::support::skip::skipped;
@@ -333,4 +336,32 @@ fn the_terminal_is_restored() {
         assert_eq!(status.signal(), signal.map(|signal| signal as i32));
         assert_eq!(tcgetattr(&terminal.slave).unwrap(), before);
     }
+}
+
+/// A closed terminal window ends it.
+#[test]
+fn it_ends_with_its_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(file) = recorded(folder.path(), "stacks.S", false) else { return };
+    let size = nix::pty::Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+    let pty = nix::pty::openpty(Some(&size), None).unwrap();
+    // The child must not keep the window open.
+    fcntl(&pty.master, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).unwrap();
+    let end = || Stdio::from(pty.slave.try_clone().unwrap());
+    let mut command = alone(Command::new(PROGRAM));
+    command.args(["browse", &file]).env("TERM", "xterm").stdin(end()).stdout(end()).stderr(end());
+    let mut child = command.spawn().unwrap();
+    drop((command, pty.slave));
+    let mut window = File::from(pty.master);
+    let (mut shown, mut buffer) = (Vec::new(), [0; 4096]);
+    while !String::from_utf8_lossy(&shown).contains("function") {
+        let n = window.read(&mut buffer).unwrap();
+        shown.extend_from_slice(&buffer[..n]);
+    }
+    drop(window);
+    let (ended, end) = std::sync::mpsc::channel();
+    let pid = Pid::from_raw(child.id().cast_signed());
+    std::thread::spawn(move || ended.send(child.wait()));
+    let status = end.recv_timeout(Duration::from_secs(60));
+    assert!(status.is_ok(), "it goes on without a terminal: {:?}", kill(pid, Signal::SIGKILL));
 }

@@ -1,6 +1,7 @@
 //! The terminal of the commands that are drawn on it: set up, and restored however they end.
 
 use std::io::{self, IsTerminal, Stdout, Write};
+use std::os::fd::AsFd as _;
 use std::panic;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,6 +9,7 @@ use std::time::Duration;
 
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Color, Effects, Style};
+use nix::poll::{PollFd, PollFlags, PollTimeout};
 use ratatui_core::buffer::Buffer;
 use ratatui_core::style::{Color as Shade, Modifier, Style as Look};
 use ratatui_crossterm::CrosstermBackend;
@@ -138,9 +140,14 @@ impl Terminal {
 
     /// Waits for input, at most so long.
     pub(crate) fn wait(&mut self, most: Duration) -> io::Result<Input> {
-        let is_input = poll(most);
+        let mut gone = is_gone(Duration::ZERO);
+        let mut is_input = !gone && poll(Duration::ZERO)?;
+        if !gone && !is_input {
+            gone = is_gone(most);
+            is_input = !gone && poll(Duration::ZERO)?;
+        }
         let [end, stop, continued] = self.signals.each_ref().map(|it| it.load(Ordering::Relaxed));
-        if end != 0 {
+        if end != 0 || gone {
             return Ok(Input::End);
         }
         if stop != 0 {
@@ -151,7 +158,7 @@ impl Terminal {
             disable_raw_mode()?;
             return self.resume();
         }
-        if !is_input? {
+        if !is_input {
             return Ok(Input::Nothing);
         }
         match read() {
@@ -205,6 +212,17 @@ impl Drop for Terminal {
         let _ = self.leave();
         pager::print_held();
     }
+}
+
+/// Waits for input at most so long; whether the terminal is gone. crossterm 0.29 reads from one that
+/// is without end.
+fn is_gone(most: Duration) -> bool {
+    let stdout = io::stdout();
+    let mut fds = [PollFd::new(stdout.as_fd(), PollFlags::POLLIN)];
+    // An interruption is a signal, which the caller looks at.
+    let _ = nix::poll::poll(&mut fds, PollTimeout::try_from(most).unwrap_or(PollTimeout::MAX));
+    let gone = PollFlags::POLLHUP | PollFlags::POLLERR | PollFlags::POLLNVAL;
+    fds[0].revents().is_some_and(|events| events.intersects(gone))
 }
 
 /// The message of a panic.
