@@ -48,7 +48,7 @@ pub(crate) struct Out<'a> {
     pub(crate) width: Option<usize>,
     /// Styles are shown.
     pub(crate) color: bool,
-    /// Predictions and cycles are modelled: CSV, which has no head, says so in each row.
+    /// Predictions and cycles are modelled: CSV, which has no head, marks each row.
     pub(crate) modelled: bool,
 }
 

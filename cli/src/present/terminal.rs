@@ -52,7 +52,7 @@ pub(crate) enum Key {
     Esc,
 }
 
-/// What happened at the terminal.
+/// An event of the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Input {
     /// A key was pressed.
@@ -138,7 +138,7 @@ impl Terminal {
         Ok(())
     }
 
-    /// Waits for input, at most so long.
+    /// Waits for input, up to this time.
     pub(crate) fn wait(&mut self, most: Duration) -> io::Result<Input> {
         let mut gone = is_gone(Duration::ZERO);
         let mut is_input = !gone && poll(Duration::ZERO)?;
@@ -214,8 +214,8 @@ impl Drop for Terminal {
     }
 }
 
-/// Waits for input at most so long; whether the terminal is gone. crossterm 0.29 reads from one that
-/// is without end.
+/// Waits for input, up to this time. Whether the terminal is gone: then crossterm 0.29 would read
+/// from it for ever.
 fn is_gone(most: Duration) -> bool {
     let stdout = io::stdout();
     let mut fds = [PollFd::new(stdout.as_fd(), PollFlags::POLLIN)];

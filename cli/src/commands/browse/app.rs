@@ -1,4 +1,4 @@
-//! The state of the browser, and what each key does.
+//! The state of the browser, and its reactions to keys.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ use crate::present::number::percent;
 use crate::present::place::Place;
 use crate::symbols;
 
-/// What the line at the bottom is typed for.
+/// The purpose of the line that is typed at the bottom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Prompt {
     Search,
@@ -27,13 +27,13 @@ pub(super) enum Prompt {
 
 /// The state of the browser.
 pub(super) struct App {
-    /// What was read, as soon as there is something.
+    /// The data read so far; `None` before the first samples.
     pub(super) model: Option<Model>,
     pub(super) page: Page,
     /// The pages that Backspace leads back to.
     pub(super) history: Vec<Page>,
     pub(super) prompt: Option<(Prompt, String)>,
-    /// What was searched in text last.
+    /// The last word searched for in text.
     pub(super) searched: String,
     pub(super) message: String,
     pub(super) reader: Reader,

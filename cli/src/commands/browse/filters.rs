@@ -1,4 +1,4 @@
-//! Filters: what the options of a selection select, one by one.
+//! Filters: the options of a selection, one by one.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -86,9 +86,9 @@ impl Filters {
                 self.files.push(text);
             }
             "symbol" => self.functions.push(text),
-            other => bail!(
-                "{other:?} is no filter: event, comm, pid, tid, cpu, time, dso and symbol are"
-            ),
+            other => {
+                bail!("unknown filter {other:?}: event, comm, pid, tid, cpu, time, dso or symbol")
+            }
         }
         Ok(())
     }

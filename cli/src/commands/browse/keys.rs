@@ -1,4 +1,4 @@
-//! What each key does, and the list of them.
+//! The action of each key, and the list of keys.
 
 use super::app::{App, Prompt};
 use super::lines::{Content, Lines};

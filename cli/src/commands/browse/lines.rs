@@ -15,7 +15,7 @@ use crate::present::out::{Out, drawn};
 use crate::present::shorten::without_middle;
 use crate::present::terminal::Row;
 
-/// What lines are made of.
+/// The source of a page's lines.
 #[derive(Default)]
 pub(super) enum Content {
     #[default]
@@ -36,11 +36,11 @@ pub(super) struct Lines {
     /// A line that stays.
     pub(super) head: Option<Row>,
     pub(super) rows: Vec<Row>,
-    /// For each line the index of what it is about: an instruction, a function, a choice.
+    /// For each line, the index of its instruction, function or choice.
     pub(super) about: Vec<Option<usize>>,
-    /// For what width they were made.
+    /// The width that they were laid out for.
     made: Option<usize>,
-    /// What the cursor is to be on.
+    /// The index that the cursor moves to.
     pub(super) goal: Option<usize>,
 }
 

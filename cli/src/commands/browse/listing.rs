@@ -21,7 +21,7 @@ pub(super) struct Listing {
     pub(super) ids: Vec<usize>,
     /// Which of them are shown, in which order.
     pub(super) order: Vec<usize>,
-    /// Rows outside of the program's own files are left out, though nothing was selected.
+    /// Shows only the program's own files, by default.
     pub(super) own: bool,
     /// The column to sort by, and whether the lowest comes first.
     pub(super) sort: Option<(usize, bool)>,

@@ -27,7 +27,7 @@ use crate::present::terminal::{self, Terminal, is_drawable};
 use crate::select::{RowArgs, SelectArgs};
 use crate::symbols::SymbolArgs;
 
-/// How soon a signal is noticed, and while something is read, what was read.
+/// How long a signal may go unnoticed; and new data, while a recording is read.
 const LOOK: Duration = Duration::from_millis(100);
 const BUSY: Duration = Duration::from_millis(20);
 /// How long an error may take that is printed without the browser.
@@ -62,13 +62,11 @@ pub(crate) fn run(args: &Browse) -> Outcome {
     let paths = args.inputs.paths();
     let free = !paths.iter().any(|path| path == Path::new("-"));
     if !is_drawable(free) {
-        let error = anyhow!(
-            "a recording is browsed on a terminal, and this is none; `lbr report` prints its tables"
-        );
+        let error = anyhow!("lbr browse needs a terminal; `lbr report` prints the same tables");
         return Err(Failure { code: USAGE, error });
     }
     paths.iter().filter(|path| *path != Path::new("-")).try_for_each(|path| {
-        // What cannot be opened is reported before the screen is taken.
+        // A file that cannot be opened is reported before the screen is taken.
         input::open_whole(path, args.select.reading().force).map(drop)
     })?;
     let mut app = app(args, paths)?;

@@ -40,7 +40,7 @@ pub(super) enum Body {
     Text(Lines),
 }
 
-/// What a page is about, whatever was read of it so far.
+/// The subject of a page, independent of the data read so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Subject {
     View(View),

@@ -1,4 +1,4 @@
-//! What was read of the recordings, and the thread that reads them.
+//! The data of the recordings, and the thread that reads them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ const PROGRESS: Duration = Duration::from_millis(50);
 /// Branches whose source lines are looked up before they are shown.
 const LINES: usize = 25;
 
-/// What was read.
+/// The data of a reading.
 pub(super) struct Model {
     pub(super) overview: Overview,
     pub(super) functions: Vec<FunctionSum>,
@@ -38,7 +38,7 @@ pub(super) struct Model {
     pub(super) paths: Option<Paths>,
 }
 
-/// What the thread is asked for.
+/// A request to the thread.
 pub(super) enum Ask {
     /// Everything that one reading gives, then the call graph.
     All(Arc<Selection>),
@@ -46,7 +46,7 @@ pub(super) enum Ask {
     Paths,
 }
 
-/// What the thread answers.
+/// A reply of the thread.
 pub(super) enum Told {
     /// The share of this reading that is done.
     Progress(f64),
@@ -55,7 +55,7 @@ pub(super) enum Told {
     Loops(Box<Loops>),
     Paths(Box<Paths>),
     Failed(Failure),
-    /// What was asked for is complete.
+    /// The request is complete.
     Done,
 }
 
@@ -190,8 +190,8 @@ impl Worker {
         }
     }
 
-    /// Reads once for the views that one reading serves, for so long; `None` if it was too short
-    /// for a sample.
+    /// Reads once for all views that share a reading, for a limited time; `None` if that was too
+    /// short for a sample.
     fn model(
         &self,
         recordings: &Reread,

@@ -69,7 +69,7 @@ impl View {
         View::ALL[(at + step) % View::ALL.len()]
     }
 
-    /// What has to be read for it, unless it is there.
+    /// The request for its data; `None` if they are there.
     pub(super) fn needs(self, model: &Model) -> Option<Ask> {
         match self {
             View::Loops if model.loops.is_none() => Some(Ask::Loops),

@@ -207,8 +207,8 @@ fn play(subjects: Vec<Subject>, at: usize) -> io::Result<()> {
 fn check() -> anyhow::Result<()> {
     ensure!(
         is_drawable(true),
-        "the course is drawn on a terminal, and this is none; `lbr learn --list` lists the \
-         lessons, --transcript LESSON prints one, --html FILE writes them for a browser"
+        "lbr learn needs a terminal; --list lists the lessons, --transcript LESSON prints one, \
+         --html FILE writes them for a browser"
     );
     Ok(())
 }

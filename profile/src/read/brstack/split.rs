@@ -15,7 +15,7 @@ pub(crate) enum Starts {
     Head,
     /// At each line with the sampled address alone, as `tr` leaves it.
     Ip,
-    /// After this number of blank lines.
+    /// After this number of empty lines.
     Gap(usize),
     /// At each indented line.
     Indent,
@@ -63,7 +63,7 @@ struct Group {
     last: Option<RawBranch>,
     /// A word before them that may be the sampled address, or a number of stacks.
     word: Option<u64>,
-    /// Words in lines of their own before them, and those that end with a colon, as columns do.
+    /// Words before them that are alone in a line, and those that end with a colon, as columns do.
     words: usize,
     colons: usize,
     bare: Vec<Bare>,
@@ -113,7 +113,7 @@ fn starts(groups: &[Group]) -> Result<Option<Starts>, u64> {
     };
     let joins = Joins::of(groups, starts.within());
     let every = runs(groups, joins.oldest_first());
-    // What perf prints for stacks of one entry. Those of a small loop join by chance.
+    // perf prints stacks of one entry so. Those of a small loop join by chance.
     let is_perf = all().all(|bare| bare.indented && bare.trails);
     if is_perf && (!joins.all() || joins.pairs < FEW) || !joins.most() && every.is_none() {
         return Ok(None);
@@ -123,7 +123,7 @@ fn starts(groups: &[Group]) -> Result<Option<Starts>, u64> {
         // A number of stacks, or anything else.
         _ if words.is_some() => return refused,
         Starts::Indent if !groups.iter().flat_map(Group::pairs).all(trails) => return refused,
-        // `tr` leaves one blank line after each entry, and one more after each stack.
+        // `tr` leaves one empty line after each entry, and one more after each stack.
         Starts::Once if least > 1 => return refused,
         Starts::Once if !joins.all() => Starts::Every(every.ok_or(first.number)?),
         Starts::Once if groups.iter().any(|group| group.bare.len() > DEEPEST) => return refused,
@@ -347,7 +347,7 @@ impl Split {
     }
 
     /// Whether a bare line starts a stack, given the entries of the stack before and the number of
-    /// blank lines between; `None` if this is unknown.
+    /// empty lines between; `None` if this is unknown.
     pub(crate) fn starts(
         self,
         stack: &[RawBranch],
