@@ -16,6 +16,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 
 use anyhow::anyhow;
 use clap::Args;
+use nix::sys::signal::{SigSet, Signal};
 use profile::perf_data::ReadError;
 use profile::select::{SelectError, Selection};
 use profile::{Counter, Recording, View};
@@ -133,8 +134,12 @@ pub(crate) fn interrupted() -> std::io::Result<Arc<AtomicBool>> {
         return Ok(Arc::clone(flag));
     }
     let flag = Arc::new(AtomicBool::new(false));
+    // A signal between the two calls would be lost.
+    let both = SigSet::from(Signal::SIGINT);
+    both.thread_block()?;
     flag::register_conditional_default(SIGINT, Arc::clone(&flag))?;
     flag::register(SIGINT, Arc::clone(&flag))?;
+    both.thread_unblock()?;
     Ok(Arc::clone(INTERRUPTED.get_or_init(|| flag)))
 }
 
