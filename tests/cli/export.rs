@@ -4,7 +4,8 @@ use std::io::Read as _;
 use std::path::Path;
 
 use crate::support::corpus::corpus;
-use crate::support::lbr::lbr;
+use crate::support::lbr::{lbr, sources};
+use crate::support::programs::build;
 use crate::support::skip::{run_tool, tool};
 use crate::support::truth::{cases, unpacked};
 
@@ -382,4 +383,29 @@ fn a_part_is_not_joined_across_omitted_stacks() {
     assert!(of_part[0].contains("unknown") && of_part[1].contains("joined"), "{of_part:?}");
     let text = lbr(&["export", "--to", "perfdata", branches(dir.path()).to_str().unwrap()]);
     assert_eq!(text.status.code(), Some(2));
+}
+
+/// The same branches give the same bytes, though threads take turns and addresses differ. Without lazy
+/// binding, whose branches depend on which thread calls first.
+#[test]
+fn joined_profiles_of_complete_recordings_are_canonical() {
+    let Some(program) =
+        build("threads.c", &["-O1", "-g", "-pie", "-fPIE", "-pthread", "-Wl,-z,now"])
+    else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let input = dir.path().join("perf.data");
+    let file = input.to_str().unwrap();
+    let mut profiles = Vec::new();
+    for source in sources().into_iter().cycle().take(8) {
+        let record = ["record", "--backend", "soft", "--source", source, "-o", file, "--"];
+        let out = lbr(&[&record[..], &[program.name()]].concat());
+        assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
+        let kinds = ["llvm-raw", "preagg", "autofdo"];
+        profiles.push(kinds.map(|kind| export(&input, &["--to", kind, "--join"]).0));
+    }
+    let first = &profiles[0];
+    assert!(first.iter().all(|profile| profile.lines().count() > 10), "{first:?}");
+    assert!(profiles.iter().all(|other| other == first));
 }
