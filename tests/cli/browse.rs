@@ -47,7 +47,7 @@ fn press(browser: &mut Browser, keys: &str) {
     }
 }
 
-/// What was looked at: each key is explained by the screen after it.
+/// Keys; the screen after each is kept, and was looked at.
 const WALK: [&str; 17] = [
     "",
     "Enter",
@@ -103,7 +103,7 @@ fn rows(args: &[&str]) -> Vec<Value> {
     rows.filter(|row| row["view"] != "quality").collect()
 }
 
-/// What the browser writes is what `lbr report` prints, and what it shows are the same lines.
+/// The browser writes the rows that `lbr report` prints, and shows the same lines.
 #[test]
 fn numbers_are_those_of_the_report() {
     let folder = tempfile::tempdir().unwrap();
@@ -315,7 +315,7 @@ fn the_terminal_is_restored() {
         let pid = Pid::from_raw(terminal.child.id().cast_signed());
         kill(pid, Signal::SIGTSTP).unwrap();
         terminal.wait_for_bytes("\u{1b}[?1049l");
-        // Its parent is told that it has stopped, and continues it.
+        // The parent waits until it has stopped, and continues it.
         let flags = nix::sys::wait::WaitPidFlag::WUNTRACED;
         nix::sys::wait::waitpid(pid, Some(flags)).unwrap();
         assert_eq!(tcgetattr(&terminal.slave).unwrap(), before, "stopped");

@@ -105,7 +105,7 @@ fn unknown_starts_are_refused() {
     }
 }
 
-/// What perf prints for stacks of one branch.
+/// The output of perf for stacks of one branch.
 #[test]
 fn stacks_of_one_branch_stay_apart() {
     for text in [

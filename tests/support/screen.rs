@@ -1,4 +1,4 @@
-//! A program on a terminal of its own, and what that terminal shows.
+//! A program on a private terminal, and the screen of that terminal.
 
 use std::fs::File;
 use std::io::Read as _;

@@ -140,12 +140,9 @@ impl Terminal {
 
     /// Waits for input, up to this time.
     pub(crate) fn wait(&mut self, most: Duration) -> io::Result<Input> {
-        let mut gone = is_gone(Duration::ZERO);
-        let mut is_input = !gone && poll(Duration::ZERO)?;
-        if !gone && !is_input {
-            gone = is_gone(most);
-            is_input = !gone && poll(Duration::ZERO)?;
-        }
+        // crossterm may hold events that it has read already.
+        let gone = is_gone(Duration::ZERO) || (!poll(Duration::ZERO)? && is_gone(most));
+        let is_input = !gone && poll(Duration::ZERO)?;
         let [end, stop, continued] = self.signals.each_ref().map(|it| it.load(Ordering::Relaxed));
         if end != 0 || gone {
             return Ok(Input::End);

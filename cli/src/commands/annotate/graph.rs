@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use maud::{Markup, PreEscaped, html};
 use profile::annotate::{Annotated, BasicBlock, Edge, EdgeKind, Graph, Instruction, Node, Timed};
+use profile::maps::Location;
 
 use super::cells::{symbol_of, words};
 use crate::present::escape::escaped;
@@ -304,8 +305,8 @@ pub(crate) struct EdgeRow {
     edge: Edge,
     from: String,
     to: String,
-    /// The place in the file that it leads to, if that is in the function.
-    pub(crate) offset: Option<u64>,
+    /// The code that it leads to, if that is in the function.
+    pub(crate) target: Option<Location>,
 }
 
 /// The edges of a function, in the order of its code.
@@ -318,9 +319,8 @@ pub(crate) fn edges(annotated: &Annotated) -> Vec<EdgeRow> {
             Some(Node::Block(block)) => annotated.instructions.get(block.first),
             _ => None,
         };
-        let function = &annotated.function;
-        let offset = target.map(|insn| insn.address - function.address + function.offset);
-        EdgeRow { from: name(edge.from), to: name(edge.to), offset, edge: edge.clone() }
+        let target = target.map(|insn| annotated.function.location(insn.address));
+        EdgeRow { from: name(edge.from), to: name(edge.to), target, edge: edge.clone() }
     };
     graph.edges.iter().map(row).collect()
 }

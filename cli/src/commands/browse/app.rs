@@ -10,7 +10,7 @@ use super::functions;
 use super::lines::{Content, Lines};
 use super::page::{Body, Page, Subject};
 use super::reading::{Ask, Model, Reader, Told};
-use super::views::{At, Rows, View, moved, within};
+use super::views::{At, View, moved};
 use crate::exit::Failure;
 use crate::input;
 use crate::present::number::percent;
@@ -157,7 +157,7 @@ impl App {
         if let (Body::Text(lines), Some(goal)) = (&mut page.body, goal)
             && let Content::Code(code, _) = &lines.content
         {
-            let offset = within(&code.function, goal).unwrap_or(0);
+            let offset = code.function.distance(goal).unwrap_or(0);
             let is = |insn: &profile::annotate::Instruction| {
                 insn.address.wrapping_sub(code.function.address) >= offset
             };
@@ -202,24 +202,14 @@ impl App {
         match &page.body {
             Body::Table(listing) => {
                 let id = listing.id(page.cursor)?;
-                match (&listing.rows, &page.subject) {
-                    (Rows::Edges(edges), Subject::Graph(at)) => {
-                        let offset = edges.get(id)?.offset?;
-                        let Location::File { file, .. } = *at else { return None };
-                        Some((Location::File { file, offset }, 0))
-                    }
-                    (rows, _) => rows.at(model, id),
-                }
+                listing.rows.at(model, id)
             }
             Body::Text(Lines { content, about, .. }) => {
                 let about = (*about.get(page.cursor)?)?;
                 match content {
                     Content::Code(code, _) => {
                         let insn = code.instructions.get(about)?;
-                        let function = &code.function;
-                        let offset = insn.address.wrapping_sub(function.address);
-                        let offset = function.offset.wrapping_add(offset);
-                        Some((Location::File { file: function.file, offset }, insn.address))
+                        Some((code.function.location(insn.address), insn.address))
                     }
                     Content::Tree => {
                         let graph = model.graph.as_ref()?;
@@ -285,9 +275,7 @@ impl App {
         let Body::Text(Lines { content: Content::Code(code, _), .. }) = &self.page.body else {
             return None;
         };
-        let offset = code.instructions.get(index)?.address.wrapping_sub(code.function.address);
-        let offset = code.function.offset.wrapping_add(offset);
-        Some(Location::File { file: code.function.file, offset })
+        Some(code.function.location(code.instructions.get(index)?.address))
     }
 
     /// Draws the cycles of the block that the cursor is on.
@@ -313,12 +301,7 @@ impl App {
                 let ending = timed().filter(|block| block.last == at);
                 let most = ending.max_by_key(|block| block.cycles.n());
                 let block = most.or_else(|| through().max_by_key(|block| block.cycles.n()))?;
-                let place = |address: u64| {
-                    let offset = address.wrapping_sub(code.function.address);
-                    let offset = code.function.offset.wrapping_add(offset);
-                    Location::File { file: code.function.file, offset }
-                };
-                Some((place(block.entry), place(block.exit)))
+                Some((code.function.location(block.entry), code.function.location(block.exit)))
             }
             Body::Text(_) => None,
         }

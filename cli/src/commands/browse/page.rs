@@ -179,12 +179,14 @@ impl Subject {
             Subject::View(View::Lint) => ("lint", Made::Text(Content::Lint)),
             Subject::View(view) => (view.name(), Made::Rows(Rows::View(*view))),
             Subject::Code(at, source) => {
-                let code = Content::Code(Rc::new(annotated(flow, *at)?), *source);
-                return Ok((function(flow, *at)?.name, Made::Text(code)));
+                let annotated = annotated(flow, *at)?;
+                let name = annotated.function.name.clone();
+                return Ok((name, Made::Text(Content::Code(Rc::new(annotated), *source))));
             }
             Subject::Graph(at) => {
-                let rows = Rows::Edges(graph::edges(&annotated(flow, *at)?));
-                return Ok((format!("graph of {}", function(flow, *at)?.name), Made::Rows(rows)));
+                let annotated = annotated(flow, *at)?;
+                let rows = Rows::Edges(graph::edges(&annotated));
+                return Ok((format!("graph of {}", annotated.function.name), Made::Rows(rows)));
             }
             Subject::Calls { into, at } => {
                 let (function, into) = (function(flow, *at)?, *into);

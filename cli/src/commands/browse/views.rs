@@ -97,14 +97,13 @@ pub(super) type At = (Location, u64);
 
 impl Rows {
     /// The indices of the rows, those first that are first in `lbr report`; and whether others are
-    /// left out that `shown` did not name.
+    /// omitted that `shown` did not name.
     pub(super) fn ids(
         &self,
         model: &mut Model,
         shown: &RowArgs,
     ) -> Result<(Vec<usize>, bool), Failure> {
         let Model { overview: Overview { branches, flow, .. }, .. } = model;
-        let complete = flow.is_complete();
         let Flow { sites, blocks, maps, .. } = flow;
         let by_site = |at: &usize| (sites[*at].location, sites[*at].taken);
         let of_sites = |is: &dyn Fn(&Site) -> bool| -> Vec<usize> {
@@ -120,11 +119,7 @@ impl Rows {
             }),
             Rows::View(View::Mispredicts) => {
                 let mut ids = of_sites(&|site| site.taken > 0);
-                ids.sort_by(|a, b| {
-                    let (a, b) = (&sites[*a], &sites[*b]);
-                    let first = mispredict::most_missed(a, b).then(b.taken.cmp(&a.taken));
-                    first.then(a.from.cmp(&b.from))
-                });
+                ids.sort_by(|a, b| mispredict::by_misses(&sites[*a], &sites[*b]));
                 keep(shown, maps, ids, by_site)
             }
             Rows::View(View::Outcomes) => {
@@ -146,14 +141,15 @@ impl Rows {
             }
             Rows::View(View::Paths) => {
                 let Some(paths) = &mut model.paths else { return Ok(Default::default()) };
-                let links: Vec<&Link> = paths.paths.iter().flat_map(|path| &path.links).collect();
+                let links = links(&paths.paths);
                 keep(shown, &mut paths.maps, (0..links.len()).collect(), |at| {
-                    (links[*at].from_location, links[*at].count)
+                    let (_, link) = links[*at];
+                    (link.from_location, link.count)
                 })
             }
             Rows::View(View::CallGraph | View::Lint) => Ok(Default::default()),
             Rows::Calls { into, function } => {
-                let inside = |location| within(function, location).is_some();
+                let inside = |location| function.distance(location).is_some();
                 let crosses = |branch: &HotBranch| {
                     let ends = (inside(branch.from_location), inside(branch.to_location));
                     ends == (!*into, *into)
@@ -166,7 +162,6 @@ impl Rows {
             }
             Rows::TargetsOf(site) => {
                 let targets = sites.get(*site).map_or(0, |site| site.targets.len());
-                let _ = complete;
                 Ok(((0..targets).collect(), false))
             }
             Rows::Edges(edges) => Ok(((0..edges.len()).collect(), false)),
@@ -280,7 +275,8 @@ impl Rows {
                 let (_, link) = *links(&paths.paths).get(id)?;
                 Some((moved(&paths.maps, link.from_location)?, link.from))
             }
-            Rows::View(View::CallGraph | View::Lint) | Rows::Edges(_) => None,
+            Rows::Edges(edges) => Some((edges.get(id)?.target?, 0)),
+            Rows::View(View::CallGraph | View::Lint) => None,
         }
     }
 
@@ -296,7 +292,7 @@ fn links(paths: &[profile::paths::Path]) -> Vec<(usize, &Link)> {
     chains.flat_map(|(at, path)| path.links.iter().map(move |link| (at, link))).collect()
 }
 
-/// The rows of some files and functions, and whether others are left out that were not named.
+/// The rows of some files and functions, and whether others are omitted that were not named.
 fn keep(
     shown: &RowArgs,
     maps: &mut Maps,
@@ -305,16 +301,6 @@ fn keep(
 ) -> Result<(Vec<usize>, bool), Failure> {
     let kept = shown.keep(maps, &mut ids, (0, ""), look)?;
     Ok((ids, kept.is_some() && !shown.any()))
-}
-
-/// The offset of a location in a function.
-pub(super) fn within(function: &Stretch, location: Location) -> Option<u64> {
-    match location {
-        Location::File { file, offset } if file == function.file => {
-            offset.checked_sub(function.offset).filter(|offset| *offset < function.len)
-        }
-        _ => None,
-    }
 }
 
 /// A location in the maps of another reading of the same recordings.

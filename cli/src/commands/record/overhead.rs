@@ -8,7 +8,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
-use lab::measure::{Ratio, TurnRatio};
+use lab::measure::{Ratio, TurnRatio, median};
 use lbr_msr::text::AsText as _;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike as _;
@@ -153,12 +153,10 @@ fn ratio(alone: &[Times], recorded: &[Times], of: impl Fn(&Times) -> Duration) -
 }
 
 fn medians(times: &[Times]) -> String {
-    let median = |of: fn(&Times) -> Duration| {
-        let mut sorted: Vec<Duration> = times.iter().map(of).collect();
-        sorted.sort_unstable();
-        sorted.get(sorted.len() / 2).copied().unwrap_or_default().as_secs_f64()
+    let of = |seconds: fn(&Times) -> Duration| {
+        median(times.iter().map(|times| seconds(times).as_secs_f64())).unwrap_or_default()
     };
-    format!("{:.3} s, {:.3} s user", median(|times| times.wall), median(|times| times.user))
+    format!("{:.3} s, {:.3} s user", of(|times| times.wall), of(|times| times.user))
 }
 
 #[cfg(test)]

@@ -89,7 +89,7 @@ fn print(out: &mut Out<'_>, args: &Report, flow: &mut Flow) -> std::io::Result<O
             Sort::Count => b.taken.cmp(&a.taken),
             Sort::Rate => rate(b).total_cmp(&rate(a)),
             Sort::Address => Ordering::Equal,
-            Sort::Mispredicts | Sort::Cycles => most_missed(a, b).then(b.taken.cmp(&a.taken)),
+            Sort::Mispredicts | Sort::Cycles => by_misses(a, b),
         };
         first.then(a.from.cmp(&b.from))
     });
@@ -115,8 +115,13 @@ fn print(out: &mut Out<'_>, args: &Report, flow: &mut Flow) -> std::io::Result<O
     Ok(None)
 }
 
+/// The default order of rows.
+pub(crate) fn by_misses(a: &Site, b: &Site) -> Ordering {
+    most_missed(a, b).then(b.taken.cmp(&a.taken)).then(a.from.cmp(&b.from))
+}
+
 /// Most mispredictions first.
-pub(crate) fn most_missed(a: &Site, b: &Site) -> Ordering {
+fn most_missed(a: &Site, b: &Site) -> Ordering {
     b.mispredicted.cmp(&a.mispredicted).then(b.known.cmp(&a.known))
 }
 

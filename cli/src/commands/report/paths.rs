@@ -151,10 +151,9 @@ fn notes(paths: &Paths) -> Notes {
 
 fn print_bounds(out: &mut Out<'_>, paths: &Paths) -> io::Result<()> {
     out.line(format_args!(
-        "a chain goes on while the next branch follows with at least {}{}; {FOLLOWERS} followers \
+        "a chain goes on while the next branch follows with at least {}; {FOLLOWERS} followers \
          of each branch are kept, {} more",
         percent(paths.growth.least),
-        if paths.growth.cross_calls { ", through calls and returns" } else { "" },
         counted(paths.crowded, "branch has", "branches have"),
     ))
 }

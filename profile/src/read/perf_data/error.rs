@@ -82,7 +82,7 @@ pub enum ReadError {
     Prose {
         /// Lines of anything else.
         lines: u64,
-        /// Number of lines that are neither blank nor comments.
+        /// Number of lines that are neither empty nor comments.
         of: u64,
     },
     /// It is neither perf.data nor text with branches.

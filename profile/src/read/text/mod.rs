@@ -53,7 +53,7 @@ pub struct TextReader {
     counts: Vec<[u8; 8]>,
     /// Number of lines with fall-through ranges.
     straights: u64,
-    /// Lines that are blank, comments or data besides samples, and lines of anything but perf.
+    /// Lines that are empty, comments or data next to samples, and lines of anything but perf.
     others: u64,
     prose: u64,
     /// Dumped stacks with another number of branches than announced, and the line of the first.

@@ -11,7 +11,7 @@ pub(super) struct Pending {
     pub(super) dump: Dump,
     /// A sample whose instructions follow, with the counts logged there.
     pub(super) counted: Option<WithCounts>,
-    /// Number of blank lines since its last line.
+    /// Number of empty lines since its last line.
     pub(super) gap: usize,
     /// Further data after a branch in the last aggregated line.
     pub(super) behind: Option<Behind>,

@@ -55,6 +55,24 @@ impl Stretch {
         let len = offsets.end.saturating_sub(offsets.start);
         Stretch { name, file, path, offset: offsets.start, len, address, file_address }
     }
+
+    /// The location of one of its addresses, which are counted from [`address`](Self::address).
+    #[must_use]
+    pub fn location(&self, address: u64) -> Location {
+        let offset = address.wrapping_sub(self.address).wrapping_add(self.offset);
+        Location::File { file: self.file, offset }
+    }
+
+    /// The distance of a location from its start, bytes; `None` outside of it.
+    #[must_use]
+    pub fn distance(&self, location: Location) -> Option<u64> {
+        match location {
+            Location::File { file, offset } if file == self.file => {
+                offset.checked_sub(self.offset).filter(|distance| *distance < self.len)
+            }
+            _ => None,
+        }
+    }
 }
 
 /// A function that ran, and how hot it is.

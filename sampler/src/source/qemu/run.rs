@@ -86,8 +86,7 @@ fn start(source: &Emulated, shared: &Shared, gdb: Option<&Gdb>) -> Result<Child,
     let parent = std::process::id();
     let plugin =
         Plugin::new(find::LIBRARY).map_err(|cause| os("making the plugin's memory", cause))?;
-    let mut arguments =
-        vec![plugin.argument(), format!("fd={}", shared.fd()), format!("parent={parent}")];
+    let mut arguments = vec![format!("fd={}", shared.fd()), format!("parent={parent}")];
     if let Some(code::Start { from, text }) = source.start {
         arguments.push(format!("from={from:#x}"));
         arguments.push(format!("text={text:#x}"));

@@ -72,18 +72,14 @@ impl Plugin {
         Ok(Plugin(file.into()))
     }
 
-    /// Adds the option that loads the plugin with these arguments, and lets the process inherit it.
+    /// Adds the option that loads the plugin with these arguments, and lets the process inherit its
+    /// descriptor, which the plugin closes.
     /// `self` must live until the process starts.
     pub(super) fn load(&self, arguments: &[String], process: &mut Process) {
         let fd = self.0.as_raw_fd();
-        let option = format!("file=/proc/self/fd/{fd},{}", arguments.join(","));
+        let option = format!("file=/proc/self/fd/{fd},self={fd},{}", arguments.join(","));
         process.arg("-plugin").arg(option);
         inherit(fd, process);
-    }
-
-    /// The argument by which the plugin closes its own descriptor.
-    pub(super) fn argument(&self) -> String {
-        format!("self={}", self.0.as_raw_fd())
     }
 }
 
