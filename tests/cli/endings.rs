@@ -159,6 +159,11 @@ fn a_setuid_lbr_ignores_its_callers_choices() {
     };
     let ours = run(&setuid, &["--source", "ptrace", "--", program.name(), "user"]);
     assert_eq!(ours.status.code(), Some(8), "{}", text(&ours.stderr));
+    let mut overhead = alone(Command::new(&setuid));
+    overhead.uid(65_534).gid(65_534).current_dir(folder.path());
+    overhead.args(["record", "--backend", "soft", "--source", "ptrace", "--overhead=8", "--"]);
+    let overhead = overhead.args([program.name(), "user"]).output().unwrap();
+    assert_eq!(overhead.status.code(), Some(0), "alone as recorded: {}", text(&overhead.stderr));
     let found = |program| {
         let found = run(program, &["--source", "ptrace", "--", "only-here"]);
         !text(&found.stderr).contains("not found in PATH")

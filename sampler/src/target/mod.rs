@@ -75,7 +75,8 @@ impl Command {
     }
 
     /// The user whose rights it gets; `None`: this process's.
-    pub(crate) fn rights(&self) -> Option<User> {
+    #[must_use]
+    pub fn rights(&self) -> Option<User> {
         self.user.clone().or_else(User::real)
     }
 }

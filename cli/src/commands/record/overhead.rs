@@ -13,10 +13,11 @@ use lbr_msr::text::AsText as _;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike as _;
 use profile::Recording;
+use sampler::target::find;
 
 use super::{Record, check};
 use crate::commands::backend::not_started;
-use crate::exit::{DONE, Outcome};
+use crate::exit::{DONE, Failure, Outcome};
 use crate::present::number::counted;
 use crate::present::out::Out;
 
@@ -35,20 +36,18 @@ struct Times {
 
 /// Runs the program in turns, alone and recorded. Its input and output are /dev/null.
 pub(super) fn run(args: &Record, pairs: u32) -> Outcome {
-    if let Some(program) = args.command.first() {
-        sampler::target::find(program).map_err(not_started)?;
-    }
+    let mut program = program(args)?;
     let folder = tempfile::tempdir().context("no folder for the recordings")?;
     let file = folder.path().join("perf.data");
-    let recorder = recorder(args, &file)?;
+    let mut recorder = recorder(args, &file)?;
     let (mut alone, mut recorded) = (Vec::new(), Vec::new());
     let mut said = String::new();
     // The first turn fills the caches, and is not counted.
     for turn in 0..=pairs {
         let mut plain = None;
         for is_recorded in [turn % 2 == 0, turn % 2 != 0] {
-            let mut command = if is_recorded { again(&recorder) } else { program(args) };
-            let (times, status, stderr) = timed(&mut command)?;
+            let command = if is_recorded { &mut recorder } else { &mut program };
+            let (times, status, stderr) = timed(command)?;
             let other = *plain.get_or_insert(status);
             if other != status {
                 let why = stderr.lines().last().map_or("", |line| line.trim_start_matches("lbr: "));
@@ -75,29 +74,26 @@ pub(super) fn run(args: &Record, pairs: u32) -> Outcome {
 }
 
 /// This command without `--overhead`, writing to `file`.
-fn recorder(args: &Record, file: &Path) -> anyhow::Result<Vec<OsString>> {
+fn recorder(args: &Record, file: &Path) -> anyhow::Result<Command> {
     let mut words: Vec<OsString> = std::env::args_os().skip(1).collect();
     let program = words.split_off(words.len().saturating_sub(args.command.len()));
     let is_overhead = |word: &OsString| word.to_string_lossy().starts_with("--overhead");
     let at = words.iter().position(is_overhead).context("--overhead must be written in full")?;
     words.splice(at..=at, ["-o".into(), file.as_os_str().to_owned()]);
-    words.extend(program);
-    Ok(words)
-}
-
-fn again(words: &[OsString]) -> Command {
     let mut command = Command::new("/proc/self/exe");
-    command.args(words);
-    command
+    command.args(words).args(program);
+    Ok(command)
 }
 
-fn program(args: &Record) -> Command {
-    let mut command = Command::new(args.command.first().map_or("", String::as_str));
-    command.args(args.command.get(1..).unwrap_or_default());
-    if let Some(user) = &args.rights.user {
+/// The program alone, with the rights that it has when it is recorded.
+fn program(args: &Record) -> Result<Command, Failure> {
+    let target = args.rights.command(&args.command)?;
+    let mut command = Command::new(find(&target.program).map_err(not_started)?);
+    command.arg0(&target.program).args(&target.args);
+    if let Some(user) = target.rights() {
         command.uid(user.uid).gid(user.gid);
     }
-    command
+    Ok(command)
 }
 
 /// Runs a command to its end. Returns its standard error too.
