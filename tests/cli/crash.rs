@@ -28,7 +28,13 @@ impl Programs {
         ] {
             let file = source.join(file);
             let to = programs.path(file.file_stem().unwrap().to_str().unwrap());
-            let link = if is_static && compiler != "rustc" { &["-static"][..] } else { &[] };
+            let link: &[&str] = match compiler {
+                _ if !is_static => &[],
+                "gcc" => &["-static"],
+                // A whole static program sorts all its unwind tables at the first exception.
+                "g++" => &["-static-libstdc++", "-static-libgcc"],
+                _ => &[],
+            };
             let options = [options, link].concat();
             let made = run_tool(tool(compiler).args(options).arg("-o").arg(to).arg(file))?;
             assert!(made.status.success(), "{}", text(&made.stderr));

@@ -75,10 +75,11 @@ fn several_pieces_of_code_are_shown_side_by_side() {
     assert!(out[0]["ratio"].is_null() && out[0]["verdict"].is_null(), "{out:?}");
     let ratio =
         |line: &Value| ["ratio_low", "ratio", "ratio_high"].map(|key| line[key].as_f64().unwrap());
-    // On a busy machine it may be withheld.
+    // On a busy machine it may be withheld, or so wide that it reaches below 0.
     for line in out[1..].iter().filter(|line| line["verdict"] != "not known") {
         let [low, ratio, high] = ratio(line);
-        assert!(0.0 < low && low <= ratio && ratio <= high, "{line}");
+        assert!(low <= ratio && ratio <= high, "{line}");
+        assert!(low > 0.0 || line["verdict"] == "no difference seen", "{line}");
     }
 }
 

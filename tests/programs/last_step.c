@@ -2,7 +2,7 @@
    with lbr and decodes nothing.
    usage: last_step PROGRAM [ARGUMENT...]
    For each: a line "thread SIGNAL", then FROM TO BYTES of its last steps, newest first: BYTES are
-   the 16 at FROM, all hexadecimal. */
+   the 16 at FROM when it dies, all hexadecimal. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 enum { STEPS = 512, TASKS = 64 };
-struct step { unsigned long from, to, bytes[2]; };
+struct step { unsigned long from, to; };
 static struct task {
     pid_t id;
     int signal, placed;
@@ -38,7 +38,6 @@ static struct task *task_of(pid_t id) {
 static void step(struct task *task, unsigned long to) {
     struct step *step = &task->steps[task->count++ % STEPS];
     step->from = task->at, step->to = to, task->at = to;
-    for (int i = 0; i < 2; i++) step->bytes[i] = ptrace(PTRACE_PEEKTEXT, task->id, step->from + 8 * i, 0);
 }
 
 static void print(struct task *task) {
@@ -46,7 +45,10 @@ static void print(struct task *task) {
     for (unsigned long i = 1; i <= STEPS && i <= task->count; i++) {
         struct step *step = &task->steps[(task->count - i) % STEPS];
         printf("%lx %lx ", step->from, step->to);
-        for (int b = 0; b < 16; b++) printf("%02x", (unsigned)(step->bytes[b / 8] >> b % 8 * 8 & 255));
+        for (int word = 0; word < 2; word++) {
+            unsigned long code = ptrace(PTRACE_PEEKTEXT, task->id, step->from + 8 * word, 0);
+            for (int b = 0; b < 8; b++) printf("%02lx", code >> b * 8 & 255);
+        }
         printf("\n");
     }
 }

@@ -1,4 +1,4 @@
-/* flags: -O1 : becomes itself twice, and by vfork once more */
+/* flags: -O1 -static : becomes itself twice, and by vfork once more */
 #define _GNU_SOURCE
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-/* flags: -O1 */
+/* flags: -O1 -static */
 #include <sys/wait.h>
 #include <unistd.h>
 int main(void) {

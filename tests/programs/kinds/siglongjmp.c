@@ -1,4 +1,4 @@
-/* flags: -O1 */
+/* flags: -O1 -static */
 #include <setjmp.h>
 #include <signal.h>
 static sigjmp_buf back;
