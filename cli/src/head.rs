@@ -53,11 +53,11 @@ pub(crate) fn lines(
     let mut lines: Vec<String> = sources.iter().map(|source| source.origin(verbose)).collect();
     lines.extend(Source::modelled(sources, quality.software).map(str::to_owned));
     lines.extend(selected::of_quality(sources, quality));
-    let mut counts = format!(
-        "{}, {}",
-        counted(totals.branches, "branch", "branches"),
-        counted(quality.samples, "sample", "samples")
-    );
+    let mut counts = counted(totals.branches, "branch", "branches");
+    if quality.not_taken > 0 {
+        counts += &format!(" ({} more not taken: --view outcomes)", grouped(quality.not_taken));
+    }
+    counts += &format!(", {}", counted(quality.samples, "sample", "samples"));
     if verbose {
         counts += &format!(", {} distinct", grouped(totals.distinct));
     }
@@ -96,7 +96,6 @@ fn dropped(quality: &Quality) -> Vec<String> {
     counted_nonzero([
         (quality.missing_stacks(), "empty stack", "empty stacks"),
         (quality.zero_entries, "entry 0x0 -> 0x0 dropped", "entries 0x0 -> 0x0 dropped"),
-        (quality.not_taken, "branch not taken dropped", "branches not taken dropped"),
         (
             quality.duplicated_newest,
             "duplicate newest entry dropped",

@@ -61,6 +61,20 @@ pub const IA32_LER_INFO: Msr = Msr(0x1E0);
 /// Capabilities of performance monitoring, the LBR format among them. Exists
 /// only where CPUID.01H:ECX\[15\] (PDCM) is 1. SDM 18.18.
 pub const IA32_PERF_CAPABILITIES: Msr = Msr(0x345);
+/// First event selector of the general counters. SDM 18.2.2.
+pub const IA32_PERFEVTSEL0: Msr = Msr(0x186);
+/// Controls of the fixed counters. SDM 18.2.2.
+pub const IA32_FIXED_CTR_CTRL: Msr = Msr(0x38D);
+/// Enables counters. SDM 18.2.2.
+pub const IA32_PERF_GLOBAL_CTRL: Msr = Msr(0x38F);
+/// Counters with PEBS. Linux msr-index.h.
+pub const IA32_PEBS_ENABLE: Msr = Msr(0x3F1);
+/// Groups of adaptive PEBS records. Linux msr-index.h.
+pub const MSR_PEBS_DATA_CFG: Msr = Msr(0x3F2);
+/// Architectural PEBS of the first general counter; the next is 4 higher. Linux msr-index.h.
+pub const IA32_PMC_GP0_CFG_C: Msr = Msr(0x1903);
+/// The same of the first fixed counter. Linux msr-index.h.
+pub const IA32_PMC_FX0_CFG_C: Msr = Msr(0x1983);
 /// Performance-monitoring status; bit 58 is LBR_FRZ from perfmon version 4
 /// on. SDM 18.2.4.1.
 pub const IA32_PERF_GLOBAL_STATUS: Msr = Msr(0x38E);

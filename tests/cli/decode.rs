@@ -260,3 +260,41 @@ fn a_closed_pipe_is_success() {
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""));
 }
+
+/// Groups by hand after Linux's `setup_pebs_adaptive_sample_data` and `setup_arch_pebs_sample_data`:
+/// the LBR group follows basic, memory and general registers.
+#[test]
+fn lbr_entries_of_pebs_records() {
+    let zeros = |n: usize| "0 ".repeat(n);
+    // 2 LBR entries, memory and general registers: bits 0, 1, 3 and 24; then ip, counters, TSC.
+    let entries = "401020 401000 f000000000000005 401010 401040 7";
+    let adaptive = format!("0100000b 1 2 3 {}{entries}\n", zeros(4 + 18));
+    let output = decode(&["--facility", "pebs_info", "--json"], &adaptive);
+    let branch = |line: &str| {
+        let row: serde_json::Value = serde_json::from_str(line).unwrap();
+        (row["from"].to_string(), row["cycles"].as_u64(), row["mispredicted"].as_bool())
+    };
+    let rows = |output: &Output| stdout(output).lines().map(branch).collect::<Vec<_>>();
+    let from = |addr: &str| format!("\"{addr}\"");
+    let both = [(from("0x401020"), Some(5), Some(true)), (from("0x401010"), Some(7), Some(false))];
+    assert_eq!(rows(&output), both, "{}", stderr(&output));
+    // With Architectural LBR, cycles count only if INFO[60] is set.
+    let output = decode(&["--facility", "pebs", "--json"], &adaptive);
+    assert_eq!(rows(&output).iter().map(|row| row.1).collect::<Vec<_>>(), [Some(5), None]);
+    // Bits 63, 61, 49 and 40: basic, general registers, XMM, 8 LBR entries; the third is empty.
+    let format = 1u64 << 63 | 1 << 61 | 1 << 49 | 1 << 40;
+    let record = |format: u64| {
+        format!("{format:x} 0 {}{entries} {}\n", zeros(6 + 20 + 2 + 32 + 6), zeros(6 * 3))
+    };
+    let output = decode(&["--facility", "arch_pebs", "--json"], &record(format));
+    assert_eq!(rows(&output).len(), 2, "{}", stderr(&output));
+    // The LBR group is in the second fragment, 16 bytes further.
+    let split = format!("{:x} 0 {}", 1u64 << 31 | 16, record(format));
+    assert_eq!(rows(&decode(&["--facility", "arch_pebs", "--json"], &split)).len(), 2);
+    let output = decode(&["--facility", "arch_pebs"], "8000000000000000 0 1\n");
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(stderr(&output), "lbr: standard input:1: the PEBS record has no LBR group\n");
+    let output = decode(&["--facility", "pebs"], "8 1 2 3 401020\n");
+    let short = "the PEBS record needs 7 64-bit words, and 5 are here";
+    assert_eq!(stderr(&output), format!("lbr: standard input:1: {short}\n"));
+}

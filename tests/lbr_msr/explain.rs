@@ -371,3 +371,33 @@ fn every_source_starts_with_a_documented_tag() {
         }
     }
 }
+
+/// Values as Linux writes them (perf record -b of cycles, with adaptive or Architectural PEBS), taken
+/// apart by hand.
+#[test]
+fn counters_and_pebs_registers() {
+    let all = 0x0001_000F_0000_00FF;
+    assert_eq!(said(&find("0x38f"), all), ["EN_PMC=0xff", "EN_FIXED_CTR=0xf", "EN_PERF_METRICS"]);
+    let fixed = find("IA32_FIXED_CTR_CTRL");
+    assert_eq!(said(&fixed, 0x10_0000_00B0), ["CTR1=0xb", "ADAPTIVE1"]);
+    assert_eq!(
+        meaning(&fixed, "CTR1", 0xB0),
+        "counts everywhere; a PMI at overflow, which may freeze the LBR"
+    );
+    let event = find("0x187");
+    assert_eq!(event.name(), "IA32_PERFEVTSEL1");
+    let cycles = ["EVENT=0x3c", "USR", "OS", "INT", "EN", "ADAPTIVE", "BR_CNTR"];
+    assert_eq!(said(&event, 0xC_0053_003C), cycles);
+    let data = find("MSR_PEBS_DATA_CFG");
+    assert_eq!(said(&data, 0x1F00_000A), ["GP", "LBRS", "LBR_ENTRIES=0x1f"]);
+    assert_eq!(meaning(&data, "LBR_ENTRIES", 0x1F00_000A), "32 entries");
+    let arch = find("IA32_PMC_FX1_CFG_C");
+    assert_eq!(arch.msr().map(|msr| msr.0), Some(0x1987));
+    let lbr = 1u64 << 63 | 3 << 40 | 0x8000_0000;
+    assert_eq!(said(&arch, lbr), ["RELOAD=0x80000000", "LBR=0x3", "EN"]);
+    assert_eq!(meaning(&arch, "LBR", lbr), "IA32_LBR_DEPTH entries");
+    assert_eq!(
+        said(&find("IA32_PEBS_ENABLE"), 0x1_0000_0001),
+        ["PEBS_EN_PMC=0x1", "PEBS_EN_FIXED=0x1"]
+    );
+}

@@ -766,8 +766,8 @@ fn without_leaf_80000008_only_branch_sampling_is_unknown() {
         )
     };
     let probed = |text: &str| probe(&parse(text).unwrap()[0].cpuid, None);
-    // Zen 4 (19_61) and Zen 5 (1A_44): EAX[1], and 16 records in EBX[9:4].
-    for signature in ["00A60F12", "00B40F40"] {
+    // Zen 4 (19_61), Zen 5 (1A_44) and Zen 6 (1A_50): EAX[1], and 16 records in EBX[9:4].
+    for signature in ["00A60F12", "00B40F40", "00B50F00"] {
         let caps = probed(&dump(signature, "00000007-00000106-00000000-00000000")).unwrap();
         assert_eq!((caps.facility, caps.depth), (Facility::AmdLbrV2, 16), "{signature}");
     }

@@ -408,3 +408,37 @@ fn subsamples_cover_the_truth() {
     }
     assert!(covered.iter().all(|n| (930..=970).contains(n)), "{covered:?} of 1000");
 }
+
+/// Arm SPE samples single branches of either outcome (perf: PN, MN), optionally with the target of
+/// the branch before: both outcomes are seen alike, so no block is needed to compare them.
+#[test]
+fn recorded_outcomes_count_without_code() {
+    let taken = "0x400100/0x400200/P/-/-/5/COND/-";
+    let not = "0x400100/0x400104/PN/-/-/5/COND/-";
+    let missed = "0x400300/0x400304/MN/-/-/9/COND/-";
+    let before = "0x0/0x4000f0/-/-/-/0//-";
+    let flow = text(&format!(
+        "{taken}  {before}\n{not}\n{not}  {before}\n{not}\n{missed}\n0x400200/0x400300/P/-/-/5/UNCOND/-\n"
+    ));
+    let at = |from: u64| flow.sites.iter().find(|site| site.from == from).unwrap();
+    let outcome = |site: &Site| (site.taken, site.not_taken, site.conditional);
+    assert_eq!(outcome(at(0x40_0100)), (1, Some(3), Some(true)));
+    assert_eq!(at(0x40_0100).outcomes().ratio(), Some(0.25));
+    assert_eq!(outcome(at(0x40_0300)), (0, Some(1), Some(true)));
+    assert_eq!((flow.quality.not_taken, flow.quality.entries), (4, 8));
+    // The code from that target to the taken branch ran straight.
+    let blocks: Vec<_> = flow.blocks.iter().map(|b| (b.entry, b.exit, b.count)).collect();
+    assert_eq!(blocks, [(0x40_00F0, 0x40_0100, 1)]);
+}
+
+/// BRBE records 0 for an address of a level that is not recorded.
+#[test]
+fn half_recorded_branches_make_no_impossible_blocks() {
+    let flow = text(
+        "0x400120/0x0/P/-/-/0/SYSCALL/-  0x400100/0x400110/P/-/-/0/COND/-  0x0/0x4000f0/-/-/-/0/ERET/-  \
+         0x4000c0/0x0/P/-/-/0/SYSCALL/-\n",
+    );
+    let blocks: Vec<_> = flow.blocks.iter().map(|b| (b.entry, b.exit)).collect();
+    assert_eq!(blocks, [(0x40_00F0, 0x40_0100), (0x40_0110, 0x40_0120)]);
+    assert_eq!((flow.block_quality.impossible(), flow.block_quality.crossing), (0, 1));
+}

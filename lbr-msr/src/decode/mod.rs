@@ -13,6 +13,7 @@ mod amd;
 pub mod brbe;
 mod intel;
 mod layout;
+pub mod pebs;
 
 /// Decodes one record.
 ///

@@ -10,7 +10,7 @@ use crate::{
         NetBurstTos, PerfCapabilities, PerfGlobalStatus, PerfGlobalStatusReset, RtitCtl, Tos,
         amd::{self, AmdFrom, AmdTo},
         brbe::{self, BrbInf},
-        debugctl, perfmon,
+        debugctl, perfmon, pmu,
         record::{
             ADDRESS, ADDRESS_48, ARCH_FROM, ArchInfo, CyclesTo, FlagsFrom, LbrInfo, PackedRecord,
             TsxFrom,
@@ -137,6 +137,9 @@ const PERFMON_2: (&[&str], &str) = (
     &["C2", "BNL", "SLM", "KNL", "NHM", "SNB", "HSW", "SKL", "GLM", "GLP", "TNT", "ARCH"],
     "Intel with perfmon version 2 or later",
 );
+/// CPUs that may have adaptive PEBS.
+const ADAPTIVE: (&[&str], &str) =
+    (&["SKL", "TNT", "ARCH"], "Intel with IA32_PERF_CAPABILITIES[14], Ice Lake, Tremont and later");
 /// CPUs that may have Intel PT, Broadwell first.
 const PT: &[&str] = &["HSW", "SKL", "GLM", "GLP", "TNT", "ARCH"];
 /// CPUs with the last-exception pair at 1DDH. Without Pentium M: its table has the two swapped, and
@@ -174,6 +177,7 @@ const EXCEPTION_FROM: &str =
 const EXCEPTION_TO: &str =
     "target address of the last branch before the last exception or interrupt";
 const LINUX: &str = "Linux msr-index.h";
+const ARCH_PEBS: &str = "Architectural PEBS of a counter: the groups of its records";
 
 /// Current CPUs come before older ones: if a name or an address matches several and no CPU is
 /// given, the first applies.
@@ -188,6 +192,25 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry("IA32_PERF_GLOBAL_STATUS_RESET", &["PERF_GLOBAL_OVF_CTRL"], "SDM 18.2.4.2",
         "writing 1 clears the status bit at the same position",
         &[one(IA32_PERF_GLOBAL_STATUS_RESET, PERFMON_2.0, PERFMON_2.1, PerfGlobalStatusReset::FIELDS)]),
+    entry("IA32_PERF_GLOBAL_CTRL", &[], "SDM 18.2.2",
+        "enables counters; a counter's PMI freezes branch records if IA32_DEBUGCTL[11] is 1",
+        &[one(IA32_PERF_GLOBAL_CTRL, PERFMON_2.0, PERFMON_2.1, &pmu::GLOBAL_CTRL)]),
+    entry("IA32_FIXED_CTR_CTRL", &["PERF_FIXED_CTR_CTRL"], "SDM 18.2.2",
+        "controls of the fixed counters: rings, PMI, PEBS",
+        &[one(IA32_FIXED_CTR_CTRL, PERFMON_2.0, PERFMON_2.1, &pmu::FIXED_CTR_CTRL)]),
+    entry("IA32_PERFEVTSEL{n}", &["PERFEVTSEL{n}"], "SDM 18.2.2",
+        "event of a general counter: rings, PMI, PEBS, logging in branch records",
+        &[each((IA32_PERFEVTSEL0, 1, 8), PERFMON_2.0, PERFMON_2.1, &pmu::PERFEVTSEL)]),
+    entry("IA32_PEBS_ENABLE", &[], LINUX,
+        "counters that write PEBS records, with LBR entries if MSR_PEBS_DATA_CFG[3] is 1",
+        &[one(IA32_PEBS_ENABLE, ADAPTIVE.0, ADAPTIVE.1, &pmu::PEBS_ENABLE)]),
+    entry("MSR_PEBS_DATA_CFG", &["IA32_PEBS_DATA_CFG"], LINUX,
+        "groups of PEBS records, the LBR's among them",
+        &[one(MSR_PEBS_DATA_CFG, ADAPTIVE.0, ADAPTIVE.1, &pmu::PEBS_DATA_CFG)]),
+    entry("IA32_PMC_GP{n}_CFG_C", &["PMC_V6_GP{n}_CFG_C"], LINUX, ARCH_PEBS,
+        &[each((IA32_PMC_GP0_CFG_C, 4, 10), ARCH.0, "Intel with Architectural PEBS", &pmu::CFG_C)]),
+    entry("IA32_PMC_FX{n}_CFG_C", &["PMC_V6_FX{n}_CFG_C"], LINUX, ARCH_PEBS,
+        &[each((IA32_PMC_FX0_CFG_C, 4, 7), ARCH.0, "Intel with Architectural PEBS", &pmu::CFG_C)]),
     entry("IA32_RTIT_CTL", &[], "SDM 36.2.7",
         "Intel Processor Trace, which excludes branch records on some cores",
         &[one(IA32_RTIT_CTL, PT, "Intel with Processor Trace", RtitCtl::FIELDS)]),

@@ -13,6 +13,7 @@ pub mod brbe;
 pub(crate) mod debugctl;
 pub(crate) mod field;
 pub(crate) mod perfmon;
+pub(crate) mod pmu;
 pub mod record;
 pub(crate) mod select;
 mod words;

@@ -82,6 +82,34 @@ pub(super) fn overflows(_: &Field, value: u64, _: u64) -> String {
     }
 }
 
+pub(super) fn enabled(_: &Field, value: u64, _: u64) -> String {
+    match value {
+        0 => "none".to_string(),
+        _ => format!("counters {}", one_bits(value)),
+    }
+}
+
+pub(super) fn hex(_: &Field, value: u64, _: u64) -> String {
+    format!("{value:#x}")
+}
+
+pub(super) fn one_more(_: &Field, value: u64, _: u64) -> String {
+    format!("{} entries", value + 1)
+}
+
+/// The four control bits of a fixed counter.
+pub(super) fn fixed_counter(_: &Field, value: u64, _: u64) -> String {
+    let counts = match value & 3 {
+        0 => return "off".to_string(),
+        1 => "counts in the kernel",
+        2 => "counts in user mode",
+        _ => "counts everywhere",
+    };
+    let threads = if value & 4 == 0 { "" } else { ", of all threads of the core" };
+    let pmi = if value & 8 == 0 { "" } else { "; a PMI at overflow, which may freeze the LBR" };
+    format!("{counts}{threads}{pmi}")
+}
+
 /// The positions of the set bits, as a list.
 fn one_bits(value: u64) -> String {
     let mut list = String::new();

@@ -211,6 +211,8 @@ fn amd(family: u32, model: u32) -> Option<RecordedCpuid> {
         (0x1A, 0x02) => (1, (7, 0x0008_4106), false),
         (0x1A, 0x24) => (0, (7, 0x0010_2106), false),
         (0x1A, 0x44) => (0, (7, 0x0008_4106), false),
+        // Zen 6 is Linux's name of these models (perf's mapfile); no recording exists: as Zen 5.
+        (0x1A, 0x50..=0x57) => (0, (7, 0x0008_4106), false),
         _ => return None,
     };
     let mut cpuid = RecordedCpuid::new();

@@ -1,7 +1,7 @@
 //! Common names of CPUs.
 
 /// Each name, with the model it selects.
-pub const NAMES: [(&str, &str); 46] = [
+pub const NAMES: [(&str, &str); 47] = [
     ("pentium-pro", "06_01"),
     ("pentium-m", "06_0D"),
     ("yonah", "06_0E"),
@@ -48,6 +48,7 @@ pub const NAMES: [(&str, &str); 46] = [
     ("zen3", "19_21"),
     ("zen4", "19_61"),
     ("zen5", "1A_44"),
+    ("zen6", "1A_50"),
 ];
 
 /// The family and model of a name, ignoring case, hyphens, underscores and spaces.

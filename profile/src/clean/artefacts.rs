@@ -27,7 +27,7 @@ pub(super) fn repeated(newer: RawBranch, older: RawBranch) -> Option<u64> {
     is_one.then(|| newer.from.wrapping_sub(newer.to))
 }
 
-/// Whether any entry may have to be dropped on its own: empty, not taken, or an abort.
+/// Whether any entry may not be a taken branch: empty, not taken, or an abort.
 #[inline]
 pub(super) fn any_odd(entries: &Entries<'_>) -> bool {
     let (mut empty, mut marks) = (false, 0);
@@ -50,10 +50,12 @@ pub(super) struct CleanStack {
     pub(super) gaps: Vec<bool>,
     /// The same for the code after the newest.
     pub(super) newest_gap: bool,
+    /// Branches that were recorded although they were not taken, newest first.
+    pub(super) not_taken: Vec<RawBranch>,
 }
 
 impl CleanStack {
-    /// Drops and counts the entries of a stack that are not executed branches.
+    /// Separates and counts the entries of a stack that are not taken branches.
     pub(super) fn take(
         &mut self,
         entries: &Entries<'_>,
@@ -65,6 +67,7 @@ impl CleanStack {
         self.at.clear();
         self.gaps.clear();
         self.newest_gap = false;
+        self.not_taken.clear();
         let aborts = second_aborts(entries);
         for (at, branch) in entries.iter().enumerate() {
             let left_out = if duplicate && at == 0 {
@@ -73,6 +76,7 @@ impl CleanStack {
                 *self.gaps.last_mut().unwrap_or(&mut self.newest_gap) = true;
                 &mut quality.zero_entries
             } else if branch.flags.not_taken() {
+                self.not_taken.push(branch);
                 &mut quality.not_taken
             } else if aborts.binary_search(&at).is_ok() {
                 &mut quality.double_aborts

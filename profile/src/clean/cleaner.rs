@@ -112,6 +112,8 @@ pub struct Cleaned<'a> {
     /// Straight-line code that no branch ended: its first instruction, the distance of the last
     /// one, the address space.
     pub(crate) ended: &'a [(u64, u32, u32)],
+    /// Recorded branches that were not taken, newest first.
+    pub(crate) not_taken: &'a [RawBranch],
     /// Changes of context, the oldest first; the same exception.
     pub(crate) contexts: &'a [ContextChange],
     /// How the oldest branch continues the previous stack.
@@ -310,6 +312,7 @@ impl Cleaner {
             branches: if all { entries } else { Entries::Parsed(&self.rest.branches) },
             transitions: &[],
             ended: &[],
+            not_taken: if all { &[] } else { &self.rest.not_taken },
             contexts: &[],
             joins: match before {
                 Some(_) => Continuity::Before,
@@ -419,12 +422,13 @@ fn put_in_order(
 #[inline]
 fn length(entry: u64, exit: u64, has_names: bool, quality: &mut BlockQuality, weight: u64) -> u32 {
     let length = exit.wrapping_sub(entry);
-    if length <= LONGEST_BLOCK && !crosses(entry, exit) {
+    if length <= LONGEST_BLOCK && !crosses(entry, exit) && entry != 0 {
         return length as u32;
     }
     let why = if has_names && (names::is_name(entry) || names::is_name(exit)) {
         &mut quality.apart
-    } else if crosses(entry, exit) {
+    } else if crosses(entry, exit) || entry == 0 || exit == 0 {
+        // BRBE records 0 for an address of a level that is not recorded.
         &mut quality.crossing
     } else if exit < entry {
         &mut quality.backwards

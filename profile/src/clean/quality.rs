@@ -22,7 +22,7 @@ pub struct Quality {
     pub entries: u64,
     /// Entries 0 -> 0: empty, not counted as branches.
     pub zero_entries: u64,
-    /// Branches that were not taken: not counted.
+    /// Recorded branches that were not taken (Arm SPE): counted as outcomes alone.
     pub not_taken: u64,
     /// Duplicated newest entries: one of each two is not counted.
     pub duplicated_newest: u64,
@@ -189,7 +189,8 @@ pub struct BlockQuality {
     pub backwards: u64,
     /// Neighbouring records more than 1 MiB apart. They are dropped.
     pub too_long: u64,
-    /// Neighbouring records with the kernel's boundary in between: no block.
+    /// Neighbouring records with the kernel's boundary or an unrecorded address in between: no
+    /// block.
     pub crossing: u64,
     /// Neighbouring records in two functions, or in an unknown one, in recordings with symbols
     /// instead of addresses: their distance is unknown, so no block.

@@ -4,6 +4,7 @@ use std::io::{self, BufRead, Read};
 
 use lbr_msr::RawEntry;
 use lbr_msr::decode::brbe::RawBrbe;
+use lbr_msr::decode::pebs::{self, PebsError};
 use lbr_msr::record::SourceKnowledge;
 
 use super::Records;
@@ -15,6 +16,8 @@ use crate::commands::number::{NotHex, hex};
 pub(super) enum BadLine {
     #[error(transparent)]
     Number(#[from] NotHex),
+    #[error(transparent)]
+    Pebs(#[from] PebsError),
     #[error("{found} of {needed} columns ({columns})")]
     Missing { found: usize, needed: usize, columns: &'static str },
     #[error("more than the columns {columns}")]
@@ -43,27 +46,33 @@ pub(super) fn read(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<b
     Ok(read != 0)
 }
 
-/// The record of a line; `None` for an empty line or a comment.
-pub(super) fn parse(line: &[u8], records: Records) -> Result<Option<Row>, BadLine> {
+/// The records of a line; none for an empty line or a comment.
+pub(super) fn parse(line: &[u8], records: Records) -> Result<Vec<Row>, BadLine> {
     if line.trim_ascii_start().starts_with(b"#") {
-        return Ok(None);
+        return Ok(Vec::new());
     }
     if line.len() > LONGEST_LINE {
         return Err(BadLine::TooLong);
     }
     let line = str::from_utf8(line).map_err(|_| BadLine::NotText)?;
     let mut words = line.split_ascii_whitespace();
-    let Some(first) = words.next() else { return Ok(None) };
+    let Some(first) = words.next() else { return Ok(Vec::new()) };
     if let Records::Lbr(layout) = records
         && layout.is_packed()
     {
         let raw = RawEntry { from: hex(first)?, to: 0, info: None };
-        return Ok(Some(Row::of(None, layout, raw, SourceKnowledge::HARDWARE)));
+        return Ok(vec![Row::of(None, layout, raw, SourceKnowledge::HARDWARE)]);
+    }
+    if let Records::Pebs(pebs, layout) = records {
+        let words: Result<Vec<u64>, NotHex> = line.split_ascii_whitespace().map(hex).collect();
+        let entries = pebs::lbr_entries(pebs, &words?)?;
+        let row = |raw| Row::of(None, layout, raw, SourceKnowledge::HARDWARE);
+        return Ok(entries.into_iter().map(row).collect());
     }
 
     let (columns, needed) = match records {
-        Records::Lbr(_) => ("FROM TO [INFO]", 2),
         Records::Brbe => ("INF SRC TGT", 3),
+        _ => ("FROM TO [INFO]", 2),
     };
     let first = hex(first)?;
     let second = words.next().ok_or(BadLine::Missing { found: 1, needed, columns })?;
@@ -75,8 +84,8 @@ pub(super) fn parse(line: &[u8], records: Records) -> Result<Option<Row>, BadLin
     if words.next().is_some() {
         return Err(BadLine::Extra { columns });
     }
-    Ok(Some(match records {
-        Records::Lbr(layout) => Row::of(
+    Ok(vec![match records {
+        Records::Lbr(layout) | Records::Pebs(_, layout) => Row::of(
             None,
             layout,
             RawEntry { from: first, to: second, info: third },
@@ -86,5 +95,5 @@ pub(super) fn parse(line: &[u8], records: Records) -> Result<Option<Row>, BadLin
             let tgt = third.ok_or(BadLine::Missing { found: 2, needed, columns })?;
             Row::of_brbe(RawBrbe { inf: first, src: second, tgt })
         }
-    }))
+    }])
 }

@@ -12,7 +12,7 @@ use std::{
 
 use anyhow::Context;
 use clap::{ArgGroup, Args, ValueEnum};
-use lbr_msr::{LbrFormat, caps::Layout};
+use lbr_msr::{LbrFormat, caps::Layout, decode::pebs::PebsLayout};
 
 use super::number::hex;
 use crate::args::heading;
@@ -35,7 +35,8 @@ use crate::{
 /// Each line is a record: FROM, TO and, if the layout has it, INFO, in
 /// hexadecimal with or without 0x, separated by spaces. Packed records (format
 /// 0, pm) are one register; further columns are ignored. A BRBE record is INF
-/// SRC TGT. Empty lines and lines that start with # are skipped.
+/// SRC TGT. Of PEBS, a line is a whole record, its 64-bit words in order, of
+/// which the LBR entries are printed, newest first. Empty lines and lines that start with # are skipped.
 ///
 /// `lbr probe` prints the format of a CPU. A field that the record does not
 /// have is `-` (JSON: null). A line that is not a record is reported with its
@@ -99,6 +100,12 @@ enum FacilityName {
     Pm,
     /// Pentium 4 models 3 and later
     Netburst,
+    /// Adaptive PEBS records, with Architectural LBR
+    Pebs,
+    /// Adaptive PEBS records of Ice Lake and Tremont (LBR_FMT 5 and 7)
+    PebsInfo,
+    /// Architectural PEBS records
+    ArchPebs,
 }
 
 /// CPUID leaf 1CH. Only ECX describes records.
@@ -138,13 +145,18 @@ fn leaf_1c(words: &str) -> Result<Leaf1c, String> {
 #[derive(Clone, Copy)]
 pub(super) enum Records {
     Lbr(Layout),
+    Pebs(PebsLayout, Layout),
     Brbe,
 }
 
 impl DecodeArgs {
     fn records(&self) -> Result<Records, anyhow::Error> {
         let (virt_bits, tsx) = (self.virt_bits, !self.no_tsx);
-        if self.caps.is_some() && self.facility != Some(FacilityName::Arch) {
+        let is_arch = matches!(
+            self.facility,
+            Some(FacilityName::Arch | FacilityName::Pebs | FacilityName::ArchPebs)
+        );
+        if self.caps.is_some() && !is_arch {
             anyhow::bail!("--caps describes Architectural LBR only; add --facility arch");
         }
         if let Some(format) = self.format {
@@ -152,11 +164,15 @@ impl DecodeArgs {
                 .with_context(|| format!("unknown LBR_FMT {format}"))?;
             return Ok(Records::Lbr(layout));
         }
+        // Leaf 1CH does not speak of transactions.
+        let arch = Layout::of_leaf_1c(self.caps.map_or(0xF_0007, |leaf| leaf.ecx), tsx);
         Ok(Records::Lbr(match self.facility.context("--format or --facility is needed")? {
-            FacilityName::Arch => {
-                // Leaf 1CH does not speak of transactions.
-                let ecx = self.caps.map_or(0xF_0007, |leaf| leaf.ecx);
-                Layout::of_leaf_1c(ecx, tsx)
+            FacilityName::Arch => arch,
+            FacilityName::Pebs => return Ok(Records::Pebs(PebsLayout::Adaptive, arch)),
+            FacilityName::ArchPebs => return Ok(Records::Pebs(PebsLayout::Arch, arch)),
+            FacilityName::PebsInfo => {
+                let info = Layout::Legacy { format: LbrFormat(5), tsx };
+                return Ok(Records::Pebs(PebsLayout::Adaptive, info));
             }
             FacilityName::AmdV2 => Layout::AmdV2 { virt_bits },
             FacilityName::AmdBrs => Layout::AmdBrs { virt_bits },
@@ -192,9 +208,14 @@ pub(crate) fn run(args: DecodeArgs) -> Outcome {
         }
         number += 1;
         match line::parse(&line, records) {
-            Ok(None) => {}
-            Ok(Some(row)) if args.json => json::line(&mut out, &row.json())?,
-            Ok(Some(row)) => layout.row(&mut out, &mut (), &row)?,
+            Ok(rows) => {
+                for row in rows {
+                    match args.json {
+                        true => json::line(&mut out, &row.json())?,
+                        false => layout.row(&mut out, &mut (), &row)?,
+                    }
+                }
+            }
             Err(e) => {
                 status = USAGE;
                 // Keeps the order of output and errors on one terminal.

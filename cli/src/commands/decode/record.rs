@@ -120,9 +120,11 @@ impl Row {
 /// fixed.
 pub(crate) fn table(records: Records, slots: bool) -> Table<'static, (), Row> {
     let raw: &[&'static str] = match records {
-        Records::Lbr(layout) if layout.is_packed() => &["FROM/TO"],
-        Records::Lbr(layout) if layout.has_info() => &["FROM", "TO", "INFO"],
-        Records::Lbr(_) => &["FROM", "TO"],
+        Records::Lbr(layout) | Records::Pebs(_, layout) if layout.is_packed() => &["FROM/TO"],
+        Records::Lbr(layout) | Records::Pebs(_, layout) if layout.has_info() => {
+            &["FROM", "TO", "INFO"]
+        }
+        Records::Lbr(_) | Records::Pebs(..) => &["FROM", "TO"],
         Records::Brbe => &["INF", "SRC", "TGT"],
     };
     let mut table = Table::new();
@@ -156,7 +158,7 @@ pub(crate) fn table(records: Records, slots: bool) -> Table<'static, (), Row> {
         .word("", "cycles", of(cycles))
         .least(7);
     match records {
-        Records::Lbr(Layout::Arch { .. }) => table
+        Records::Lbr(Layout::Arch { .. }) | Records::Pebs(_, Layout::Arch { .. }) => table
             .word("", "type", of(|entry| Cell::word(entry.branch_type.clone())))
             .least(8)
             .word("", "counters", of(counters))
@@ -170,7 +172,7 @@ pub(crate) fn table(records: Records, slots: bool) -> Table<'static, (), Row> {
             .word("", "el", of(|entry| Cell::number(entry.brbe.map(|(el, _)| el))))
             .word("", "last_failed", of(|entry| flag(entry.brbe.map(|(_, failed)| failed))))
             .spare(1),
-        Records::Lbr(_) => table,
+        Records::Lbr(_) | Records::Pebs(..) => table,
     }
 }
 

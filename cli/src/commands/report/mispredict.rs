@@ -108,9 +108,11 @@ fn print(out: &mut Out<'_>, args: &Report, flow: &mut Flow) -> std::io::Result<O
     table(args.min_n, complete).write(args.printer(), out, maps, rows)?;
     if args.printer() == Printer::Text {
         print_hidden(out, all, sites.len(), ("branch", "branches"))?;
-        out.line(
-            "rates are of the times a branch was taken: a branch that falls through leaves no record",
-        )?;
+        let passed = match flow.quality.not_taken {
+            0 => ": a branch that falls through leaves no record",
+            _ => "",
+        };
+        out.line(format_args!("rates are of the times a branch was taken{passed}"))?;
     }
     Ok(None)
 }

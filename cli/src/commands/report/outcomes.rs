@@ -170,7 +170,7 @@ fn print(out: &mut Out<'_>, args: &Report, flow: &mut Flow) -> io::Result<Option
         ))?;
         return Ok(None);
     }
-    if by_name {
+    if by_name && flow.quality.not_taken == 0 {
         out.line(format_args!("times not taken are not known without code bytes{NO_CODE}"))?;
     }
     conditional.write_text(out, maps, rows)?;

@@ -178,7 +178,13 @@ impl Decoder {
     }
 
     /// The site of an address. A record of a fused compare and branch belongs to the branch.
-    fn site(&mut self, space: Space, from: u64, to: Option<u64>, maps: &mut Maps) -> u32 {
+    pub(super) fn site(
+        &mut self,
+        space: Space,
+        from: u64,
+        to: Option<u64>,
+        maps: &mut Maps,
+    ) -> u32 {
         if self.no_sites {
             return NONE;
         }

@@ -1,10 +1,14 @@
 //! Counts branches and the fall-through ranges between them.
 
+use std::collections::BTreeMap;
+
+use lbr_msr::record::BranchType;
+
 use super::Space;
 use super::blocks::{Decoder, HAS_INSIDES};
 use super::edges::Repeated;
 use super::transitions::{NONE, TransitionKey, Transitions};
-use crate::clean::Cleaned;
+use crate::clean::{Cleaned, add};
 use crate::code::maps::Maps;
 use crate::read::stack::EntryFlags;
 
@@ -16,6 +20,8 @@ pub struct FlowCounts {
     pub(super) transitions: Transitions,
     pub(super) decoder: Decoder,
     pub(super) repeated: Repeated,
+    /// Recorded branches that were not taken, by address: how often, and their type.
+    pub(super) not_taken: BTreeMap<(Space, u64), (u64, Option<BranchType>)>,
 }
 
 impl FlowCounts {
@@ -42,6 +48,11 @@ impl FlowCounts {
         let asked = &self.decoder.asked;
         let load = |number: u32| asked.get(number as usize).copied().unwrap_or(NONE);
         self.transitions.add(stack.space, stack.weight, stack.transitions, load);
+        for branch in stack.not_taken {
+            let (times, kind) = self.not_taken.entry((stack.space, branch.from)).or_default();
+            add(times, stack.weight);
+            *kind = kind.or(branch.flags.branch_type());
+        }
         if !self.no_clusters {
             self.decoder.catch_up(&self.transitions.list, maps);
             self.add_clusters(stack);

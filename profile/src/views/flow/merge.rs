@@ -23,7 +23,7 @@ impl FlowCounts {
     /// The flow: the same code of one file is merged, whichever process ran it.
     pub(crate) fn flow(self, whole: CommonResult) -> Flow {
         let CommonResult { quality, gaps, mut maps, open } = whole;
-        let FlowCounts { no_clusters, transitions, mut decoder, repeated, .. } = self;
+        let FlowCounts { no_clusters, transitions, mut decoder, repeated, not_taken } = self;
         let has_other_files = maps.has_other_files();
         // No more look-ups follow.
         let (mut slots, many) = transitions.into_parts();
@@ -32,6 +32,16 @@ impl FlowCounts {
             decoder.catch_up(&slots, &mut maps);
         }
         let no_sites = decoder.no_sites;
+        let passed: Vec<(u32, u64)> = not_taken
+            .into_iter()
+            .map(|((space, from), (times, kind))| {
+                let site = decoder.site(space, from, None, &mut maps);
+                if let Some(slot) = decoder.sites.slots.get_mut(site as usize) {
+                    slot.recorded = slot.recorded.or(kind);
+                }
+                (site, times)
+            })
+            .collect();
         let (mut decoded, insides, mut sites) = decoder.into_parts();
         if has_other_files {
             forget_other_files(&mut sites, &slots, &mut decoded, &maps);
@@ -51,6 +61,7 @@ impl FlowCounts {
         let most = slots.len();
         if !no_sites {
             let mut merged = Merge::new(sites, &slots, &decoded, repeated, &flow.maps);
+            merged.record_not_taken(&passed);
             // Frees each piece after merging it, if it is not needed elsewhere.
             if has_cycles {
                 merged.add_all(slots.iter().zip(decoded.iter()), &many, &insides);
@@ -147,6 +158,9 @@ struct Merge<'a> {
     index: Index,
     places: Vec<(u32, u32)>,
     repeated: Repeated,
+    /// Whether the recording has branches that were not taken: it then has both outcomes alike, and
+    /// those inside blocks would count twice.
+    has_outcomes: bool,
     maps: &'a Maps,
 }
 
@@ -169,7 +183,20 @@ impl<'a> Merge<'a> {
         let (sites, of_slot) = merge_sites(&counted, maps);
         let targets = vec![0; slots.len()];
         let (index, places) = (Index::default(), Vec::new());
-        Merge { sites, of_slot, targets, index, places, repeated, maps }
+        let has_outcomes = false;
+        Merge { sites, of_slot, targets, index, places, repeated, has_outcomes, maps }
+    }
+
+    /// Adds recorded branches that were not taken: their slots, and how often.
+    fn record_not_taken(&mut self, passed: &[(u32, u64)]) {
+        self.has_outcomes = !passed.is_empty();
+        if self.has_outcomes {
+            self.sites.iter_mut().for_each(|site| site.not_taken = Some(0));
+        }
+        for (slot, times) in passed {
+            let site = self.site(*slot).and_then(|at| self.sites.get_mut(at as usize));
+            site.into_iter().for_each(|site| add(site.not_taken.get_or_insert(0), *times));
+        }
     }
 
     /// Adds the transitions in their order.
@@ -207,7 +234,7 @@ impl<'a> Merge<'a> {
         sums: Sums,
         insides: &Insides,
     ) {
-        for inside in insides.of(decoded.insides) {
+        for inside in insides.of(decoded.insides).iter().filter(|_| !self.has_outcomes) {
             let site = self.site(inside.site).and_then(|at| self.sites.get_mut(at as usize));
             if let Some(passed) = site.and_then(|site| site.not_taken.as_mut()) {
                 add(passed, sums.count);
@@ -218,7 +245,7 @@ impl<'a> Merge<'a> {
             self.add_target(number, at, slot);
         }
         let Some(site) = self.sites.get_mut(at as usize) else { return };
-        if decoded.is_settled() {
+        if self.has_outcomes || decoded.is_settled() {
             add(&mut site.settled, sums.count);
         }
         if decoded.edge == NONE {
@@ -283,9 +310,11 @@ impl<'a> Merge<'a> {
 
     /// Sites with their targets, most executed first.
     fn finish(self) -> Vec<Site> {
-        let Merge { mut sites, .. } = self;
-        // Removes branches in code that did not run.
-        sites.retain(|site| site.taken > 0 || site.not_taken.is_some());
+        let Merge { mut sites, has_outcomes, .. } = self;
+        // Removes branches in code that did not run, or that no record is of.
+        sites.retain(|site| {
+            site.taken > 0 || site.not_taken.is_some_and(|times| times > 0 || !has_outcomes)
+        });
         for site in &mut sites {
             site.targets.sort_by(|a, b| b.count.cmp(&a.count).then(a.to.cmp(&b.to)));
         }

@@ -85,7 +85,7 @@ pub struct Site {
     pub conditional: Option<bool>,
     /// Times taken.
     pub taken: u64,
-    /// Times not taken, in known blocks; `None` if its code bytes are not available.
+    /// Times not taken: as recorded (Arm SPE), else in known blocks; `None` if neither is available.
     pub not_taken: Option<u64>,
     /// Number of times it may also have been passed: the end of the straight-line code is unknown.
     pub unsure: u64,

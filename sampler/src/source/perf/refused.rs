@@ -20,7 +20,10 @@ pub enum Refused {
     #[error("programs may not read this CPU's counters with RDPMC")]
     NoRdpmc,
     /// There are counters without branch records.
-    #[error("the kernel found performance counters on this CPU, but no branch records")]
+    #[error(
+        "the kernel found performance counters on this CPU, but no branch records (or a virtual \
+         machine with KVM's mediated PMU has them)"
+    )]
     NoStacks,
     /// The system's perf_event_paranoid forbids it.
     #[error(
@@ -59,7 +62,8 @@ pub enum Refused {
     },
     /// EBUSY.
     #[error(
-        "something else has exclusive use of the counters or the branch records: a driver, Intel PT or BTS"
+        "something else has exclusive use of the counters or the branch records: a driver, Intel PT, \
+         BTS, or a virtual machine with a mediated PMU"
     )]
     Busy,
     /// EMFILE.
