@@ -59,6 +59,8 @@ mod learn;
 mod model;
 mod outputs;
 mod paths;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod predicted;
 mod printed_places;
 mod probe;
 mod program_first;

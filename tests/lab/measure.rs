@@ -43,6 +43,27 @@ fn measure(body: &Body) -> Measurement {
     session().measure_code(body).unwrap_or_else(|error| panic!("{error}: {body:?}"))
 }
 
+/// SDM Vol. 3, 5.3: pages of 4096 bytes.
+#[test]
+fn code_starts_where_it_is_put() {
+    let code = vec![0x90; 3];
+    for at in [0, 1, 63, 2000, 4095] {
+        for (rounds, fresh, stepped) in
+            [(None, false, false), (Some(9), false, true), (Some(9), true, false)]
+        {
+            let page_offset = Some(at);
+            let code = code.clone();
+            let body = Body { code, rounds, fresh, stepped, page_offset, ..Body::default() };
+            let bracket = Bracket::new(&body).expect("a bracket");
+            assert_eq!(bracket.layout().code.start % 4096, at, "{body:?}");
+        }
+        let looped = Body { code: code.clone(), rounds: Some(9), ..Body::default() };
+        let measured = measure(&Body { page_offset: Some(at), ..looped });
+        // Three NOPs, nine times, without the loop's own.
+        assert_eq!(measured.counts.expect("counts").instructions, 27);
+    }
+}
+
 /// Instructions, taken branches, conditional branches not taken: of the code without the bracket,
 /// counted by hand.
 const KNOWN: [(&str, &str, [u64; 3]); 24] = [

@@ -31,6 +31,8 @@ pub struct Body {
     pub init: Vec<u8>,
     /// The code itself, entered at its first byte and left after its last.
     pub code: Vec<u8>,
+    /// Offset of the code's first byte within its page; `None` for a cache line's start.
+    pub page_offset: Option<u64>,
     /// Number of consecutive copies; 0 means 1.
     pub unroll: u32,
     /// Iterations of a loop around the copies, counted in R15; `None` for no loop. 0 means 1.
@@ -163,7 +165,9 @@ impl Bracket {
                 "the code takes {code} bytes with all its copies; at most {LONGEST} can be measured"
             )));
         }
-        let (code, entry, layout) = write(body);
+        let start = |body| write(body, 0).2.code.start;
+        let shift = body.page_offset.map_or(0, |at| at.wrapping_sub(start(body)) % PAGE);
+        let (code, entry, layout) = write(body, shift);
         let frame = Frame::new(&code, entry)?;
         let layout = layout.put(frame.mapping());
         Ok(Bracket { frame, layout })
@@ -202,9 +206,9 @@ impl Bracket {
     }
 }
 
-/// Writes everything: returns the code, the function's address, and the layout, both relative to
-/// the start of the mapping.
-fn write(body: &Body) -> (Vec<u8>, u64, Layout) {
+/// Writes everything, the code `shift` bytes after the start of a cache line: returns the code, the
+/// function's address, and the layout, both relative to the start of the mapping.
+fn write(body: &Body, shift: u64) -> (Vec<u8>, u64, Layout) {
     let mut code = Assembler::at(CODE);
     let pointer = code.here();
     code.raw(&body.call.unwrap_or(0).to_le_bytes());
@@ -225,6 +229,7 @@ fn write(body: &Body) -> (Vec<u8>, u64, Layout) {
     let [inside, outside, home] = [(); 3].map(|()| code.label());
     let open = code.jump(inside);
     code.align();
+    (0..shift).for_each(|_| code.trap());
     code.bind(inside);
     let set_up_start = code.here();
     let mut init = entered.init;

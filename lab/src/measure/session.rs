@@ -88,7 +88,7 @@ impl Session {
 
     /// Chooses copies and loop iterations such that a run takes about `ticks` time stamp counter
     /// ticks, overhead subtracted. Short code is copied first, so that the loop's own branch is a
-    /// negligible part of an iteration.
+    /// negligible part of an iteration, unless its place is given.
     ///
     /// # Errors
     /// [`MeasureError`].
@@ -105,10 +105,8 @@ impl Session {
         // them.
         let most: u32 = if body.sets_up_again() && self.ring.is_some() { 1 } else { 1 << 20 };
         let mut body = Body { rounds: Some(1), ..body.clone() };
-        let copies = match body.sets_up_again() || body.unroll > 1 {
-            true => 1,
-            false => copies(&body.code),
-        };
+        let alone = body.sets_up_again() || body.unroll > 1 || body.page_offset.is_some();
+        let copies = if alone { 1 } else { copies(&body.code) };
         loop {
             let again = body.iterations() > 1 && !body.sets_up_again();
             let measured = self.measure_code(&body).map_err(|error| match error {

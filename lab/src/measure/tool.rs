@@ -1,8 +1,8 @@
-//! Assemblers and linkers, which read what anyone may have written.
+//! Assemblers, linkers and simulators, which read what anyone may have written.
 
 use std::io::{self, Read, Seek};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use nix::libc;
@@ -22,18 +22,19 @@ const LOOK: Duration = Duration::from_millis(2);
 pub struct ToolOutput {
     /// How it ended.
     pub status: ExitStatus,
+    /// What it wrote to standard output.
+    pub stdout: Vec<u8>,
     /// What it wrote to standard error. If a signal ended it, the signal's name.
     pub stderr: Vec<u8>,
 }
 
-/// Runs a tool with limits on time, memory and file size. It ends with the calling thread. Its
-/// standard output is dropped.
+/// Runs a tool with limits on time, memory and file size. It ends with the calling thread.
 ///
 /// # Errors
 /// It cannot be started, or it runs for more than `most`, and was killed.
 pub fn run_tool(tool: &mut Command, most: Duration) -> io::Result<ToolOutput> {
-    let mut said = tempfile::tempfile()?;
-    tool.env("LC_ALL", "C").stdout(Stdio::null()).stderr(said.try_clone()?);
+    let (mut printed, mut said) = (tempfile::tempfile()?, tempfile::tempfile()?);
+    tool.env("LC_ALL", "C").stdout(printed.try_clone()?).stderr(said.try_clone()?);
     let limits = [
         (libc::RLIMIT_AS, MEMORY),
         (libc::RLIMIT_FSIZE, FILE),
@@ -55,14 +56,16 @@ pub fn run_tool(tool: &mut Command, most: Duration) -> io::Result<ToolOutput> {
         }
         std::thread::sleep(LOOK);
     };
-    let mut stderr = Vec::new();
-    said.rewind()?;
-    said.read_to_end(&mut stderr)?;
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    for (file, bytes) in [(&mut printed, &mut stdout), (&mut said, &mut stderr)] {
+        file.rewind()?;
+        file.read_to_end(bytes)?;
+    }
     if let Some(signal) = status.signal() {
         let name = Signal::try_from(signal).map_or("a signal", Signal::as_str);
         stderr.extend_from_slice(format!("{name} ended it").as_bytes());
     }
-    Ok(ToolOutput { status, stderr })
+    Ok(ToolOutput { status, stdout, stderr })
 }
 
 #[cfg(test)]

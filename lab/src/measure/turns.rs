@@ -4,7 +4,7 @@ use std::fs;
 
 use super::bracket::Body;
 use super::options::MeasureError;
-use super::ratio::Turn;
+use super::ratio::{Turn, ticks_of};
 use super::result::Strip;
 use super::session::Session;
 
@@ -26,10 +26,7 @@ impl Session {
             lanes.push(self.lane_of_code(body).map_err(|error| (i, error))?);
         }
         if !self.counts_cycles() {
-            // ADD RAX, RAX
-            let code = vec![0x48, 0x01, 0xC0];
-            let chain = Body { code, unroll: 1024, rounds: Some(12), ..Body::default() };
-            lanes.push(self.lane_of_code(&chain).map_err(|error| (0, error))?);
+            lanes.push(self.lane_of_code(&chain()).map_err(|error| (0, error))?);
         }
         let cpu = self.options().pin.and_then(|pin| pin.cpus().next());
         let mut turns: Vec<Turn> = Vec::new();
@@ -51,6 +48,18 @@ impl Session {
         Ok(turns)
     }
 
+    /// Time stamp counter ticks per core cycle, by a chain of dependent ADDs; `None` if core cycles
+    /// are counted.
+    ///
+    /// # Errors
+    /// [`MeasureError`].
+    pub fn ticks_per_cycle(&mut self) -> Result<Option<f64>, MeasureError> {
+        match self.counts_cycles() {
+            true => Ok(None),
+            false => self.measure_code(&chain()).map(|chain| ticks_of(&chain)),
+        }
+    }
+
     fn lane_of_code(&mut self, body: &Body) -> Result<super::lane::Lane, MeasureError> {
         self.lane(
             body,
@@ -60,6 +69,13 @@ impl Session {
             Strip::default(),
         )
     }
+}
+
+/// Dependent ADDs, one core cycle each.
+fn chain() -> Body {
+    // ADD RAX, RAX
+    let code = vec![0x48, 0x01, 0xC0];
+    Body { code, unroll: 1024, rounds: Some(12), ..Body::default() }
 }
 
 /// Time stolen by the hypervisor on a CPU. proc_stat(5), `steal`.

@@ -8,6 +8,7 @@ use lab::measure::image::{LoadError, LoadedFile};
 use lbr_msr::text::AsText;
 use profile::symbols::{Called, demangle};
 
+use super::mca::Prediction;
 use super::{Rounds, TimeArgs, assemble};
 use crate::exit::{FAILED, Failure, OrExit, USAGE};
 use crate::input;
@@ -26,6 +27,8 @@ pub(super) struct TimedCode {
     pub(super) title: String,
     /// Its source as given, in one line.
     pub(super) source: String,
+    /// The prediction of llvm-mca, if wanted.
+    pub(super) prediction: Option<Prediction>,
 }
 
 impl TimedCode {
@@ -72,12 +75,19 @@ impl TimedCode {
         Ok(all)
     }
 
+    /// The same code at an offset within a page.
+    pub(super) fn at_page_offset(&self, offset: u64) -> TimedCode {
+        let body = Body { page_offset: Some(offset), ..self.body.clone() };
+        let prediction = self.prediction.clone();
+        TimedCode { prediction, ..TimedCode::of_bytes(body, self.source.clone()) }
+    }
+
     fn of_bytes(body: Body, source: String) -> TimedCode {
         let title = match body.code.len() {
             1 => "1 byte of code".to_owned(),
             length => format!("{length} bytes of code"),
         };
-        TimedCode { body, image: None, title, source }
+        TimedCode { body, image: None, title, source, prediction: None }
     }
 
     fn of_function(path: &Path, symbol: &str, body: &Body) -> Result<TimedCode, Failure> {
@@ -97,7 +107,8 @@ impl TimedCode {
         let image = LoadedFile::load(path, symbol).map_err(failed)?;
         let body = Body { call: Some(image.function()), ..body.clone() };
         let title = format!("{} of {}", demangle(symbol), path.as_text());
-        Ok(TimedCode { body, image: Some(image), source: title.clone(), title })
+        let source = title.clone();
+        Ok(TimedCode { body, image: Some(image), source, title, prediction: None })
     }
 }
 

@@ -1,5 +1,4 @@
-//! Several pieces of code side by side: how many times as long each takes as the
-//! first.
+//! Several pieces of code side by side: how many times as long each takes as the first.
 
 use anyhow::anyhow;
 use lab::measure::{Options, Ratio, TURNS, Turn, TurnRatio, median, ticks_of};
@@ -7,30 +6,35 @@ use lab::measure::{Options, Ratio, TURNS, Turn, TurnRatio, median, ticks_of};
 use super::code::TimedCode;
 use super::figures::{Figures, Source};
 use super::{ENOUGH, TimeArgs, failed, machine};
-use crate::exit::{DONE, FAILED, OrExit, Outcome};
-use crate::present::number::counted;
+use crate::exit::{DONE, FAILED, Failure, OrExit, Outcome};
+use crate::present::number::{counted, dash};
 use crate::present::out::Out;
 use crate::present::table::{Cell, Printer, Table};
 
 /// A piece of code, with what its turns came to.
-struct Side {
+pub(super) struct Side {
     number: usize,
     source: String,
     /// As much of its source as identifies it.
-    label: String,
+    pub(super) label: String,
     rounds: Option<u32>,
     unroll: u32,
     /// Per iteration, by single-stepping.
     instructions: Option<f64>,
     /// Medians of the turns that count, per iteration.
-    cycles: Option<f64>,
-    ticks: Option<f64>,
+    pub(super) cycles: Option<f64>,
+    pub(super) ticks: Option<f64>,
     /// Compared with the first; `None` for the first itself.
-    ratio: Option<Ratio>,
+    pub(super) ratio: Option<Ratio>,
+    /// Cycles per iteration that llvm-mca predicts.
+    predicted: Option<f64>,
+    page_offset: Option<u64>,
+    /// The verdict on its code, at all offsets.
+    pub(super) at_any_offset: Option<&'static str>,
 }
 
 impl Side {
-    fn verdict(&self) -> Option<&'static str> {
+    pub(super) fn verdict(&self) -> Option<&'static str> {
         Some(match self.ratio.as_ref()?.interval() {
             None => "not known",
             Some((low, _)) if low > 1.0 => "slower",
@@ -41,26 +45,35 @@ impl Side {
 }
 
 /// All turns, and those that count.
-struct Turns {
+pub(super) struct Turns {
     made: usize,
     whole: Vec<Turn>,
     /// Ratios are of core cycles, not of ticks.
-    in_cycles: bool,
+    pub(super) in_cycles: bool,
     modelled: bool,
+    predicted: bool,
+    /// The page offsets of the code are given.
+    placed: bool,
 }
 
-/// Measures them in turns and prints them.
-pub(super) fn run(args: &TimeArgs, options: Options, codes: &mut [TimedCode]) -> Outcome {
+/// Measures them in turns, and compares each with the first. Of `alike` consecutive pieces that
+/// differ only in their address, the first decides the rounds of the loop.
+pub(super) fn measure(
+    args: &TimeArgs,
+    options: Options,
+    codes: &mut [TimedCode],
+    alike: usize,
+) -> Result<(Turns, Vec<Side>, Source), Failure> {
     let mut bodies: Vec<_> = codes.iter().map(|code| code.body.clone()).collect();
     // Which of them did not finish is determined afterwards.
     let mut at = 0;
     let all = bodies.clone();
     let (measured, source) = machine::measure(args, options, &all, |session| {
-        if args.calibrates() {
-            for (i, body) in bodies.iter_mut().enumerate() {
-                at = i;
-                *body = session.calibrate(body, ENOUGH)?;
-            }
+        for (i, group) in bodies.chunks_mut(alike).enumerate().filter(|_| args.calibrates()) {
+            at = i * alike;
+            let Some((first, rest)) = group.split_first_mut() else { continue };
+            *first = session.calibrate(first, ENOUGH)?;
+            rest.iter_mut().for_each(|body| body.rounds = first.rounds);
         }
         session.options().repeat = args.repeat.div_ceil(TURNS as u32);
         session.take_turns(&bodies).map_err(|(i, error)| {
@@ -82,8 +95,16 @@ pub(super) fn run(args: &TimeArgs, options: Options, codes: &mut [TimedCode]) ->
     }
     let made = turns.len();
     let whole = turns.into_iter().filter(|turn| !turn.is_disturbed()).collect();
-    let mut turns = Turns { made, whole, in_cycles: false, modelled: source.modelled };
+    let (modelled, predicted) = (source.modelled, args.mca.is_some());
+    let placed = codes.iter().any(|code| code.body.page_offset.is_some());
+    let mut turns = Turns { made, whole, in_cycles: false, modelled, predicted, placed };
     let sides = turns.sides(codes, &source);
+    Ok((turns, sides, source))
+}
+
+/// Measures them and prints the comparison.
+pub(super) fn run(args: &TimeArgs, options: Options, codes: &mut [TimedCode]) -> Outcome {
+    let (turns, sides, source) = measure(args, options, codes, 1)?;
     let mut out = Out::stdout();
     let table = turns.table(args.verbose);
     match Printer::of(args.json, args.csv) {
@@ -138,6 +159,9 @@ impl Turns {
             cycles: cycles.get(i).and_then(|each| median(each.iter().flatten().copied())),
             ticks: median(of(i).filter_map(ticks_of)),
             ratio: (i > 0).then(|| ratio(i)),
+            predicted: code.prediction.as_ref().map(|predicted| predicted.cycles),
+            page_offset: code.body.page_offset,
+            at_any_offset: None,
         };
         let sides = codes.iter().enumerate().map(side).collect();
         self.in_cycles = in_cycles;
@@ -164,20 +188,7 @@ impl Turns {
         });
         let answers: Vec<String> = answers.collect();
         out.line(format_args!("compared with 1: {}", answers.join(", ")))?;
-        if let Some(absent) = &source.absent {
-            out.line(format_args!("core cycles: {absent}; ratios are of TSC ticks"))?;
-        }
-        let disturbed = self.made - self.whole.len();
-        if disturbed > 0 {
-            let advice = match self.whole.len() {
-                ..8 => "; too few are left: run it on a quieter CPU (-C)",
-                _ => "",
-            };
-            out.line(format_args!(
-                "{disturbed} of {} were disturbed (load, steal, frequency) and dropped{advice}",
-                counted(self.made as u64, "turn", "turns"),
-            ))?;
-        }
+        self.limits(out, source)?;
         if verbose {
             out.line(&source.words)?;
             let first = self.whole.first().and_then(|turn| turn.pieces.first());
@@ -195,7 +206,34 @@ impl Turns {
         out.gap()
     }
 
-    fn table<'a>(&self, verbose: bool) -> Table<'a, (), &'a Side> {
+    /// What the answer rests on.
+    pub(super) fn limits(&self, out: &mut Out<'_>, source: &Source) -> std::io::Result<()> {
+        if let Some(absent) = &source.absent {
+            out.line(format_args!("core cycles: {absent}; ratios are of TSC ticks"))?;
+        }
+        let disturbed = self.made - self.whole.len();
+        if disturbed > 0 {
+            let advice = match self.whole.len() {
+                ..8 => "; too few are left: run it on a quieter CPU (-C)",
+                _ => "",
+            };
+            out.line(format_args!(
+                "{disturbed} of {} were disturbed (load, steal, frequency) and dropped{advice}",
+                counted(self.made as u64, "turn", "turns"),
+            ))?;
+        }
+        if self.predicted && !self.in_cycles {
+            let cycle = median(self.whole.iter().filter_map(Turn::ticks_per_cycle));
+            let cycle = cycle.map_or_else(dash, |ticks| format!("{ticks:.3}"));
+            out.line(format_args!(
+                "llvm-mca predicts core cycles; an ADD that waits for the one before it (one cycle) \
+                 takes {cycle} TSC ticks"
+            ))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn table<'a>(&self, verbose: bool) -> Table<'a, (), &'a Side> {
         let two = |value: Option<f64>| Cell::or_absent(value, |value| Cell::Decimal(value, 2));
         let end = |of: fn((f64, f64)) -> f64| {
             move |(): &mut (), side: &&Side| {
@@ -205,9 +243,19 @@ impl Turns {
         };
         let (in_cycles, modelled) = (self.in_cycles, self.modelled);
         let (whole, disturbed) = (self.whole.len() as u64, (self.made - self.whole.len()) as u64);
-        let mut table = Table::<(), &Side>::new()
-            .constant("kind", "comparison")
-            .number("", "#", |(), side| Cell::Count(side.number as u64))
+        let mut table =
+            Table::<(), &Side>::new()
+                .constant("kind", "comparison")
+                .number("", "#", |(), side| Cell::Count(side.number as u64));
+        let offset = |(): &mut (), side: &&Side| {
+            Cell::or_absent(side.page_offset, |at| Cell::Word(format!("{at:#x}").into()))
+        };
+        if self.placed {
+            table = table
+                .word("page_offset", "page offset", offset)
+                .only("at_any_offset", |(), side| Cell::word(side.at_any_offset));
+        }
+        table = table
             .number("ratio", "ratio", |(), side| {
                 let ratio = side.ratio.as_ref().and_then(Ratio::median);
                 Cell::or_absent(ratio, |ratio| Cell::Decimal(ratio, 3))
@@ -228,6 +276,11 @@ impl Turns {
             .number("instructions_per_iteration", "instructions", move |(), side| {
                 two(side.instructions)
             });
+        if self.predicted {
+            table = table.number("predicted_cycles_per_iteration", "llvm-mca", move |(), side| {
+                two(side.predicted)
+            });
+        }
         let rounds = |(): &mut (), side: &&Side| Cell::count(side.rounds.map(u64::from));
         table = match verbose {
             true => table
@@ -264,8 +317,8 @@ fn label(codes: &[TimedCode], which: usize) -> String {
         let differs = same.clone().find(|((_, a), b)| a != b).map(|((at, _), _)| at);
         differs.unwrap_or(own.len().min(other.source.len()))
     };
-    let others = codes.iter().enumerate().filter(|(i, _)| *i != which);
-    let start = others.map(|(_, other)| shared(other)).max().unwrap_or(0);
+    let others = codes.iter().filter(|other| other.source != own);
+    let start = others.map(shared).max().unwrap_or(0);
     // From the start of the instruction that differs.
     let start = own.get(..start).and_then(|same| same.rfind("; ")).map_or(0, |at| at + 2);
     match own.get(start..) {
@@ -284,6 +337,7 @@ mod tests {
             image: None,
             title: String::new(),
             source: (*source).to_owned(),
+            prediction: None,
         };
         let codes: Vec<TimedCode> = sources.iter().map(code).collect();
         (0..codes.len()).map(|which| label(&codes, which)).collect()

@@ -89,6 +89,8 @@ pub(super) struct Figures<'a> {
     pub(super) measured: &'a Measurement,
     pub(super) code: &'a TimedCode,
     pub(super) source: Source,
+    /// Ticks of a dependent ADD, if measured to estimate core cycles.
+    pub(super) ticks_per_cycle: Option<f64>,
     /// Core cycles per iteration, the bracket's own taken off.
     pub(super) cycles: Option<Spread>,
     /// Counters per iteration, without the harness's own counts: instructions, branches,
@@ -153,6 +155,7 @@ impl<'a> Figures<'a> {
             measured,
             code,
             source,
+            ticks_per_cycle: None,
         }
     }
 

@@ -4,7 +4,9 @@ mod assemble;
 mod code;
 mod compare;
 mod figures;
+mod layouts;
 mod machine;
+mod mca;
 mod output;
 mod place;
 mod text;
@@ -109,6 +111,31 @@ pub(crate) struct TimeArgs {
     /// Copies of the code, one after another
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Runs")]
     unroll: u32,
+
+    /// Time the code at N alignments within 64 bytes, each at a page's start and across its end
+    ///
+    /// Shows how much of a time, or of a difference, is only the code's address. Short code is not
+    /// copied. With several pieces of code, a difference is named only if it is larger than what
+    /// layout changes.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64), conflicts_with = "object", help_heading = "Runs")]
+    layouts: Option<u8>,
+
+    /// Compare with the cycles that llvm-mca predicts
+    ///
+    /// PATH is the program; without it, the newest llvm-mca in PATH. It predicts straight-line code
+    /// in a steady state: no branch, cache miss or misprediction.
+    #[arg(long, value_name = "PATH", num_args = 0..=1, require_equals = true, default_missing_value = mca::ANY, conflicts_with = "object", help_heading = "Runs")]
+    mca: Option<PathBuf>,
+
+    /// CPU that llvm-mca models, by LLVM's name [default: the one at hand]
+    #[arg(
+        long,
+        value_name = "NAME",
+        requires = "mca",
+        hide_short_help = true,
+        help_heading = "Runs"
+    )]
+    mcpu: Option<String>,
 
     /// Runs before those that count
     #[arg(
@@ -248,6 +275,7 @@ pub(crate) fn run(args: &TimeArgs) -> Outcome {
         CodeRights::of_caller().or_exit(USAGE)?;
     }
     let mut codes = TimedCode::all(args)?;
+    mca::predict(args, &mut codes)?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop))
@@ -264,6 +292,9 @@ pub(crate) fn run(args: &TimeArgs) -> Outcome {
         stop,
         ..Options::new(args.soft_cpu.clone())
     };
+    if let Some(layouts) = args.layouts {
+        return layouts::run(args, options, &codes, layouts);
+    }
     let [code] = &mut codes[..] else {
         return compare::run(args, options, &mut codes);
     };
@@ -273,11 +304,14 @@ pub(crate) fn run(args: &TimeArgs) -> Outcome {
             if args.calibrates() {
                 body = session.calibrate(&body, ENOUGH)?;
             }
-            session.measure_code(&body)
+            let measured = session.measure_code(&body)?;
+            let estimates = args.mca.is_some() && !measured.stopped;
+            let ticks = if estimates { session.ticks_per_cycle()? } else { None };
+            Ok((measured, ticks))
         })?;
-    let measured = measured.map_err(|error| failed(error, code))?;
+    let (measured, ticks_per_cycle) = measured.map_err(|error| failed(error, code))?;
     code.body = body;
-    let counted = Figures::new(&measured, code, source);
+    let counted = Figures { ticks_per_cycle, ..Figures::new(&measured, code, source) };
     let mut out = Out::stdout();
     if args.json {
         output::json(&mut out, &counted)?;

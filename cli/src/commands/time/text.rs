@@ -4,13 +4,14 @@ use std::io;
 
 use super::TimeArgs;
 use super::figures::{Block, Figures, Spread};
+use super::mca;
 use super::place::CodePlace;
 use crate::present::number::{counted, dash, grouped, share};
 use crate::present::out::Out;
 use crate::present::table::{Cell, Table};
 
 /// Two places, and no `-0.00`.
-fn number(value: f64) -> String {
+pub(super) fn number(value: f64) -> String {
     let text = format!("{value:.2}");
     if text == "-0.00" { "0.00".to_owned() } else { text }
 }
@@ -18,6 +19,7 @@ fn number(value: f64) -> String {
 /// Prints the result, and the blocks if they add to it; everything with `--verbose`.
 pub(super) fn print(out: &mut Out<'_>, counted: &Figures<'_>, args: &TimeArgs) -> io::Result<()> {
     answer(out, counted)?;
+    mca::print(out, counted)?;
     if args.verbose {
         out.gap()?;
         head(out, counted, args)?;

@@ -1,0 +1,164 @@
+//! The same code at many addresses: how much of its time is only layout.
+
+use std::io::{self, Write};
+
+use lab::measure::Options;
+
+use super::TimeArgs;
+use super::code::TimedCode;
+use super::compare::{self, Side};
+use super::text::number;
+use crate::exit::{DONE, Outcome};
+use crate::present::out::Out;
+use crate::present::table::Printer;
+
+/// Bytes of a cache line, and of a page.
+const LINE: u64 = 64;
+const PAGE: u64 = 4096;
+
+/// Offsets within a page: alignments in its first line, then in its last one.
+fn offsets(alignments: u8) -> Vec<u64> {
+    let count = u64::from(alignments);
+    let within = |line: u64| (0..count).map(move |i| line + i * LINE / count);
+    within(0).chain(within(PAGE - LINE)).collect()
+}
+
+/// Measures every piece of code at every offset, in turns, and prints how they differ.
+pub(super) fn run(
+    args: &TimeArgs,
+    options: Options,
+    codes: &[TimedCode],
+    alignments: u8,
+) -> Outcome {
+    let offsets = offsets(alignments);
+    let placed = codes.iter().flat_map(|code| offsets.iter().map(|at| code.at_page_offset(*at)));
+    let mut placed: Vec<TimedCode> = placed.collect();
+    let (turns, mut sides, source) = compare::measure(args, options, &mut placed, offsets.len())?;
+    let time = |side: &Side| if turns.in_cycles { side.cycles } else { side.ticks };
+    let ranges = sides.chunks(offsets.len()).map(|sides| Range::new(sides, &offsets, time));
+    let ranges: Vec<Option<Range>> = ranges.collect();
+    for (sides, range) in sides.chunks_mut(offsets.len()).zip(&ranges).skip(1) {
+        let verdict = verdict(
+            sides.first().and_then(Side::verdict),
+            *range,
+            ranges.first().copied().flatten(),
+        );
+        sides.iter_mut().for_each(|side| side.at_any_offset = Some(verdict));
+    }
+    let mut out = Out::stdout();
+    let printer = Printer::of(args.json, args.csv);
+    if printer == Printer::Text {
+        let unit = if turns.in_cycles { "core cycles" } else { "TSC ticks" };
+        print(&mut out, &sides, &ranges, unit)?;
+        turns.limits(&mut out, &source)?;
+        out.gap()?;
+    }
+    turns.table(args.verbose).write(printer, &mut out, &mut (), sides.iter())?;
+    out.flush()?;
+    Ok(DONE)
+}
+
+/// The fastest and the slowest time of a piece of code, each with its offset.
+#[derive(Clone, Copy)]
+struct Range {
+    fastest: (f64, u64),
+    slowest: (f64, u64),
+}
+
+impl Range {
+    fn new(sides: &[Side], offsets: &[u64], time: impl Fn(&Side) -> Option<f64>) -> Option<Range> {
+        let times = sides.iter().zip(offsets).filter_map(|(side, at)| Some((time(side)?, *at)));
+        let fastest = times.clone().min_by(|a, b| a.0.total_cmp(&b.0))?;
+        let slowest = times.max_by(|a, b| a.0.total_cmp(&b.0))?;
+        Some(Range { fastest, slowest })
+    }
+}
+
+/// The verdict on a piece of code, compared with the first one. Offsets are arbitrary, so all times
+/// of one have to be longer than all of the other.
+fn verdict(
+    at_first_offset: Option<&'static str>,
+    range: Option<Range>,
+    first: Option<Range>,
+) -> &'static str {
+    let (Some(range), Some(first)) = (range, first) else { return "not known" };
+    match at_first_offset {
+        None => "not known",
+        Some("slower") if range.fastest.0 > first.slowest.0 => "slower",
+        Some("faster") if range.slowest.0 < first.fastest.0 => "faster",
+        Some("slower" | "faster") => "layout",
+        Some(other) => other,
+    }
+}
+
+/// The answer, and how far layout changes each.
+fn print(
+    out: &mut Out<'_>,
+    sides: &[Side],
+    ranges: &[Option<Range>],
+    unit: &str,
+) -> io::Result<()> {
+    let each = (sides.len() / ranges.len().max(1)).max(1);
+    let of = |range: &Option<Range>| match range {
+        None => "no time".to_owned(),
+        Some(Range { fastest, slowest }) => format!(
+            "{} {unit} at page offset {:#x}, {} at {:#x}",
+            number(fastest.0),
+            fastest.1,
+            number(slowest.0),
+            slowest.1
+        ),
+    };
+    if let [range] = ranges {
+        let differs = sides.iter().any(|side| matches!(side.verdict(), Some("slower" | "faster")));
+        let known = sides.iter().any(|side| !matches!(side.verdict(), None | Some("not known")));
+        let spread = range.map_or(0.0, |range| range.slowest.0 / range.fastest.0 - 1.0);
+        let answer = match (differs, known) {
+            (true, _) => format!("layout changes it by up to {:.1}%", 100.0 * spread),
+            (false, true) => "layout changes nothing that was seen".to_owned(),
+            (false, false) => "the effect of layout is not known".to_owned(),
+        };
+        return out.line(format_args!("{answer}: {}", of(range)));
+    }
+    let pieces = || sides.chunks(each).filter_map(<[Side]>::first);
+    let answers = pieces().filter_map(|side| {
+        let answer = match side.at_any_offset? {
+            verdict @ ("slower" | "faster") => format!("is {verdict} at any offset"),
+            "layout" => "differs no more than by layout".to_owned(),
+            "not known" => "is not known".to_owned(),
+            _ => "takes as long".to_owned(),
+        };
+        Some(format!("`{}` {answer}", side.label))
+    });
+    let answers: Vec<String> = answers.collect();
+    let first = pieces().next().map_or("", |side| &side.label);
+    out.line(format_args!("compared with `{first}`: {}", answers.join(", ")))?;
+    let ranges =
+        pieces().zip(ranges).map(|(side, range)| format!("`{}` {}", side.label, of(range)));
+    out.line(ranges.collect::<Vec<_>>().join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offsets_are_in_the_first_and_the_last_line_of_a_page() {
+        assert_eq!(offsets(1), [0, 4032]);
+        assert_eq!(offsets(4), [0, 16, 32, 48, 4032, 4048, 4064, 4080]);
+        assert_eq!(offsets(64).len(), 128);
+    }
+
+    #[test]
+    fn a_difference_within_what_layout_changes_is_layout() {
+        let range =
+            |fastest, slowest| Some(Range { fastest: (fastest, 0), slowest: (slowest, 32) });
+        let first = range(2.0, 3.0);
+        assert_eq!(verdict(Some("slower"), range(2.5, 4.0), first), "layout");
+        assert_eq!(verdict(Some("slower"), range(3.1, 4.0), first), "slower");
+        assert_eq!(verdict(Some("faster"), range(1.0, 1.9), first), "faster");
+        assert_eq!(verdict(Some("faster"), range(1.0, 2.1), first), "layout");
+        assert_eq!(verdict(Some("not known"), range(5.0, 6.0), first), "not known");
+        assert_eq!(verdict(Some("slower"), None, first), "not known");
+    }
+}
