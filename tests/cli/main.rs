@@ -56,6 +56,7 @@ mod html;
 mod interrupt;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod learn;
+mod lint_binary;
 mod model;
 mod outputs;
 mod paths;

@@ -2,10 +2,10 @@
 
 use std::io::Cursor;
 
-use lbr_msr::record::{BranchEntry, Event, Label, Lost, Sample, Task};
+use lbr_msr::record::{BranchEntry, Event, Integrity, Label, Lost, Sample, Task};
 use profile::Recording;
 use profile::lint::{DEFAULT_STRIDE, Finding, Lint, Severity, Verdict};
-use profile::symbols::Sources;
+use profile::symbols::{Module, Sources};
 
 use crate::recorded::{entry, exact, map, meta, sample, stream};
 use crate::support::corpus::corpus;
@@ -232,4 +232,26 @@ fn processes_of_two_runs() {
     let born = Event::Fork(Task { time: 1, pid: 200, tid: 200, ppid: 100, ptid: 100 });
     let family: Vec<Event> = [born].into_iter().chain(both).collect();
     assert_eq!(find(&events(&family), "several_runs"), None);
+}
+
+/// Good's estimate: the next branch is a new one as often as branches so far were seen once.
+#[test]
+fn coverage_of_a_file() {
+    let path = std::env::current_exe().unwrap();
+    let [often, once, outside] =
+        [(0x5000_2000, 0x5000_1000), (0x5000_2100, 0x5000_1000), (0x300, 0x200)];
+    let mut all = vec![map(path.to_str().unwrap(), 0x5000_0000, 0x10_0000, 0)];
+    for (from, to) in [often, outside, often, once, outside, often] {
+        let time = all.len() as u64;
+        all.push(sample(time, vec![entry(from, to)], Integrity::UNKNOWN));
+    }
+    let mut found = events(&all);
+    let coverage = found.check_binary(&mut Module::open(&path).unwrap());
+    assert_eq!((coverage.inside, coverage.taken, coverage.seen), (4, 6, Some(0.75)));
+    let of = |id| find(&found, id).map(|finding| (finding.count, finding.of, finding.severity));
+    assert_eq!(of("outside_binary"), Some((2, 6, Severity::Note)));
+    assert_eq!(of("code_not_seen"), Some((1, 4, Severity::Warning)));
+    // The same file under another name, and no build id: nothing is in it.
+    let coverage = events(&all).check_binary(&mut Module::open("/bin/sh".as_ref()).unwrap());
+    assert_eq!((coverage.inside, coverage.seen, coverage.same_build), (0, None, None));
 }

@@ -2,19 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::path::PathBuf;
 
 use anstyle::Style;
 use clap::Args;
-use profile::lint::{DEFAULT_STRIDE, Finding, Lint, Severity, Verdict};
+use lbr_msr::text::AsText;
+use profile::lint::{BinaryCoverage, DEFAULT_STRIDE, Finding, Lint, Severity, Verdict};
 use profile::select::LeftOut;
-use profile::symbols::Sources;
+use profile::symbols::{Module, Sources};
 use serde_json::json;
 
 use crate::args::heading;
-use crate::exit::{DONE, Outcome, POOR};
+use crate::exit::{DONE, OrExit, Outcome, POOR, USAGE};
 use crate::input::{self, Inputs, Source, selected};
 use crate::present::json;
-use crate::present::number::{counted, grouped, nonzero, percent};
+use crate::present::number::{counted, dash, grouped, nonzero, percent, share};
 use crate::present::out::{BAD, DOUBTFUL, GOOD, Out};
 use crate::present::table::{Cell, Printer, Table};
 use crate::select::SelectArgs;
@@ -26,6 +28,7 @@ use crate::symbols::SymbolArgs;
 ///   lbr lint                         one verdict, and what was found
 ///   lbr lint --strict                status 5 unless sound, for scripts
 ///   lbr lint perf.data old.data      a verdict each, and the worst
+///   lbr lint --binary ./prog         does it cover this program?
 ///
 /// The verdict is sound (notes at most), doubtful (warnings: some numbers are
 /// off) or poor (errors). Each finding has its count, what it means, and what
@@ -39,6 +42,13 @@ pub(crate) struct LintArgs {
     select: SelectArgs,
     #[command(flatten)]
     symbols: SymbolArgs,
+    /// Also check whether the recording suits this program file, for a profile
+    ///
+    /// Prints the share of branches in it, the functions that match (by build id, or by name and
+    /// size), and how much of the executed code was seen. Warns below 95%, and of functions that
+    /// differ or were entered without a sample inside.
+    #[arg(long, value_name = "FILE", help_heading = heading::SYMBOLS)]
+    binary: Option<PathBuf>,
     /// Exit with status 5 unless the verdict is sound
     #[arg(long, help_heading = heading::OUTPUT)]
     strict: bool,
@@ -71,14 +81,15 @@ struct Judged {
     entries: u64,
     software: u64,
     left_out: LeftOut,
+    binary: Option<BinaryCoverage>,
 }
 
 impl Judged {
-    fn of(lint: Lint) -> Judged {
+    fn of(lint: Lint, binary: Option<BinaryCoverage>) -> Judged {
         let verdict = lint.verdict();
         let Lint { findings, samples, entries, flow } = lint;
         let (software, left_out) = (flow.quality.software, flow.quality.left_out);
-        Judged { verdict, findings, samples, entries, software, left_out }
+        Judged { verdict, findings, samples, entries, software, left_out, binary }
     }
 }
 
@@ -87,9 +98,12 @@ pub(crate) fn run(args: &LintArgs) -> Outcome {
     let mut out = Out::stdout();
     let mut lints: Vec<Judged> = Vec::new();
     let files = args.symbols.sources(&Sources::default());
+    let mut binary = args.binary.as_deref().map(Module::open).transpose().or_exit(USAGE)?;
     let reading = args.select.reading();
     let sources = input::read_all(args.inputs.paths(), &reading, |recording, at| {
-        lints.push(Judged::of(Lint::check(recording, DEFAULT_STRIDE, files.clone(), at)?));
+        let mut lint = Lint::check(recording, DEFAULT_STRIDE, files.clone(), at)?;
+        let binary = binary.as_mut().map(|binary| lint.check_binary(binary));
+        lints.push(Judged::of(lint, binary));
         Ok(())
     })?;
     let mut overall = Verdict::Sound;
@@ -132,6 +146,9 @@ pub(crate) fn run(args: &LintArgs) -> Outcome {
         if let Some(line) = selected::line(source, lint.samples, &lint.left_out) {
             out.line(line)?;
         }
+        if let (Some(path), Some(binary)) = (&args.binary, &lint.binary) {
+            out.line(format_args!("{}: {}", path.as_text(), coverage(binary)))?;
+        }
         for finding in &lint.findings {
             print(&mut out, finding)?;
         }
@@ -173,6 +190,29 @@ pub(crate) fn run(args: &LintArgs) -> Outcome {
     Ok(if args.strict && overall > Verdict::Sound { POOR } else { DONE })
 }
 
+/// What a recording covers of a program's file, in a line.
+fn coverage(binary: &BinaryCoverage) -> String {
+    let BinaryCoverage { inside, taken, same_build, functions, matching, seen } = *binary;
+    if inside == 0 {
+        return "no branch is in it".to_owned();
+    }
+    let share = share(inside, taken).map_or_else(dash, percent);
+    let build = match same_build {
+        Some(true) => "same build id",
+        Some(false) => "another build id",
+        None => "no build id",
+    };
+    let matching = match matching {
+        None => "the recorded file is not there to compare functions".to_owned(),
+        Some(matching) => {
+            let functions = counted(functions, "function", "functions");
+            format!("{} of {functions} match", grouped(matching))
+        }
+    };
+    let seen = seen.map_or_else(dash, percent);
+    format!("{share} of the branches; {build}, {matching}; {seen} of its executed branches seen")
+}
+
 /// The findings of one recording and its verdict.
 fn print_json(out: &mut Out<'_>, lint: &Judged, source: &Source) -> std::io::Result<()> {
     let rows = lint.findings.iter().map(|finding| (source, finding));
@@ -187,6 +227,16 @@ fn print_json(out: &mut Out<'_>, lint: &Judged, source: &Source) -> std::io::Res
         "software": lint.software,
         "partial": source.is_partial(),
     });
+    if let Some(binary) = &lint.binary {
+        summary["binary"] = json!({
+            "branches": binary.inside,
+            "share": share(binary.inside, binary.taken),
+            "same_build_id": binary.same_build,
+            "functions": binary.functions,
+            "matching_functions": binary.matching,
+            "seen_share": binary.seen,
+        });
+    }
     selected::put_json(&mut summary, std::slice::from_ref(source), &lint.left_out);
     json::value(out, &summary)
 }

@@ -23,11 +23,11 @@ const FEW: u64 = 3;
 const UNUSUAL: f64 = 4.0;
 
 /// Collects the findings.
-struct Findings(Vec<Finding>);
+pub(super) struct Findings(pub(super) Vec<Finding>);
 
 impl Findings {
     /// Adds a finding if its count is not 0.
-    fn add(&mut self, rule: Rule, count: u64, of: u64, parts: &[(&str, u64)]) {
+    pub(super) fn add(&mut self, rule: Rule, count: u64, of: u64, parts: &[(&str, u64)]) {
         if count == 0 {
             return;
         }

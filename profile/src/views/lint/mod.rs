@@ -2,8 +2,8 @@
 //!
 //! Each finding states what was found, how often, what it means, and how the reports treat it.
 //! Findings use the same rules (*clean*, [`flow`](crate::views::flow)) as the reports.
-//! [`flow`](crate::views::flow)) that the reports count by.
 
+mod binary;
 mod judge;
 mod positions;
 mod rules;
@@ -21,6 +21,7 @@ use crate::read::perf_data::ReadError;
 use crate::read::recording::Recording;
 use crate::read::stack::{Entries, EntryFlags};
 use crate::views::flow::{self, Flow, Site};
+pub use binary::BinaryCoverage;
 use positions::Positions;
 use runs::Runs;
 
@@ -81,7 +82,7 @@ pub struct Finding {
     pub count: u64,
     /// The number of checked items.
     pub of: u64,
-    /// The items: `stacks`, `entries`, `blocks`, `lines`, `records`, `processes` or `recordings`.
+    /// The items: `stacks`, `entries`, `blocks`, `branches`, `lines`, `records`, `processes` and so on.
     pub unit: &'static str,
     /// Its meaning.
     pub meaning: &'static str,
@@ -136,7 +137,7 @@ impl Lint {
     pub(super) fn of(scan: &Scan, mut flow: Flow, notes: &ReaderNotes) -> Lint {
         let code = CodeCheck::of(&mut flow);
         let mut findings = judge::findings(scan, &flow, &code, notes);
-        findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+        sort(&mut findings);
         let (samples, entries) = (flow.quality.samples, flow.quality.entries);
         Lint { findings, samples, entries, flow }
     }
@@ -150,6 +151,11 @@ impl Lint {
             _ => Verdict::Sound,
         }
     }
+}
+
+/// Most severe first.
+fn sort(findings: &mut [Finding]) {
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
 }
 
 /// The default for the longest block, in bytes, for which a repeated newest entry is not

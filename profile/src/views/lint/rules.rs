@@ -183,3 +183,27 @@ pub(super) const REFUSED_LINES: Rule = rule(
     "lines that are not branch stacks",
     "skips them, and prints the first",
 );
+pub(super) const OUTSIDE_BINARY: Rule = rule(
+    ["outside_binary", "branches"],
+    Limits(f64::INFINITY, 1.0),
+    "branches with neither end in the file of --binary, found by build id or name",
+    "shows them; a profile of the file does not count them",
+);
+pub(super) const FUNCTIONS_DIFFER: Rule = rule(
+    ["functions_differ", "branches"],
+    WRONG,
+    "branches in functions that the file of --binary lacks or has in another size: it is another build",
+    "names the recorded functions; a profile gives those of the file the counts of other code",
+);
+pub(super) const FUNCTIONS_WITHOUT_SAMPLES: Rule = rule(
+    ["functions_without_samples", "function entries"],
+    ODD,
+    "functions were entered, but no branch inside them was recorded",
+    "shows who entered them; a profile takes their code as cold",
+);
+pub(super) const CODE_NOT_SEEN: Rule = rule(
+    ["code_not_seen", "branches"],
+    Limits(0.05, 0.5),
+    "branches that were seen once: another recording would have about this share of branches that this one lacks",
+    "counts what was seen: record longer, or with every branch",
+);
