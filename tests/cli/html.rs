@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::drawn::{Mapped, humps, meta, record};
 use crate::support::lbr::{lbr_in, printed};
+use crate::support::programs::{BARE, build};
 use crate::support::skip::{skipped, tool};
 
 fn report(dir: &Path, input: &str, args: &[&str]) -> Output {
@@ -97,8 +98,8 @@ fn the_page_equals_the_views() {
         "Hot branches",
         "Mispredicts",
         "Outcomes",
-        "Distributions of cycles",
-        "Annotated functions",
+        "Cycles of a block",
+        "Who calls whom",
         "nop",
         "n 740, saturated 0, dropped 0, modes 12, 40",
         ">mode 12<",
@@ -174,7 +175,7 @@ fn rows_are_limited_and_the_rest_is_counted() {
     assert!(short.contains("as its recorder says"), "neither modelled nor measured by us");
     let all = page(dir.path(), "perf.data", &["--limit", "0"]);
     assert!(rows(all.split("</tbody>").next().unwrap()) == 500 && !all.contains("more branches"));
-    assert!(all.contains("The 12 blocks with most cycle counts are drawn; 388 more have counts"));
+    assert!(all.contains("The 60 blocks with most cycle counts are drawn; 340 more have counts"));
 }
 
 #[test]
@@ -185,6 +186,9 @@ fn refusals() {
         assert_eq!(report(dir.path(), "perf.data", args).status.code(), Some(2), "{args:?}");
     }
 }
+
+/// The text of a page, its size, whether it is dark, and a script.
+pub(crate) type Frame<'a> = (&'a str, (usize, usize), bool, &'a str);
 
 /// Chromium, started without network access.
 pub(crate) struct Browser(PathBuf);
@@ -203,173 +207,289 @@ impl Browser {
         found.map(Browser)
     }
 
-    fn open(&self, page: &Path, size: (u32, u32), dark: bool, args: &[&str]) -> Output {
-        let profile = tempfile::tempdir().unwrap();
-        let scheme = if dark { 0 } else { 1 };
-        Command::new(&self.0)
+    /// Opens pages in frames of one window, one below the other: their sizes, whether they are
+    /// dark, and a script to run in each. Returns the results and the pixels.
+    pub(crate) fn look(&self, frames: &[Frame<'_>]) -> Vec<(Value, Vec<[u8; 3]>)> {
+        let dir = tempfile::tempdir().unwrap();
+        let quoted = |text: &str| serde_json::to_string(text).unwrap().replace('<', "\\u003c");
+        let mut window = "<body style=margin:0><script>const results = [];
+            const frame = (at, page, width, height, dark, script) => {
+                const frame = document.createElement('iframe');
+                frame.style = `display:block;border:0;width:${width}px;height:${height}px;color-scheme:${dark ? 'dark' : 'light'}`;
+                frame.srcdoc = page;
+                frame.onload = () => {
+                    const run = new Function('window', 'document', script);
+                    results[at] = run(frame.contentWindow, frame.contentDocument) ?? null;
+                    document.body.dataset.result = JSON.stringify(results);
+                };
+                document.body.append(frame);
+            };"
+            .to_owned();
+        for (at, (page, (width, height), dark, script)) in frames.iter().enumerate() {
+            let (page, script) = (quoted(page), quoted(script));
+            window += &format!("frame({at},{page},{width},{height},{dark},{script});");
+        }
+        let (file, shot) = (dir.path().join("window.html"), dir.path().join("window.png"));
+        // An error of ours, to see that this browser reports them.
+        std::fs::write(&file, window + "</script><script>nobody()</script>").unwrap();
+        let width = frames.iter().map(|frame| frame.1.0).max().unwrap();
+        let height: usize = frames.iter().map(|frame| frame.1.1).sum();
+        let out = Command::new(&self.0)
             .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic"])
-            .args(["--no-first-run", "--disable-background-networking"])
-            .args(["--disable-component-update", "--disable-sync", "--enable-logging=stderr"])
-            .arg(format!("--user-data-dir={}", profile.path().display()))
-            .arg(format!("--blink-settings=preferredColorScheme={scheme}"))
-            .arg(format!("--window-size={},{}", size.0, size.1))
-            .args(args)
-            .arg(format!("file://{}", page.display()))
+            .args(["--no-first-run", "--disable-background-networking", "--disable-sync"])
+            .args(["--disable-component-update", "--enable-logging=stderr", "--dump-dom"])
+            .arg(format!("--user-data-dir={}", dir.path().join("profile").display()))
+            .args([
+                format!("--screenshot={}", shot.display()),
+                format!("--window-size={width},{height}"),
+            ])
+            .arg(format!("file://{}", file.display()))
             .output()
-            .unwrap()
-    }
-
-    /// A screenshot of the page: its pixels, RGB or RGBA.
-    pub(crate) fn picture(&self, page: &Path, size: (u32, u32), dark: bool) -> Vec<[u8; 3]> {
-        let shot = page.with_extension("png");
-        let out = self.open(page, size, dark, &[&format!("--screenshot={}", shot.display())]);
-        assert_eq!(console(&out), "", "no message of the console");
-        let file = std::io::BufReader::new(std::fs::File::open(&shot).unwrap());
-        let mut reader = png::Decoder::new(file).read_info().unwrap();
+            .unwrap();
+        let dom = String::from_utf8_lossy(&out.stdout);
+        let result =
+            dom.split("data-result=\"").nth(1).unwrap_or("null").split('"').next().unwrap();
+        let result = result.replace("&quot;", "\"").replace("&lt;", "<").replace("&gt;", ">");
+        let results: Vec<Value> = serde_json::from_str(&result.replace("&amp;", "&")).unwrap();
+        let png = std::io::BufReader::new(std::fs::File::open(&shot).unwrap());
+        let mut reader = png::Decoder::new(png).read_info().unwrap();
         let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
-        let frame = reader.next_frame(&mut pixels).unwrap();
-        assert_eq!((frame.width, frame.height), size);
-        let bytes = frame.color_type.samples();
-        pixels.chunks_exact(bytes).map(|pixel| [pixel[0], pixel[1], pixel[2]]).collect()
-    }
-
-    /// The result of a script that is added to the page.
-    pub(crate) fn run(&self, page: &Path, size: (u32, u32), script: &str) -> Value {
-        let text = std::fs::read_to_string(page).unwrap();
-        let added = format!(
-            "<script>document.body.dataset.result = JSON.stringify((() => {{ {script} }})());</script></body>"
-        );
-        let copy = page.with_file_name("copy.html");
-        std::fs::write(&copy, text.replacen("</body>", &added, 1)).unwrap();
-        let out = self.open(&copy, size, false, &["--dump-dom"]);
-        assert_eq!(console(&out), "", "no message of the console");
-        let dom = String::from_utf8(out.stdout).unwrap();
-        let result = dom.split("data-result=\"").nth(1).unwrap().split('"').next().unwrap();
-        serde_json::from_str(&result.replace("&quot;", "\"")).unwrap()
+        let size = reader.next_frame(&mut pixels).unwrap();
+        assert_eq!((size.width as usize, size.height as usize), (width, height));
+        let bytes = size.color_type.samples();
+        let mut rows = pixels.chunks_exact(bytes * width);
+        let seen = results.into_iter().zip(frames).map(|(result, (_, (width, height), ..))| {
+            let rows =
+                rows.by_ref().take(*height).flat_map(|row| row.chunks_exact(bytes).take(*width));
+            (result, rows.map(|pixel| [pixel[0], pixel[1], pixel[2]]).collect())
+        });
+        let seen = seen.collect();
+        let said = String::from_utf8_lossy(&out.stderr);
+        let messages: Vec<&str> = said.lines().filter(|line| line.contains("CONSOLE")).collect();
+        match messages.as_slice() {
+            [] => skipped("this chromium does not show its console"),
+            messages => {
+                let others = messages.iter().filter(|line| !line.contains("nobody is not defined"));
+                assert_eq!(others.count(), 0, "{messages:?}");
+            }
+        }
+        seen
     }
 }
 
-/// Messages on the page's console.
-fn console(out: &Output) -> String {
-    let said = String::from_utf8_lossy(&out.stderr);
-    let lines = said.lines().filter(|line| line.contains("CONSOLE"));
-    lines.collect::<Vec<_>>().join("\n")
-}
+/// Sorting, searching, walking, and what leads where.
+const WALK: &str = r##"
+const all = what => [...document.querySelectorAll(what)];
+const press = (item, key) => item.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true, cancelable: true }));
+const seen = { scripts: document.scripts.length };
+// One table at a time, by arrows.
+const tables = () => all('section.table').filter(item => !item.hidden).map(item => item.id);
+const tabs = all('[role=tab]');
+seen.tabs = [tables(), ...tabs.slice(0, 2).map(tab => (press(tab, 'ArrowRight'), tables()))];
+// A block's cycles.
+const figures = () => all('#cycles figure').filter(item => !item.hidden).map(item => item.dataset.block);
+seen.figures = [figures()];
+for (const link of all('tr[data-block] a')) { link.click(); seen.figures.push([link.closest('tr').dataset.block, ...figures()]); }
+seen.boxes = all('.cfg a').map(box => { box.dispatchEvent(new MouseEvent('click', { bubbles: true, cancelable: true }));
+  return [box.querySelector('g').dataset.at, document.querySelector('.here[data-at]').dataset.at]; });
+const table = document.querySelector('#hot table');
+const heads = [...table.tHead.rows[0].cells];
+const count = heads.findIndex(head => head.textContent === 'count');
+const column = () => [...table.tBodies[0].rows].map(row => row.cells[count].textContent);
+seen.before = heads[count].getAttribute('aria-sort');
+heads[count].querySelector('button').click();
+seen.first = [heads[count].getAttribute('aria-sort'), column()];
+heads[count].querySelector('button').click();
+seen.second = [heads[count].getAttribute('aria-sort'), column()];
+heads[0].querySelector('button').click();
+seen.other = heads[count].getAttribute('aria-sort');
+const search = document.querySelector('#search');
+const shown = () => [...table.tBodies[0].rows].filter(row => !row.hidden).length;
+const rows = shown();
+search.value = '+0x20 ALERT';
+search.dispatchEvent(new Event('input'));
+seen.search = [rows, shown(), tabs[0].textContent];
+document.body.dispatchEvent(new KeyboardEvent('keydown', { key: '/', bubbles: true }));
+seen.focus = document.activeElement.id;
+press(search, 'Escape');
+seen.cleared = [search.value, shown()];
+const to = a => document.querySelector(a.getAttribute('href'));
+seen.places = all('#hot td a').map(a => [a.textContent, [...to(a).cells].map(cell => cell.textContent)]);
+seen.drawn = all('#blocks td a').filter(a => a.textContent === 'distribution')
+  .map(a => [a.closest('tr').textContent, to(a).querySelector('figcaption').textContent]);
+seen.hidden = tabs.flatMap(tab => (tab.click(), all('section.table .scroll')
+  .filter(box => box.scrollWidth > box.clientWidth).map(box => box.getAttribute('aria-label'))));
+tabs[0].click();
+return seen;"##;
+
+/// The picture: a box that is opened is as wide as all, and Escape shows all again.
+const ZOOM: &str = "
+const frames = [...document.querySelectorAll('.frame')];
+const press = key => document.activeElement.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true, cancelable: true }));
+const wide = () => frames.map(frame => Math.round(frame.getBoundingClientRect().width));
+const seen = { names: frames.map(frame => frame.textContent), levels: frames.map(frame => frame.ariaLevel), before: wide() };
+frames[0].focus();
+seen.way = ['ArrowDown', 'ArrowDown', 'ArrowDown', 'ArrowRight', 'ArrowLeft', 'ArrowRight'].map(key => (press(key), frames.indexOf(document.activeElement)));
+press('Enter');
+seen.zoomed = wide();
+seen.opened = [...document.querySelectorAll('.function')].filter(item => !item.hidden).map(item => item.querySelector('h2').title);
+press('Escape');
+seen.after = wide();
+return seen;";
+
+/// A phone: the page itself does not scroll sideways, tables do.
+const NARROW: &str = "const box = document.querySelector('#hot .scroll');
+return [document.documentElement.scrollWidth, window.innerWidth, box.scrollWidth > box.clientWidth];";
 
 #[test]
 fn a_browser_renders_it() {
     let Some(browser) = Browser::find() else { return };
     let Some(dir) = evil() else { return };
-    page(dir.path(), "<b>&.data", &[]);
-    // A name that needs no escaping in a URL.
-    let page = dir.path().join("page.html");
-
-    let broken = dir.path().join("broken.html");
-    std::fs::write(&broken, "<script>nobody()</script>").unwrap();
-    let out = browser.open(&broken, (400, 300), false, &["--dump-dom"]);
-    if console(&out).is_empty() {
-        skipped("this chromium does not show its console");
-        return;
-    }
-
-    for (size, dark) in [((1400, 1000), false), ((1400, 1000), true), ((400, 1000), false)] {
-        let pixels = browser.picture(&page, size, dark);
-        let corner = pixels[0];
-        let paper = if dark { [0x0D, 0x11, 0x17] } else { [0xFF, 0xFF, 0xFF] };
-        assert_eq!(corner, paper, "{size:?}");
-        let drawn = pixels.iter().filter(|pixel| **pixel != corner).count();
+    let Some((_folder, calls)) = stacks() else { return };
+    let page = page(dir.path(), "<b>&.data", &[]);
+    let (page, wide) = (page.as_str(), (1400, 1000));
+    let frames =
+        [(page, wide, false, WALK), (&calls, wide, true, ZOOM), (page, (360, 800), false, NARROW)];
+    let looked = browser.look(&frames);
+    for ((_, size, dark, _), (_, pixels)) in frames.iter().zip(&looked) {
+        let paper = if *dark { [0x0D, 0x11, 0x17] } else { [0xFF, 0xFF, 0xFF] };
+        assert_eq!(pixels[0], paper, "{size:?}");
+        let drawn = pixels.iter().filter(|pixel| **pixel != paper).count();
         assert!(drawn > pixels.len() / 50, "{size:?}: {drawn} of {} are not paper", pixels.len());
     }
+    let seen = &looked[0].0;
+    assert_eq!(seen["scripts"], 2, "ours: none came out of the recording: {seen}");
+    let list = |of: &Value| of.as_array().unwrap().clone();
 
-    let result = browser.run(
-        &page,
-        (1400, 1000),
-        "const table = document.querySelector('#hot table');
-         const heads = [...table.tHead.rows[0].cells];
-         const count = heads.findIndex(head => head.textContent === 'count');
-         const column = () => [...table.tBodies[0].rows].map(row => row.cells[count].textContent);
-         const seen = { before: heads[count].getAttribute('aria-sort') };
-         heads[count].querySelector('button').click();
-         seen.first = [heads[count].getAttribute('aria-sort'), column()];
-         heads[count].querySelector('button').click();
-         seen.second = [heads[count].getAttribute('aria-sort'), column()];
-         heads[0].querySelector('button').click();
-         seen.other = heads[count].getAttribute('aria-sort');
-         const search = document.querySelector('#search');
-         const shown = () => [...table.tBodies[0].rows].filter(row => !row.hidden).length;
-         const all = shown();
-         search.value = '+0x20 ALERT';
-         search.dispatchEvent(new Event('input'));
-         seen.search = [all, shown(), document.querySelector('output').textContent];
-         document.body.dispatchEvent(new KeyboardEvent('keydown', { key: '/', bubbles: true }));
-         seen.focus = document.activeElement.id;
-         search.dispatchEvent(new KeyboardEvent('keydown', { key: 'Escape', bubbles: true }));
-         seen.cleared = [search.value, shown()];
-         seen.scripts = document.scripts.length;
-         return seen;",
-    );
+    let zoom = &looked[1].0;
+    let at = |of: &Value| usize::try_from(of.as_u64().unwrap()).unwrap();
+    let way: Vec<usize> = list(&zoom["way"]).iter().map(at).collect();
+    // Down three levels, then to the next box of the same one.
+    assert!(way[..3] == [1, 2, 3] && way[4] == 3 && way[5] == way[3] && way[3] > 3, "{zoom}");
+    let here = way[5];
+    assert_eq!(zoom["levels"][here], zoom["levels"][3]);
+    assert!(zoom["before"][here].as_u64() < zoom["before"][0].as_u64(), "{zoom}");
+    assert_eq!(zoom["zoomed"][here], zoom["before"][0]);
+    assert_eq!(zoom["zoomed"][3], 0, "its neighbour is hidden");
+    assert_eq!(zoom["after"], zoom["before"]);
+    assert_eq!(zoom["opened"], serde_json::json!([zoom["names"][here]]));
+    assert_eq!(seen["tabs"], serde_json::json!([["hot"], ["types"], ["mispredict"]]));
+    let figures = list(&seen["figures"]);
+    assert!(figures.len() > 1 && list(&figures[0]).len() == 1, "{seen}");
+    assert!(figures[1..].iter().all(|at| list(at).len() == 2 && at[0] == at[1]), "{seen}");
+    assert!(list(&seen["boxes"]).iter().all(|at| at[0] == at[1]), "{seen}");
+
     let number = |text: &Value| text.as_str().unwrap().replace(',', "").parse::<u64>().unwrap();
-    let numbers = |of: &Value| of[1].as_array().unwrap().iter().map(number).collect::<Vec<_>>();
-    assert!(result["before"].is_null());
-    assert_eq!(result["first"][0], "descending");
-    let falling = numbers(&result["first"]);
+    let numbers = |of: &Value| list(&of[1]).iter().map(number).collect::<Vec<_>>();
+    assert!(seen["before"].is_null());
+    assert_eq!(seen["first"][0], "descending");
+    let falling = numbers(&seen["first"]);
     assert!(falling.len() > 2 && falling.is_sorted_by(|a, b| a >= b), "{falling:?}");
-    assert_eq!(result["second"][0], "ascending");
-    assert!(numbers(&result["second"]).is_sorted(), "{result}");
-    assert!(result["other"].is_null());
-    let (all, shown) = (&result["search"][0], &result["search"][1]);
-    assert!(shown.as_u64() > Some(0) && shown.as_u64() < all.as_u64(), "{result}");
-    assert_eq!((result["focus"].as_str(), &result["cleared"][1]), (Some("search"), all));
-    assert_eq!(result["scripts"], 2, "ours and the test's: none came out of the recording");
+    assert_eq!(seen["second"][0], "ascending");
+    assert!(numbers(&seen["second"]).is_sorted(), "{seen}");
+    assert!(seen["other"].is_null());
+    let (all, shown) = (&seen["search"][0], &seen["search"][1]);
+    assert!(shown.as_u64() > Some(0) && shown.as_u64() < all.as_u64(), "{seen}");
+    assert_eq!(seen["search"][2], format!("Hot branches ({shown})"));
+    assert_eq!((seen["focus"].as_str(), &seen["cleared"][1]), (Some("search"), all));
 
     // A location links to its instruction, a block to its cycle distribution.
-    let links = browser.run(
-        &page,
-        (1400, 1000),
-        "const to = a => document.querySelector(a.getAttribute('href'));
-         const places = [...document.querySelectorAll('#hot td a')];
-         const drawn = [...document.querySelectorAll('#blocks td a')]
-             .filter(a => a.textContent === 'distribution');
-         return [places.map(a => [a.textContent, [...to(a).cells].map(cell => cell.textContent)]),
-             drawn.map(a => [a.closest('tr').textContent, to(a).querySelector('figcaption').textContent])];",
-    );
-    let of = |at: usize| links[at].as_array().unwrap();
     let offset = |text: &str| {
         let digits = text.split("+0x").nth(1).unwrap().split(' ').next().unwrap();
         u64::from_str_radix(digits, 16).unwrap()
     };
-    assert!(of(0).len() >= 4, "{links}");
-    for link in of(0) {
+    assert!(list(&seen["places"]).len() >= 4, "{seen}");
+    for link in list(&seen["places"]) {
         let address = format!("{:x}", CODE + offset(link[0].as_str().unwrap()));
-        let cells = link[1].as_array().unwrap();
-        assert!(cells.iter().any(|cell| *cell == *address), "{link}");
+        assert!(list(&link[1]).iter().any(|cell| *cell == *address), "{link}");
     }
-    assert!(!of(1).is_empty(), "{links}");
-    for link in of(1) {
+    assert!(!list(&seen["drawn"]).is_empty(), "{seen}");
+    for link in list(&seen["drawn"]) {
         let (caption, row) = (link[1].as_str().unwrap(), link[0].as_str().unwrap());
-        let named = caption.split(" .. ").all(|end| row.contains(end));
-        assert!(named, "{link}");
+        assert!(caption.split(" .. ").all(|end| row.contains(end)), "{link}");
     }
+    assert_eq!(list(&seen["hidden"]).len(), 0, "no table hides a column: {seen}");
+    let narrow = &looked[2].0;
+    assert!(narrow[0].as_u64() <= narrow[1].as_u64() && narrow[2] == true, "{narrow}");
+}
 
-    // Wide: no table hides a column.
-    let hidden = browser.run(
-        &page,
-        (1400, 1000),
-        "return [...document.querySelectorAll('section .scroll')]
-             .filter(box => box.querySelector('.sortable') && box.scrollWidth > box.clientWidth)
-             .map(box => box.getAttribute('aria-label'));",
-    );
-    assert_eq!(hidden.as_array().map(Vec::len), Some(0), "{hidden}");
+/// A page about a program with calls.
+fn stacks() -> Option<(tempfile::TempDir, String)> {
+    let program = build("stacks.S", BARE)?;
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::copy(&program.path, dir.path().join("program")).unwrap();
+    let out = lbr_in(dir.path(), &["record", "--model", "-o", "perf.data", "--", "./program"]);
+    if out.status.code() != Some(0) {
+        skipped(String::from_utf8_lossy(&out.stderr));
+        return None;
+    }
+    let page = page(dir.path(), "perf.data", &[]);
+    Some((dir, page))
+}
 
-    // Narrow: the page itself does not scroll sideways, tables do.
-    let narrow = browser.run(
-        &page,
-        (360, 800),
-        "const box = document.querySelector('#hot .scroll');
-         return [document.documentElement.scrollWidth, window.innerWidth, box.scrollWidth > box.clientWidth];",
-    );
-    let width = |at: usize| narrow[at].as_u64().unwrap();
-    assert!(width(0) <= width(1) && narrow[2] == true, "{narrow}");
+/// Rows and boxes have the numbers of `lbr report --json`.
+#[test]
+fn numbers_are_those_of_the_report() {
+    let Some((dir, page)) = stacks() else { return };
+    let json = |view: &str| -> Vec<Value> {
+        let text = printed(&lbr_in(dir.path(), &["report", "--view", view, "--json"]));
+        let rows = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        rows.filter(|row| row["view"] == view && row["kind"] != "basic_block").collect()
+    };
+    // The first table of a section, as its headings and cells.
+    let table = |id: &str| -> Vec<Vec<String>> {
+        let section = page.split(&format!("<section id=\"{id}\"")).nth(1).unwrap();
+        let table = section.split("</table>").next().unwrap();
+        let cells = |row: &str| -> Vec<String> {
+            let cells = row.split("</t").filter_map(|cell| cell.rsplit_once('>'));
+            cells.map(|(_, text)| text.replace(',', "")).collect()
+        };
+        table.split("<tr").skip(1).map(|row| cells(row.split("</tr>").next().unwrap())).collect()
+    };
+    for (view, columns) in [
+        ("hot", &[("count", "count")][..]),
+        ("mispredict", &[("mispredicts", "mispredicted"), ("taken", "taken")]),
+        ("blocks", &[("count", "count"), ("p50", "p50"), ("p90", "p90"), ("max", "max")]),
+        ("callgraph", &[("total", "total"), ("self", "self"), ("calls", "calls")]),
+    ] {
+        let (rows, mut objects) = (table(view), json(view));
+        objects.retain(|row| row["kind"] != "context");
+        objects.retain(|row| view != "mispredict" || row["mispredicted"].as_u64() > Some(0));
+        assert!(rows.len() > 2 && rows.len() - 1 == objects.len(), "{view}: {rows:?}");
+        for (heading, key) in columns {
+            let at = rows[0].iter().position(|cell| cell == heading);
+            let at = at.unwrap_or_else(|| panic!("{heading} in {:?}", rows[0]));
+            for (row, object) in rows[1..].iter().zip(&objects) {
+                let value = object[*key].as_u64().map_or("-".to_owned(), |value| value.to_string());
+                assert_eq!(row[at], value, "{view} {heading}: {row:?} {object}");
+            }
+        }
+    }
+    let mut contexts = json("callgraph");
+    contexts.retain(|row| row["kind"] == "context");
+    let mut boxes: Vec<String> = contexts
+        .iter()
+        .map(|row| {
+            let path = row["path"].as_array().unwrap();
+            let name = path.last().unwrap().as_str().unwrap();
+            format!("{} {name} {} {}", path.len(), row["total"], row["self"])
+        })
+        .collect();
+    let mut drawn: Vec<String> = page
+        .split("<a class=\"frame ")
+        .skip(2)
+        .map(|frame| {
+            let of = |start: &str, end: &str| {
+                frame.split(start).nth(1).unwrap().split(end).next().unwrap().replace(',', "")
+            };
+            let (level, name, total) = (of("--l:", "\""), of("title=\"", "\n"), of("\n", " "));
+            format!("{level} {name} {total} {}", of("; ", " "))
+        })
+        .collect();
+    boxes.sort();
+    drawn.sort();
+    assert!(boxes.len() > 5);
+    assert_eq!(drawn, boxes);
 }
 
 /// `-` is standard output, as it is standard input for `-i`.

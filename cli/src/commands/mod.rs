@@ -13,6 +13,7 @@ pub(crate) mod doctor;
 pub(crate) mod dump;
 pub(crate) mod explain;
 pub(crate) mod export;
+mod functions;
 pub(crate) mod hist;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub(crate) mod learn;

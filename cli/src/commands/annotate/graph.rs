@@ -10,6 +10,7 @@ use super::cells::{symbol_of, words};
 use crate::present::escape::escaped;
 use crate::present::layered::{self, HEAD, Layout, Link};
 use crate::present::number::{counted, grouped, percent};
+use crate::present::place::anchor;
 use crate::present::shorten::without_middle;
 use crate::present::table::{Cell, Heat, Table};
 
@@ -37,7 +38,8 @@ pub(super) const STYLE: &str = "
 .cfg rect { fill: #1c222a; stroke: #6e7681; } .cfg .hot rect { fill: #6b3a12; } .cfg .warm rect { fill: #4a3b10; }
 .cfg .outside rect, .cfg .folded rect { fill: #0d1117; } .cfg .label { stroke: #0d1117; }
 }
-.cfg-figure { margin: .5rem 0; overflow: auto; max-height: 90vh; }
+.cfg-figure { margin: .5rem 0; overflow: auto; max-height: 60vh; }
+.cfg a { cursor: pointer; } .cfg a:focus-visible rect, .cfg a:hover rect { stroke-width: 3; }
 ";
 
 /// The lines of a box.
@@ -177,9 +179,14 @@ fn legend(annotated: &Annotated, graph: &Graph) -> String {
 /// The picture for a page; `None` for a single block, or more nodes than a page has space for.
 pub(super) fn figure(annotated: &Annotated) -> Option<Markup> {
     let graph = annotated.graph();
-    (2..=ON_PAGE)
-        .contains(&graph.nodes.len())
-        .then(|| html! { div.cfg-figure { (picture(annotated, &graph, &[], None)) } })
+    (2..=ON_PAGE).contains(&graph.nodes.len()).then(|| {
+        html! {
+            div {
+                p.remark { (legend(annotated, &graph)) }
+                div.cfg-figure { (picture(annotated, &graph, &[], None)) }
+            }
+        }
+    })
 }
 
 /// An SVG document with the given lines above the graph.
@@ -219,7 +226,8 @@ fn picture(
     let drawn = layered::layout(&sizes, &links);
     let mut notes: Vec<&str> = head.iter().map(String::as_str).collect();
     let legend = legend(annotated, graph);
-    notes.push(&legend);
+    // On a page it can be wrapped.
+    notes.extend(namespace.map(|_| legend.as_str()));
     let widest = notes.iter().map(|line| line.chars().count()).max().unwrap_or(0);
     let width = drawn.width.max(widest as f64 * CHAR + 24.0);
     let top = notes.len() as f64 * LINE + 12.0;
@@ -249,8 +257,8 @@ fn picture(
                         }
                     }
                 }
-                @for ((text, at), size) in boxes.iter().zip(&drawn.boxes).zip(&sizes) {
-                    g class=(text.class) {
+                @for (((text, at), size), node) in boxes.iter().zip(&drawn.boxes).zip(&sizes).zip(&graph.nodes) {
+                    g class=(text.class) data-at=[place(annotated, node).filter(|_| namespace.is_none())] {
                         rect x=(format!("{:.1}", at.0)) y=(format!("{:.1}", at.1)) width=(format!("{:.1}", size.0)) height=(format!("{:.1}", size.1)) rx="4" {}
                         @for (line, words) in text.lines.iter().enumerate() {
                             text class=[(line == 0).then_some("name")] x=(format!("{:.1}", at.0 + 8.0)) y=(format!("{:.1}", at.1 + 1.0 + (line + 1) as f64 * LINE)) { (words) }
@@ -263,6 +271,13 @@ fn picture(
             }
         }
     }
+}
+
+/// The word by which a page finds the first instruction of a box.
+fn place(annotated: &Annotated, node: &Node) -> Option<String> {
+    let Node::Block(block) = node else { return None };
+    let first = annotated.instructions.get(block.first)?;
+    Some(anchor(annotated.function.file, first.address))
 }
 
 /// Positions of the labels: next to their edges, clear of boxes and other labels. A label without

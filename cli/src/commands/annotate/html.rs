@@ -4,11 +4,12 @@ use std::ops::Range;
 
 use maud::{Markup, html};
 use profile::Flow;
-use profile::annotate::{self, Annotated, Hot, Instruction, Syntax};
+use profile::annotate::{self, Annotated, Hot, Instruction, Stretch, Syntax};
 
 use super::arrows::Arrows;
 use super::cells::{Columns, HEADINGS, remark, words};
 use super::graph;
+use crate::input::source_text::Sources;
 use crate::present::escape::escaped;
 use crate::present::number::{counted, grouped, percent};
 use crate::present::page;
@@ -18,80 +19,95 @@ use crate::present::shorten::shortened;
 /// Functions on a page at most.
 const FUNCTIONS: usize = 10;
 /// Cells of a name.
-const NAME: usize = 160;
+pub(crate) const NAME: usize = 160;
 /// Instructions that did not run and are shown all the same.
 const FEW: usize = 4;
-/// Instructions on a page at most: 4,000 are a megabyte.
-const INSTRUCTIONS: usize = 4000;
+/// Bytes of all functions on a page at most: about 4,000 instructions.
+const BYTES: usize = 1_500_000;
 
 const STYLE: &str = "
-.annotated { border-collapse: collapse; font: 13px/1.35 ui-monospace, 'DejaVu Sans Mono', monospace; }
-.annotated th { position: sticky; top: 0; background: Canvas; text-align: right; font-weight: 600; padding: 2px 8px; }
+.annotated { border-collapse: collapse; font: 12px/1.35 ui-monospace, 'DejaVu Sans Mono', monospace; }
+.annotated th { position: sticky; top: 0; background: Canvas; text-align: right; font-weight: 600; padding: 2px 5px; }
 .annotated th:last-child { text-align: left; }
-.annotated td { padding: 0 8px; text-align: right; white-space: pre; }
+.annotated tbody tr { background: none; }
+.annotated td { padding: 0 5px; text-align: right; white-space: pre; }
 .annotated td.arrows { padding: 0; text-align: left; line-height: 1; color: GrayText; }
 .annotated td.code { text-align: left; }
 .annotated td.label { text-align: left; font-weight: 600; }
-.annotated .remark { color: GrayText; }
+.annotated tr.source td.label { font-weight: 400; max-width: 0; overflow: hidden; text-overflow: ellipsis; }
+.annotated td.code { min-width: 36ch; }
+.annotated .remark, .annotated tr.source { color: GrayText; }
 .annotated tr.hot { background: color-mix(in srgb, #d33 32%, transparent); }
 .annotated tr.warm { background: color-mix(in srgb, #d90 20%, transparent); }
 .annotated tr.cold { color: GrayText; }
 .scroll { overflow-x: auto; }
 summary { cursor: pointer; font-weight: 600; margin: 0.6em 0 0; }
+p.remark { color: GrayText; font-size: .82rem; }
 summary .remark { color: GrayText; font-weight: 400; }
 ";
 
-/// One function, as a title and a table. Instructions that did not run are folded into one row.
-pub(crate) fn markup(annotated: &Annotated) -> Markup {
+/// One function: where it is, its graph, and its code with source lines. Instructions that did not
+/// run are folded into one row.
+pub(crate) fn markup(annotated: &Annotated, sources: &mut Sources) -> Markup {
     let (arrows, columns) = (Arrows::of(annotated), Columns::of(annotated));
-    html! {
-        p { (super::title(annotated)) }
-        @if let Some(figure) = graph::figure(annotated) {
-            details { summary { "control-flow graph" } (figure) }
+    let (file, ending) = (annotated.function.file, annotated.blocks_by_end());
+    let block = |at: usize| {
+        let block = ending.get(at).copied().flatten().filter(|block| block.cycles.n() > 0)?;
+        Some(format!("{} {}", anchor(file, block.entry), anchor(file, block.exit)))
+    };
+    let between = |at: usize, class: &str, text: &str| {
+        // A source line is as wide as the instructions allow.
+        let title = (class == "source").then_some(text);
+        html! {
+            tr class=(class) {
+                td colspan="6" {}
+                td.arrows aria-hidden="true" { (arrows.above(at)) }
+                td.label colspan="2" title=[title] { (text) }
+            }
         }
-        div.scroll tabindex="0" role="region" aria-label=(escaped(&annotated.function.name)) {
-            table.annotated {
-                thead {
-                    tr {
-                        @for heading in HEADINGS { th scope="col" { (heading) } }
-                        th aria-hidden="true" {}
-                        th scope="col" { "address" }
-                        th scope="col" { "instruction" }
+    };
+    let mut line = None;
+    html! {
+        p { (super::about(annotated)) }
+        div.sides {
+            @if let Some(figure) = graph::figure(annotated) { (figure) }
+            div.scroll tabindex="0" role="region" aria-label=(escaped(&annotated.function.name)) {
+                table.annotated {
+                    thead {
+                        tr {
+                            @for heading in HEADINGS { th scope="col" { (heading) } }
+                            th aria-hidden="true" {}
+                            th scope="col" { "address" }
+                            th scope="col" { "instruction" }
+                        }
                     }
-                }
-                tbody {
-                    @for (rows, cold) in runs(annotated) {
-                      @if cold {
-                        tr.cold {
-                            td colspan="6" {}
-                            td.arrows aria-hidden="true" { (arrows.above(rows.end)) }
-                            td.label colspan="2" {
-                                (grouped(rows.len() as u64))
-                                @if annotated.exact { " that did not run" } @else { " that were not seen to run" }
-                            }
-                        }
-                      } @else {
-                      @for (at, insn) in annotated.instructions.iter().enumerate().take(rows.end).skip(rows.start) {
-                        @if let Some(label) = &insn.label {
-                            tr {
-                                td colspan="6" {}
-                                td.arrows aria-hidden="true" { (arrows.above(at)) }
-                                td.label colspan="2" { (label) ":" }
-                            }
-                        }
-                        tr class=(columns.heat(insn).name()) data-at=(anchor(annotated.function.file, insn.address)) {
-                            @for cell in columns.cells(at, insn).all() { td { (cell) } }
-                            td.arrows aria-hidden="true" { (arrows.row(at)) }
-                            td { (format!("{:x}", insn.address)) }
-                            td.code title=[insn.source.as_ref().map(|line| escaped(&line.to_string()).into_owned())] {
-                                (words(insn))
-                                @if let Some(remark) = remark(annotated, at, insn, Some(&arrows)) {
-                                    span.remark { "  " (remark) }
+                    tbody {
+                        @for (rows, cold) in runs(annotated) {
+                            @if cold {
+                                @let ran = if annotated.exact { "did not run" } else { "were not seen to run" };
+                                (between(rows.end, "cold", &format!("{} that {ran}", grouped(rows.len() as u64))))
+                            } @else {
+                                @for (at, insn) in annotated.instructions.iter().enumerate().take(rows.end).skip(rows.start) {
+                                    @if let Some(label) = &insn.label { (between(at, "", &format!("{label}:"))) }
+                                    @if insn.source.is_some() && insn.source.as_ref() != line {
+                                        @if let Some(source) = { line = insn.source.as_ref(); line } {
+                                            (between(at, "source", &escaped(&sources.line(source))))
+                                        }
+                                    }
+                                    tr class=(columns.heat(insn).name()) data-at=(anchor(file, insn.address)) data-block=[block(at)] {
+                                        @for cell in columns.cells(at, insn).all() { td { (cell) } }
+                                        td.arrows aria-hidden="true" { (arrows.row(at)) }
+                                        td { (format!("{:x}", insn.address)) }
+                                        td.code {
+                                            (words(insn))
+                                            @if let Some(remark) = remark(annotated, at, insn, Some(&arrows)) {
+                                                span.remark { "  " (remark) }
+                                            }
+                                        }
+                                    }
                                 }
                             }
                         }
-                      }
-                      }
                     }
                 }
             }
@@ -116,35 +132,50 @@ fn runs(annotated: &Annotated) -> Vec<(Range<usize>, bool)> {
     runs
 }
 
-/// The hottest functions, each under its name, up to [`INSTRUCTIONS`] together; `None` if no
-/// function has both a name and code. Addresses are load addresses if the page has others
-/// (`loaded`).
-pub(crate) fn hottest(flow: &mut Flow, syntax: Syntax, loaded: bool) -> Option<Markup> {
+/// A function of a page, with its share of the executed instructions.
+pub(crate) struct Shown {
+    pub(crate) function: Stretch,
+    pub(crate) share: f64,
+    pub(crate) markup: Markup,
+}
+
+/// The hottest functions, as far as a page has space for them, and the number of all. Addresses
+/// are load addresses if the page has others (`loaded`).
+pub(crate) fn hottest(
+    flow: &mut Flow,
+    syntax: Syntax,
+    loaded: bool,
+    most: usize,
+) -> (Vec<Shown>, usize) {
     let hot = annotate::hottest(flow);
     let all = hot.iter().fold(0, |sum: u64, hot| sum.saturating_add(hot.heat));
-    let (mut left, mut shown) = (INSTRUCTIONS, Vec::new());
-    for Hot { function, heat } in hot.iter().take(FUNCTIONS) {
+    let (mut left, mut shown, mut sources) = (BYTES, Vec::new(), Sources::default());
+    for Hot { function, heat } in hot.iter().take(most) {
         let Ok(annotated) = annotate::annotate(flow, function, syntax) else { continue };
-        let rows: usize = runs(&annotated).iter().filter(|run| !run.1).map(|run| run.0.len()).sum();
-        if rows <= left {
-            left -= rows;
+        let annotated = if loaded { annotated } else { annotated.at_file_addresses(syntax) };
+        let markup = markup(&annotated, &mut sources);
+        if markup.0.len() <= left {
+            left -= markup.0.len();
             let share = *heat as f64 / all as f64;
-            shown.push((
-                share,
-                if loaded { annotated } else { annotated.at_file_addresses(syntax) },
-            ));
+            shown.push(Shown { function: function.clone(), share, markup });
         }
     }
+    (shown, hot.len())
+}
+
+/// The hottest functions, each under its name; `None` if no function has both a name and code.
+pub(crate) fn folded(flow: &mut Flow, syntax: Syntax) -> Option<Markup> {
+    let (shown, all) = hottest(flow, syntax, false, FUNCTIONS);
     (!shown.is_empty()).then(|| {
         html! {
             p {
                 (counted(shown.len() as u64, "function", "functions")) " of "
-                (grouped(hot.len() as u64)) ", by instructions executed"
+                (grouped(all as u64)) ", by instructions executed"
             }
-            @for (at, (share, annotated)) in shown.iter().enumerate() {
+            @for (at, Shown { function, share, markup }) in shown.iter().enumerate() {
                 details open[at == 0] {
-                    summary { (shortened(&escaped(&annotated.function.name), NAME)) " " span.remark { (percent(*share)) } }
-                    (markup(annotated))
+                    summary { (shortened(&escaped(&function.name), NAME)) " " span.remark { (percent(*share)) } }
+                    (markup)
                 }
             }
         }

@@ -21,6 +21,7 @@ use profile::maps::Location;
 use crate::args::heading;
 use crate::exit::{DONE, Failure, OrExit, Outcome, USAGE};
 use crate::head::{self, Notes, Totals, finish, without};
+use crate::input::source_text::Sources;
 use crate::input::{self, Source};
 use crate::output::Output;
 use crate::present::escape::escaped;
@@ -152,7 +153,7 @@ fn annotate(args: &Annotate) -> Outcome {
     let syntax = args.syntax;
     if let (Some(output), None, None) = (&output, &args.place, &args.graph) {
         let head = head(&flow, None, &sources);
-        let functions = html::hottest(&mut flow, syntax, false);
+        let functions = html::folded(&mut flow, syntax);
         let content = functions.ok_or_else(|| annotate::nothing(&mut flow)).or_exit(USAGE)?;
         output.write(html::page("Annotated functions", &head, &content))?;
         finish(&sources, &flow.maps);
@@ -180,7 +181,10 @@ fn annotate(args: &Annotate) -> Outcome {
         output.write(match &args.graph {
             Some(_) if is_dot => graph::dot(&annotated, &lines),
             Some(_) => graph::svg(&annotated, &lines),
-            None => html::page(&name, &head, &html::markup(&annotated)),
+            None => {
+                let code = html::markup(&annotated, &mut Sources::default());
+                html::page(&name, &head, &code)
+            }
         })?;
     } else {
         let mut out = Out::stdout();
@@ -224,10 +228,14 @@ pub(crate) fn head(flow: &Flow, annotated: Option<&Annotated>, sources: &[Source
 
 /// The line about the function itself.
 pub(crate) fn title(annotated: &Annotated) -> String {
+    format!("{} {}", escaped(&annotated.function.name), about(annotated))
+}
+
+/// Where the function is, and how much of it ran.
+fn about(annotated: &Annotated) -> String {
     let function = &annotated.function;
     let mut title = format!(
-        "{} in {}: {:#x}..{:#x}",
-        escaped(&function.name),
+        "in {}: {:#x}..{:#x}",
         escaped(&function.path),
         function.address,
         function.address.wrapping_add(function.len),

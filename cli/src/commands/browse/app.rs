@@ -6,11 +6,11 @@ use anyhow::anyhow;
 use profile::maps::Location;
 
 use super::filters::{Chip, Filters};
-use super::functions;
 use super::lines::{Content, Lines};
 use super::page::{Body, Page, Subject};
 use super::reading::{Ask, Model, Reader, Told};
-use super::views::{At, View, moved};
+use super::views::{At, View};
+use crate::commands::functions::{self, moved};
 use crate::exit::Failure;
 use crate::input;
 use crate::present::number::percent;

@@ -3,7 +3,6 @@
 mod app;
 mod draw;
 mod filters;
-mod functions;
 mod keys;
 mod lines;
 mod listing;

@@ -14,7 +14,7 @@ use profile::perf_data::ReadError;
 use profile::select::Selection;
 use profile::{Counter, Recording, View};
 
-use super::functions::{self, FunctionSum};
+use crate::commands::functions::{self, FunctionSum};
 use crate::exit::Failure;
 use crate::input::{Reading, Reread, Source};
 use crate::symbols::SymbolArgs;

@@ -13,7 +13,7 @@ use super::reading::Model;
 use crate::commands::annotate::{self, graph, html, json};
 use crate::commands::hist::output::{Format, bytes};
 use crate::exit::Failure;
-use crate::input::Source;
+use crate::input::{Source, source_text::Sources};
 use crate::output::Output;
 use crate::present::escape::escaped;
 use crate::present::out::Out;
@@ -93,7 +93,10 @@ fn text(
                         json::print(out, flow, annotated, &model.sources, false).map(Ok)
                     });
                 }
-                "html" => html::page(&page.title, &head, &html::markup(annotated)).into_bytes(),
+                "html" => {
+                    let code = html::markup(annotated, &mut Sources::default());
+                    html::page(&page.title, &head, &code).into_bytes()
+                }
                 "svg" => graph::svg(annotated, &lines).into_bytes(),
                 "dot" => graph::dot(annotated, &lines).into_bytes(),
                 _ => return Err(unknown("code", ".txt, .json, .html, .svg or .dot")),

@@ -9,9 +9,9 @@ use profile::maps::{Location, Maps};
 use profile::overview::Overview;
 use profile::paths::Link;
 
-use super::functions;
 use super::reading::{Ask, Model};
 use crate::commands::annotate::graph::{self, EdgeRow};
+use crate::commands::functions::{self, moved};
 use crate::commands::report::{KNOWN, blocks, hot, loops, mispredict, outcomes, paths};
 use crate::exit::Failure;
 use crate::present::table::{Listed, Sheet};
@@ -301,15 +301,4 @@ fn keep(
 ) -> Result<(Vec<usize>, bool), Failure> {
     let kept = shown.keep(maps, &mut ids, (0, ""), look)?;
     Ok((ids, kept.is_some() && !shown.any()))
-}
-
-/// A location in the maps of another reading of the same recordings.
-pub(super) fn moved(from: &Maps, to: &Maps, location: Location) -> Option<Location> {
-    let Location::File { file, offset } = location else { return Some(location) };
-    let path = from.path(file);
-    if to.path(file) == path {
-        return Some(location);
-    }
-    let file = to.files().find(|file| to.path(*file) == path)?;
-    Some(Location::File { file, offset })
 }

@@ -53,19 +53,18 @@ impl Head<'_> {
         format!("Branches of {}", names.join(", "))
     }
 
-    pub(super) fn title(&self) -> Markup {
-        html! { h1 { (self.name()) } }
-    }
-
-    /// The verdict, its findings folded.
+    /// The verdicts, a line each, with their findings folded.
     pub(super) fn verdict(&self, judged: &[Judged]) -> Markup {
         html! {
             @for (source, judged) in self.sources.iter().zip(judged) {
-                section class={ "verdict " (judged.verdict.name()) } aria-label="Verdict" {
-                    strong { "Verdict: " (judged.verdict.name()) }
-                    @if self.sources.len() > 1 { " " span class="faint" { (source.name) } }
-                    p { (meaning(judged.verdict)) }
-                    @if source.is_partial() { p { "Partial: its end was not read." } }
+                details class={ "verdict " (judged.verdict.name()) } {
+                    summary {
+                        strong { "Verdict: " (judged.verdict.name()) } ". "
+                        @if self.sources.len() > 1 { (source.name) ": " }
+                        (meaning(judged.verdict))
+                        @if source.is_partial() { " Partial: its end was not read." }
+                    }
+                    @if judged.findings.is_empty() { p { "No problems found." } }
                     @for finding in &judged.findings { (self::finding(finding)) }
                 }
             }
@@ -94,18 +93,19 @@ impl Head<'_> {
             None => "not recorded".to_owned(),
         };
         html! {
-            dl class="facts" {
+            @if let Some(rows) = &self.kept { p { (rows.line()) } }
+            details {
+              summary { (counts) "; " (self.origin(quality.software, quality.hardware)) }
+              dl class="facts" {
                 @for (what, value) in facts { dt { (what) } dd { (value) } }
-                dt { "Numbers are" } dd { (self.origin(quality.software, quality.hardware)) }
-                dt { "Counted" } dd { (counts) }
                 @if let Some(line) = selected::of_quality(self.sources, quality) {
                     dt { "Selection" } dd { (line.trim_start_matches("selected: ")) }
                 }
-                @if let Some(rows) = &self.kept { dt { "Rows" } dd { (rows.line()) } }
                 dt { "Predictions" } dd { (predictions) }
                 dt { "Lost" } dd { (grouped(quality.lost_total())) " stacks" }
                 dt { "Data quality" } dd { (quality_line(quality)) }
                 dt { "Counts" } dd { (trust(&overview.flow)) }
+              }
             }
         }
     }

@@ -1,47 +1,63 @@
-//! `lbr report --html`: one self-contained page. Its sections come from the views.
+//! `lbr report --html`: one self-contained page. It opens with a picture of the functions; the code
+//! of the selected function, cycles and the views' tables follow.
 
 mod head;
+mod picture;
 
 use lbr_msr::text::AsText;
+use std::collections::HashMap;
 use std::path::Path;
 
-use maud::html;
+use maud::{Markup, PreEscaped, html};
 use profile::annotate::Syntax;
+use profile::callgraph::{self, CallGraph};
+use profile::maps::Location;
 use profile::overview::{Overview, OverviewCounter};
 
-use super::annotate;
-use super::report::{Page, Report, VIEWS, group};
+use self::head::Head;
+use super::annotate::html::{NAME, Shown, hottest, style};
+use super::report::{Page, Report, VIEWS, block_charts, group};
 use crate::exit::{DONE, Failure, Outcome};
 use crate::head::finish;
-use crate::input;
+use crate::input::Reread;
 use crate::output::Output;
+use crate::present::escape::escaped;
+use crate::present::number::{counted, grouped, percent};
 use crate::present::out::say;
 use crate::present::page;
+use crate::present::shorten::shortened;
 
+const STYLE: &str = include_str!("page.css");
+const SCRIPT: &str = include_str!("page.js");
 /// Default rows of a table: the page stays small enough to send.
 const ROWS: usize = 250;
+/// Functions whose code is on the page, at most.
+const FUNCTIONS: usize = 40;
 
 /// Reads the recordings and writes the page.
 pub(crate) fn run(args: &Report, path: &Path) -> Outcome {
     let output = Output::new(path, args.inputs.paths().iter().chain(args.symbols.files()))?;
+    let recordings = Reread::new(args.inputs.paths(), &args.select.reading())?;
     let mut counter = OverviewCounter::new(args.inputs.paths().len() > 1);
     args.symbols.apply(counter.maps());
     let mut recorded = Vec::new();
-    let sources = input::read_all(args.inputs.paths(), &args.select.reading(), |recording, at| {
+    let sources = recordings.read(|recording, at| {
         counter.recording(recording, at)?;
         recorded.push(recording.info().cloned());
         Ok(())
     })?;
     let mut overview = counter.finish();
+    let mut counter = callgraph::counter(false);
+    args.symbols.apply(counter.maps());
+    let (mut graph, _) = recordings.count(counter)?;
     let Overview { branches, flow: all, .. } = &mut overview;
     let kept = args.shown().keep(&mut all.maps, branches, (all.taken, "branches"), |branch| {
         (branch.from_location, branch.count)
     })?;
     args.shown().keep_flow(&mut overview.flow, false)?;
     args.shown().keep_flow(&mut overview.flow, true)?;
-    let head = head::Head { kept, sources: &sources, recorded: &recorded };
-    let page = page(&head, &mut overview, args)?;
-    output.write(&page)?;
+    let head = Head { kept, sources: &sources, recorded: &recorded };
+    output.write(&page(&head, &recordings, &mut overview, &mut graph, args)?)?;
     finish(&sources, &overview.flow.maps);
     if path != Path::new("-") {
         say!("report to {}", path.as_text());
@@ -49,41 +65,88 @@ pub(crate) fn run(args: &Report, path: &Path) -> Outcome {
     Ok(DONE)
 }
 
-fn page(head: &head::Head<'_>, overview: &mut Overview, args: &Report) -> Result<String, Failure> {
+fn page(
+    head: &Head<'_>,
+    recordings: &Reread,
+    overview: &mut Overview,
+    graph: &mut CallGraph,
+    args: &Report,
+) -> Result<String, Failure> {
     let limit = match args.limit {
         Some(0) => usize::MAX,
         limit => limit.unwrap_or(ROWS),
     };
+    let picture = picture::of(args, graph, overview)?;
+    let (functions, all) = hottest(&mut overview.flow, Syntax::Intel, true, FUNCTIONS);
+    let places = places(&functions);
+    let modelled = head.says_modelled() || overview.flow.quality.software > 0;
+    let charts = block_charts(&mut overview.flow, modelled);
     let mut sections = Vec::new();
     for view in VIEWS {
         let Some(section) = view.section else { continue };
-        let modelled = head.says_modelled();
-        let mut of = Page { args, overview: &mut *overview, limit, modelled };
+        let sources = head.sources;
+        let (overview, graph) = (&mut *overview, &mut *graph);
+        let mut of = Page { args, recordings, sources, overview, graph, limit };
         let markup = match args.group.filter(|_| group::can_sum(view)) {
             Some(by) => group::markup(&mut of, view, by),
             None => (section.markup)(&mut of)?,
         };
         sections.push((view.name, section.title, markup));
     }
-    let code = annotate::html::hottest(&mut overview.flow, Syntax::Intel, true);
-    sections.extend(code.map(|code| ("code", "Annotated functions", code)));
     let content = html! {
-        (head.title())
+        h1 { (head.name()) }
         (head.verdict(&overview.judged))
         (head.facts(overview))
-        nav aria-label="Sections" {
-            ul { @for (id, title, _) in &sections { li { a href={ "#" (id) } { (title) } } } }
-        }
+        (picture.sentence(&overview.flow, &places))
         div class="tools" hidden {
             label for="search" { "Search" }
             input id="search" type="search" placeholder="symbol, address, type" autocomplete="off" spellcheck="false";
-            span class="faint" { "press / to search, Escape to clear" }
             output for="search" aria-live="polite" {}
+            span class="faint" { "/ search, arrows walk the picture, Enter opens, Escape clears" }
+        }
+        div class="walk" {
+            section class="picture" aria-labelledby="picture-title" {
+                h2 id="picture-title" { (picture.title()) }
+                (picture.markup(&places))
+            }
+            section class="functions" aria-label="Selected function" { (code(&functions, all)) }
+            section id="cycles" aria-labelledby="cycles-title" { h2 id="cycles-title" { "Cycles of a block" } (charts) }
+        }
+        nav aria-label="Tables" {
+            ul { @for (id, title, _) in &sections { li { a href={ "#" (id) } { (title) } } } }
         }
         @for (id, title, section) in &sections {
-            section id=(id) aria-labelledby={ (id) "-title" } { h2 id={ (id) "-title" } { (title) } (section) }
+            section id=(id) class="table" aria-labelledby={ (id) "-title" } { h2 id={ (id) "-title" } { (title) } (section) }
         }
         p class="faint" { "Made by lbr " (env!("CARGO_PKG_VERSION")) ". A - is not a zero: the recording does not say." }
+        script { (PreEscaped(SCRIPT)) }
     };
-    Ok(page::page(&head.name(), &content, &annotate::html::style()))
+    Ok(page::page(&head.name(), &content, &(style() + STYLE)))
+}
+
+/// Where the functions with code start, and their indices.
+fn places(functions: &[Shown]) -> HashMap<Location, usize> {
+    let starts = functions.iter().enumerate().map(|(at, Shown { function, .. })| {
+        (Location::File { file: function.file, offset: function.offset }, at)
+    });
+    starts.collect()
+}
+
+/// Graphs and code, of which a browser shows one function.
+fn code(functions: &[Shown], all: usize) -> Markup {
+    html! {
+        @for (at, Shown { function, share, markup }) in functions.iter().enumerate() {
+            section id={ "f" (at) } class="function" tabindex="-1" aria-labelledby={ "f" (at) "-title" } {
+                h2 id={ "f" (at) "-title" } title=(escaped(&function.name)) { (shortened(&escaped(&function.name), NAME)) " " span class="faint" { (percent(*share)) " of instructions" } }
+                (markup)
+            }
+        }
+        p class="faint" {
+            @if all == 0 { "No function of this recording has a name and code." }
+            @else {
+                "Code on this page: " (counted(functions.len() as u64, "function", "functions")) " of "
+                (grouped(all as u64)) ", by instructions executed (lbr annotate FUNCTION shows any)."
+            }
+        }
+    }
 }

@@ -318,13 +318,12 @@ fn end_location(basic: &BasicBlock) -> Location {
 }
 
 /// Distributions that are drawn on a page.
-const DRAWN: usize = 12;
+const DRAWN: usize = 60;
 /// Cells of a name in the title of a drawing.
 const TITLE: usize = 160;
 
-/// The table of blocks, and the distributions of those with most cycle counts.
 fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {
-    let (limit, modelled, flow) = (page.limit, page.modelled, &mut page.overview.flow);
+    let (limit, flow) = (page.limit, &mut page.overview.flow);
     if flow.blocks.iter().all(|block| block.contradicted) {
         let why = if flow.block_quality.filtered > 0 {
             "No blocks: not every branch was recorded (record with -j any,u)."
@@ -333,7 +332,6 @@ fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {
         };
         return Ok(html! { p { (why) } });
     }
-    let charts = charts(flow, modelled || flow.quality.software > 0);
     let Flow { blocks, maps, quality, block_quality, .. } = flow;
     let ran = || blocks.iter().filter(|block| !block.contradicted);
     let (all, rows) = (ran().count(), ran().take(limit).enumerate());
@@ -341,11 +339,11 @@ fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {
         p { "A block is straight code, from the target of a branch to the next branch taken. Cycles are core cycles of one run." }
         (table(block_quality.blocks, quality).html("Blocks", maps, rows))
         (rest(all, all.min(limit), "blocks"))
-        (charts)
     })
 }
 
-fn charts(flow: &mut Flow, modelled: bool) -> Markup {
+/// The distributions of the blocks with most cycle counts.
+pub(crate) fn charts(flow: &mut Flow, modelled: bool) -> Markup {
     let Flow { blocks, maps, .. } = flow;
     let mut timed: Vec<&Block> =
         blocks.iter().filter(|block| block.cycles.n() > 0 && !block.contradicted).collect();
@@ -370,7 +368,6 @@ fn charts(flow: &mut Flow, modelled: bool) -> Markup {
         figures.push((title, ends, chart.small_svg()));
     }
     html! {
-        h3 { "Distributions of cycles" }
         div class="charts" {
             @for (title, ends, drawing) in &figures {
                 figure class="chart" data-block=[ends] {

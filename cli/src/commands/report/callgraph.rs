@@ -38,10 +38,9 @@ pub(super) const VIEW: View = View {
 pub(crate) const LEAST: f64 = 0.5;
 /// Levels of the tree that are drawn.
 const LEVELS: usize = 48;
-/// Lines of the tree on a page, at most.
-const TREE: usize = 400;
-/// Cells of a name on a page.
-const NAME: usize = 160;
+/// In place of a call graph.
+pub(crate) const NO_CALLS: &str =
+    "No calls: the recording has neither call stacks nor calls and returns.";
 /// Minimum width of a name in the tree, at any depth.
 const LEAST_NAME: usize = 20;
 
@@ -380,43 +379,21 @@ fn print_contexts(
     table.write_json(out, &mut (), nodes)
 }
 
-/// Reads the recording once more.
 fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {
-    let path = match page.walked() {
-        Ok(path) => path,
-        Err(absent) => return Ok(absent("callgraph")),
-    };
-    let reading = page.args.select.reading();
-    let (mut graph, sources) = count(&[path.to_owned()], &reading, &page.args.symbols, false)?;
-    let shown = Shown::of(page.args, &mut graph)?;
-    let (sums, all) = (shown.sums(&graph), graph.total());
+    let graph = &mut *page.graph;
+    let (sums, all) = (Shown::of(page.args, graph)?.sums(graph), graph.total());
     if all == 0 {
-        return Ok(
-            html! { p { "No calls: the recording has neither call stacks nor calls and returns." } },
-        );
+        return Ok(html! { p { (NO_CALLS) } });
     }
-    let mut tree = Vec::new();
-    let mut to = Out::plain(&mut tree);
-    print_tree(&mut to, &graph, &shown, LEAST / 100.0)?;
-    to.flush()?;
-    drop(to);
-    let tree = String::from_utf8_lossy(&tree);
-    let lines: Vec<String> = tree.lines().take(TREE).map(|line| shortened(line, NAME)).collect();
-    let more = tree.lines().count().saturating_sub(lines.len());
     let rows = sums.iter().take(page.limit).enumerate();
     Ok(html! {
         p {
             @if graph.unit == Unit::Branches {
                 "Calls and returns replayed" (if graph.complete { ", all of them" } else { ", stack by stack" })
                 ": self and total count taken branches."
-            } @else { "Call stacks: self and total count stacks" (shares_of(&graph, &sources)) "." }
+            } @else { "Call stacks: self and total count stacks" (shares_of(graph, page.sources)) "." }
         }
-        (functions(all, graph.unit).html("Functions", &mut graph, rows))
+        (functions(all, graph.unit).html("Functions", graph, rows))
         (rest(sums.len(), sums.len().min(page.limit), "functions"))
-        details {
-            summary { "From callers down to callees" }
-            div class="scroll" tabindex="0" role="region" aria-label="Call tree" { pre class="code" { (lines.join("\n")) } }
-            @if more > 0 { p class="faint" { (grouped(more as u64)) " more lines (lbr report --view callgraph)." } }
-        }
     })
 }

@@ -13,7 +13,7 @@ use serde_json::json;
 use super::{Page, Report, Section, Sort, View, print_hidden, rest};
 use crate::exit::{DONE, Failure, Outcome};
 use crate::head::{self, Notes, Totals, finish, quality_json, without};
-use crate::input::{self, Reread, Source};
+use crate::input::{Reread, Source};
 use crate::present::json;
 use crate::present::number::grouped;
 use crate::present::out::Out;
@@ -302,16 +302,10 @@ fn histogram(trips: &Trips) -> Vec<TripCount> {
     trips.iter().map(|(trips, entries)| TripCount { entries, trips }).collect()
 }
 
-/// Reads the recording once more.
+/// Reads the recordings twice more.
 fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {
-    let path = match page.walked() {
-        Ok(path) => path,
-        Err(absent) => return Ok(absent("loops")),
-    };
-    let failed = |e| input::failure(path, e);
-    let open = || input::open(path, &page.args.select.reading());
-    let finder = loops::finder().count(&mut open()?, |_, _| ()).map_err(failed)?;
-    let loops = finder.counter().count(&mut open()?, |_, _| ()).map_err(failed)?;
+    let (finder, _) = page.recordings.count(loops::finder())?;
+    let (loops, _) = page.recordings.count(finder.counter())?;
     let Loops { loops: found, mut maps, complete, filtered, .. } = loops;
     page.args.symbols.apply(&mut maps);
     let mut listed: Vec<Row<'_>> = found.iter().enumerate().collect();

@@ -19,14 +19,16 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use maud::{Markup, html};
+use profile::callgraph::CallGraph;
 use profile::hot::Order as Sort;
 use profile::overview::Overview;
 
-pub(crate) use self::blocks::table as block_table;
+pub(crate) use self::blocks::{charts as block_charts, table as block_table};
 pub(crate) use self::callgraph::{count as call_graph, print_folded};
+pub(crate) use self::shown::Shown as GraphRows;
 use crate::args::heading;
 use crate::exit::{Failure, Outcome, USAGE};
-use crate::input::{self, Inputs};
+use crate::input::{self, Inputs, Reread, Source};
 use crate::present::number::grouped;
 use crate::present::out::{FAINT, Out};
 use crate::present::table::Printer;
@@ -37,9 +39,6 @@ use crate::symbols::SymbolArgs;
 pub(crate) const KNOWN: u64 = 30;
 /// Default rows of the table.
 const ROWS: usize = 25;
-/// Branches of a recording that is walked through again for a page: about two
-/// seconds more.
-const WALKED: u64 = 2_000_000;
 
 /// The views, in the order of a page. A new view is a file and a line here.
 pub(crate) const VIEWS: &[View] = &[
@@ -80,33 +79,15 @@ pub(crate) struct Section {
 pub(crate) struct Page<'a> {
     /// The options.
     pub(crate) args: &'a Report,
+    /// The recordings, for a view that reads them again.
+    pub(crate) recordings: &'a Reread,
+    pub(crate) sources: &'a [Source],
     /// The result of one pass through the recordings.
     pub(crate) overview: &'a mut Overview,
+    /// The result of another.
+    pub(crate) graph: &'a mut CallGraph,
     /// Rows of a table at most.
     pub(crate) limit: usize,
-    /// Whether a recorder reports that nothing was measured.
-    pub(crate) modelled: bool,
-}
-
-impl Page<'_> {
-    /// The recording, for a view that reads it again; otherwise a replacement text, given the
-    /// view's name.
-    fn walked(&self) -> Result<&Path, impl Fn(&str) -> Markup + use<>> {
-        let branches = self.overview.flow.taken;
-        let why = match self.args.inputs.paths() {
-            [path] if path == Path::new("-") || !path.is_file() => {
-                "they read a recording again, which a pipe cannot be".to_owned()
-            }
-            [path] if branches <= WALKED => return Ok(path),
-            [_] => {
-                format!("for more than {} branches they take longer than the rest", grouped(WALKED))
-            }
-            _ => "they follow one recording, and here are several".to_owned(),
-        };
-        Err(move |view: &str| {
-            html! { p { "Not on this page: " (why) " (lbr report --view " (view) ")." } }
-        })
-    }
 }
 
 /// Count the branches of a recording, or of several together
@@ -163,7 +144,7 @@ pub(crate) struct Report {
     /// With --json and --csv all rows, with --html 250.
     #[arg(short = 'n', long, value_name = "N", help_heading = heading::OUTPUT)]
     pub(crate) limit: Option<usize>,
-    /// Write a page with every view but paths; `-` is standard output
+    /// Write a page: call graph, code and tables; `-` is standard output
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "csv", "view", "sort", "block"],
           help_heading = heading::OUTPUT)]
     pub(crate) html: Option<PathBuf>,

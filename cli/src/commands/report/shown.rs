@@ -8,7 +8,7 @@ use crate::exit::Failure;
 use crate::select::Rows;
 
 /// Which functions are shown.
-pub(super) struct Shown {
+pub(crate) struct Shown {
     /// By function.
     functions: Vec<bool>,
     /// All are.
@@ -17,7 +17,7 @@ pub(super) struct Shown {
 
 impl Shown {
     /// The functions in the requested files.
-    pub(super) fn of(args: &Report, graph: &mut CallGraph) -> Result<Shown, Failure> {
+    pub(crate) fn of(args: &Report, graph: &mut CallGraph) -> Result<Shown, Failure> {
         let unknown = Location::Address(0);
         let place = |function: &Function| function.location.unwrap_or(unknown);
         let sums = graph.sums();
@@ -31,17 +31,17 @@ impl Shown {
         Ok(Shown { functions, any: within.is_none() })
     }
 
-    pub(super) fn has(&self, function: usize) -> bool {
+    pub(crate) fn has(&self, function: usize) -> bool {
         self.any || self.functions.get(function).copied().unwrap_or(false)
     }
 
     /// The sums of the functions that are shown.
-    pub(super) fn sums(&self, graph: &CallGraph) -> Vec<Sum> {
+    pub(crate) fn sums(&self, graph: &CallGraph) -> Vec<Sum> {
         graph.sums().into_iter().filter(|sum| self.has(sum.function)).collect()
     }
 
     /// For each node, whether it leads to one of the functions.
-    pub(super) fn leads(&self, graph: &CallGraph) -> Vec<bool> {
+    pub(crate) fn leads(&self, graph: &CallGraph) -> Vec<bool> {
         let mut leads: Vec<bool> = graph.nodes.iter().map(|node| self.has(node.function)).collect();
         // Children have higher numbers than their parents.
         for (at, node) in graph.nodes.iter().enumerate().rev() {
@@ -53,7 +53,7 @@ impl Shown {
         leads
     }
 
-    pub(super) fn rows(&self, args: &Report, graph: &CallGraph) -> Option<Rows> {
+    pub(crate) fn rows(&self, args: &Report, graph: &CallGraph) -> Option<Rows> {
         let (sums, all) = (self.sums(graph), graph.sums().len());
         let own = sums.iter().fold(0, |sum: u64, of| sum.saturating_add(of.own));
         let unit = graph.unit.name();

@@ -69,13 +69,28 @@
     anchor.textContent = "distribution";
     places[1].append(" ", anchor);
   }
-  // Search: rows of every table, and figures by their captions.
+  for (const row of document.querySelectorAll("tr[data-block]")) {
+    const [item, cell] = [targets.get(row.dataset.block), row.cells[3]];
+    if (!item || !cell) continue;
+    const anchor = link(item, "how its cycles are spread");
+    anchor.append(...cell.childNodes);
+    cell.append(anchor);
+  }
+  for (const box of document.querySelectorAll("g[data-at]")) {
+    const item = targets.get(box.dataset.at);
+    if (!item) continue;
+    const anchor = document.createElementNS(box.namespaceURI, "a");
+    anchor.setAttribute("href", `#${item.id}`);
+    box.replaceWith(anchor);
+    anchor.append(box);
+  }
+  // Search: rows of every table.
   const tools = document.querySelector(".tools");
   if (!tools) return;
   tools.hidden = false;
   const input = tools.querySelector("input");
   const said = tools.querySelector("output");
-  const searched = [...document.querySelectorAll("table.sortable tbody tr, .charts figure")];
+  const searched = [...document.querySelectorAll("table.sortable tbody tr")];
   const texts = searched.map(item => item.textContent.toLowerCase());
   input.addEventListener("input", () => {
     const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
@@ -84,7 +99,8 @@
       item.hidden = !words.every(word => texts[index].includes(word));
       shown += !item.hidden;
     });
-    said.textContent = words.length ? `${shown} of ${searched.length} rows and pictures` : "";
+    said.textContent = words.length ? `${shown} of ${searched.length} rows` : "";
+    document.dispatchEvent(new CustomEvent("searched", { detail: words }));
   });
   document.addEventListener("keydown", event => {
     const typing = /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName);

@@ -11,15 +11,17 @@ use crate::present::table::{Cell, Table};
 
 /// The branches from a function, together. Code without a symbol is summed by file.
 #[derive(Clone, Debug)]
-pub(super) struct FunctionSum {
+pub(crate) struct FunctionSum {
     /// Its symbol, or its file.
-    name: String,
-    file: Option<String>,
+    pub(crate) name: String,
+    pub(crate) file: Option<String>,
+    /// Its first byte, if it has a symbol.
+    pub(crate) start: Option<Location>,
     /// The place of its most frequent branch.
-    pub(super) location: Location,
+    pub(crate) location: Location,
     /// The same as an address.
-    pub(super) address: u64,
-    own: u64,
+    pub(crate) address: u64,
+    pub(crate) own: u64,
     /// With its callees; `None` until the call graph is known.
     total: Option<u64>,
     known: u64,
@@ -33,17 +35,19 @@ pub(super) struct FunctionSum {
 type Identity = (Option<String>, Option<u64>, String);
 
 /// All functions with branches, by how many.
-pub(super) fn sums(overview: &mut Overview) -> Vec<FunctionSum> {
+pub(crate) fn sums(overview: &mut Overview) -> Vec<FunctionSum> {
     let Overview { branches, flow, .. } = overview;
     let mut sums: Vec<FunctionSum> = Vec::new();
     let mut known: HashMap<Identity, usize> = HashMap::new();
     for branch in branches.iter() {
         let location = branch.from_location;
         let identity = identity(&mut flow.maps, location);
-        let at = *known.entry(identity).or_insert_with_key(|(file, _, name)| {
+        let at = *known.entry(identity).or_insert_with_key(|(file, start, name)| {
+            let start = location.file().zip(*start);
             sums.push(FunctionSum {
                 name: name.clone(),
                 file: file.clone(),
+                start: start.map(|(file, offset)| Location::File { file, offset }),
                 location,
                 address: branch.from,
                 own: 0,
@@ -69,7 +73,7 @@ pub(super) fn sums(overview: &mut Overview) -> Vec<FunctionSum> {
 }
 
 /// Adds the totals of the call graph.
-pub(super) fn add_totals(sums: &mut [FunctionSum], maps: &mut Maps, graph: &CallGraph) {
+pub(crate) fn add_totals(sums: &mut [FunctionSum], maps: &mut Maps, graph: &CallGraph) {
     let mut totals: HashMap<Identity, u64> = HashMap::new();
     for sum in graph.sums() {
         let Some(function) = graph.functions.get(sum.function) else { continue };
@@ -99,10 +103,10 @@ fn identity(maps: &mut Maps, location: Location) -> Identity {
 }
 
 /// A function and its index.
-pub(super) type Row<'a> = (usize, &'a FunctionSum);
+pub(crate) type Row<'a> = (usize, &'a FunctionSum);
 
 /// The columns, with shares of all branches.
-pub(super) fn table<'a>(all: u64) -> Table<'a, (), Row<'a>> {
+pub(crate) fn table<'a>(all: u64) -> Table<'a, (), Row<'a>> {
     Table::<(), Row<'_>>::new()
         .constant("view", "functions")
         .only("rank", |(), (at, _)| Cell::Number(*at as u64 + 1))
@@ -124,4 +128,15 @@ pub(super) fn table<'a>(all: u64) -> Table<'a, (), Row<'a>> {
         .spare(3)
         .name("function", "function", |(), (_, sum)| Cell::Name(sum.name.clone()))
         .only("file", |(), (_, sum)| Cell::or_absent(sum.file.clone(), Cell::Name))
+}
+
+/// A location in the maps of another reading of the same recordings.
+pub(crate) fn moved(from: &Maps, to: &Maps, location: Location) -> Option<Location> {
+    let Location::File { file, offset } = location else { return Some(location) };
+    let path = from.path(file);
+    if to.path(file) == path {
+        return Some(location);
+    }
+    let file = to.files().find(|file| to.path(*file) == path)?;
+    Some(Location::File { file, offset })
 }
