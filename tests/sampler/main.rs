@@ -23,6 +23,7 @@ mod guard_busy;
 mod labels;
 mod model;
 mod scripted;
+mod seeds;
 mod session;
 mod soft;
 mod thread;

@@ -93,7 +93,7 @@ impl Drain {
             }
         }
         ops.push(Op::Write { msr: map.control, value: thawed });
-        registers.run(&mut ops)?;
+        registers.run(&mut ops).inspect_err(|_| self.leave_as_found(registers, before))?;
 
         let mut values = ops.into_iter().filter_map(|op| match op {
             Op::Read { value, .. } => Some(value),

@@ -59,6 +59,17 @@ impl Drain {
         registers.write(self.ring.map.control, frozen.control | enable)
     }
 
+    /// After a failed access. Recording that was found off stays off: the next drain has to say so,
+    /// and branches before and after must not share a stack.
+    pub(super) fn leave_as_found<R: MsrWrite + ?Sized>(
+        &self,
+        registers: &mut CountedRegisters<'_, R>,
+        control: u64,
+    ) {
+        // The first error is the one to report.
+        let _ = registers.write(self.ring.map.control, control);
+    }
+
     pub(super) fn top<R: MsrWrite + ?Sized>(
         &self,
         registers: &mut CountedRegisters<'_, R>,

@@ -191,7 +191,8 @@ impl Drain {
     /// Drains once.
     ///
     /// # Errors
-    /// A failed access. Recording was re-enabled if possible, and the next stack is not joined.
+    /// A failed access. Recording is as the drain found it, if possible, and the next stack is not
+    /// joined.
     pub fn drain<R: MsrWrite + ?Sized>(
         &mut self,
         registers: &mut R,
@@ -218,21 +219,18 @@ impl Drain {
         let drained = match self.mode {
             Mode::Stream if in_one_call => self.stream_in_one_call(&mut registers, out),
             Mode::CallStack if in_one_call => self.frames_in_one_call(&mut registers, out),
-            Mode::Stream | Mode::CallStack => self.freeze(&mut registers).and_then(|frozen| {
-                let frozen = self.read_frozen(&mut registers, frozen, out)?;
-                self.thaw(&mut registers, frozen)
+            Mode::Stream | Mode::CallStack => self.freeze(&mut registers).and_then(|found| {
+                let drained = self
+                    .read_frozen(&mut registers, found, out)
+                    .and_then(|frozen| self.thaw(&mut registers, frozen));
+                drained.inspect_err(|_| self.leave_as_found(&mut registers, found.control))
             }),
         };
         out.accesses = registers.accesses();
-        match drained {
-            Ok(()) => Ok(()),
-            Err(error) => {
-                self.owed = Some(Head::Unknown);
-                // The first error is the one to report.
-                let _ = registers.write(self.ring.map.control, self.control);
-                Err(error)
-            }
+        if drained.is_err() {
+            self.owed = Some(Head::Unknown);
         }
+        drained
     }
 
     /// The control register, and its enable bits.
