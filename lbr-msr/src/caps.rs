@@ -29,7 +29,6 @@ pub enum Facility {
 
 impl Facility {
     /// The name in `lbr probe --json`.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Facility::IntelLegacy => "intel_legacy",
@@ -150,17 +149,14 @@ pub struct RegisterMap {
 
 impl RegisterMap {
     /// FROM of record `i`.
-    #[must_use]
     pub const fn from_at(&self, i: u32) -> Msr {
         self.from.plus(i * self.stride)
     }
     /// TO of record `i`.
-    #[must_use]
     pub fn to_at(&self, i: u32) -> Option<Msr> {
         self.to.map(|to| to.plus(i * self.stride))
     }
     /// INFO of record `i`.
-    #[must_use]
     pub fn info_at(&self, i: u32) -> Option<Msr> {
         self.info.map(|info| info.plus(i * self.stride))
     }
@@ -221,7 +217,6 @@ pub enum Vendor {
 
 impl Vendor {
     /// The CPUID vendor string.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         match self {
             Vendor::Intel => "GenuineIntel",
@@ -251,7 +246,6 @@ pub struct CpuIdentity {
 
 impl CpuIdentity {
     /// `FF_MM` in upper-case hexadecimal, the CPU table's key.
-    #[must_use]
     pub fn key(&self) -> String {
         alloc::format!("{:02X}_{:02X}", self.family, self.model)
     }
@@ -289,7 +283,6 @@ pub struct LbrCaps {
 
 impl LbrCaps {
     /// Whether records have a mispredict flag.
-    #[must_use]
     pub const fn mispredict(&self) -> bool {
         match self.layout {
             Layout::Legacy { format, .. } => format.0 >= 3 && format.0 <= 7,
@@ -300,7 +293,6 @@ impl LbrCaps {
     }
 
     /// Whether records have transaction flags.
-    #[must_use]
     pub const fn tsx(&self) -> bool {
         match self.layout {
             Layout::Legacy { format, tsx } => tsx && matches!(format.0, 4 | 5 | 7),
@@ -310,7 +302,6 @@ impl LbrCaps {
     }
 
     /// Whether records have cycle counts.
-    #[must_use]
     pub const fn cycles(&self) -> bool {
         match self.layout {
             Layout::Legacy { format, .. } => format.0 >= 5 && format.0 <= 7,
@@ -320,14 +311,12 @@ impl LbrCaps {
     }
 
     /// Whether records have a branch type.
-    #[must_use]
     pub const fn types(&self) -> bool {
         matches!(self.layout, Layout::Arch { types: true, .. })
     }
 
     /// The register whose bit 58 reports that a PMI froze recording; `None` if a PMI clears the
     /// enable bit, or does not freeze.
-    #[must_use]
     pub const fn freeze_status(&self) -> Option<Msr> {
         if !self.quirks.contains(Quirks::STREAMLINED_FREEZE) {
             return None;
@@ -339,7 +328,6 @@ impl LbrCaps {
     }
 
     /// Whether call-stack mode exists.
-    #[must_use]
     pub const fn call_stack(&self) -> bool {
         match self.filter {
             FilterRegister::LbrSelect { call_stack, .. } => call_stack,

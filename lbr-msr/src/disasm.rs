@@ -48,7 +48,6 @@ impl core::fmt::Debug for Disassembler {
 
 impl Disassembler {
     /// A disassembler for this syntax.
-    #[must_use]
     pub fn new(syntax: Syntax) -> Disassembler {
         let mut formatter = match syntax {
             Syntax::Intel => Style::Intel(IntelFormatter::new()),

@@ -10,7 +10,6 @@ use crate::access::Root;
 /// Whether this process has more rights than the user who started it: setuid, setgid, or file
 /// capabilities. Environment variables then come from a less trusted user and must not choose code
 /// or files. getauxval(3), AT_SECURE.
-#[must_use]
 pub fn is_secure() -> bool {
     // SAFETY: reads a number from the auxiliary vector.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
@@ -18,14 +17,12 @@ pub fn is_secure() -> bool {
 
 /// The value of a variable that chooses code to run or files to read; `None` if unset, or if this
 /// process has [extra rights](is_secure).
-#[must_use]
 pub fn trusted(name: &str) -> Option<OsString> {
     (!is_secure()).then(|| std::env::var_os(name)).flatten()
 }
 
 /// The effective capabilities as a bitmap; `None` if the system under `root` does not show them.
 /// proc(5), `CapEff` of `/proc/self/status`.
-#[must_use]
 pub fn capabilities(root: &Root) -> Option<u64> {
     let status = std::fs::read_to_string(root.join("proc/self/status")).ok()?;
     let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;

@@ -31,19 +31,16 @@ impl LbrFormat {
     pub const NONE: LbrFormat = LbrFormat(0x3F);
 
     /// Whether this code's layout is documented.
-    #[must_use]
     pub const fn is_known(self) -> bool {
         self.0 <= 7
     }
 
     /// Linux's name without its prefix, such as `EIP_FLAGS2`; `None` for an undocumented code.
-    #[must_use]
     pub fn name(self) -> Option<&'static str> {
         CODES.iter().find(|code| code.first == u64::from(self.0)).map(|code| code.name)
     }
 
     /// Whether records of this format have an INFO register.
-    #[must_use]
     pub const fn has_info(self) -> bool {
         matches!(self.0, 5 | 7)
     }

@@ -45,7 +45,6 @@ pub enum Condition {
 
 impl Condition {
     /// Whether it holds, given the registers **before** the instruction.
-    #[must_use]
     pub const fn holds(self, rflags: u64, rcx: u64) -> bool {
         const fn count(rcx: u64, wide: bool) -> u64 {
             if wide { rcx } else { rcx & 0xffff_ffff }
@@ -96,19 +95,16 @@ pub struct BranchInsn {
 
 impl BranchInsn {
     /// Address of the next instruction.
-    #[must_use]
     pub const fn next(&self) -> u64 {
         self.ip.wrapping_add(self.len as u64)
     }
 
     /// Whether it is a direct call to the next instruction.
-    #[must_use]
     pub fn is_zero_length_call(&self) -> bool {
         self.class == HwBranchType::RelCall && self.target == Some(self.next())
     }
 
     /// Whether it may fall through.
-    #[must_use]
     pub fn is_conditional(&self) -> bool {
         self.class == HwBranchType::Cond
     }
@@ -117,7 +113,6 @@ impl BranchInsn {
     /// unconditional branch.
     ///
     /// The only way to decide if its target is the next instruction.
-    #[must_use]
     pub const fn taken(&self, rflags: u64, rcx: u64) -> Option<bool> {
         match self.condition {
             Some(condition) => Some(condition.holds(rflags, rcx)),
@@ -126,7 +121,6 @@ impl BranchInsn {
     }
 
     /// Whether it changes privilege or segment: system calls, interrupts, far transfers.
-    #[must_use]
     pub fn is_far(&self) -> bool {
         self.class == HwBranchType::Other
     }
@@ -135,7 +129,6 @@ impl BranchInsn {
     ///
     /// If a record fails this test, its FROM was not this instruction: the code has changed, or the
     /// record is of an interrupt.
-    #[must_use]
     pub fn can_reach(&self, to: u64) -> bool {
         self.target.is_none_or(|target| target == to)
     }
@@ -156,7 +149,6 @@ pub enum Insn {
 }
 
 /// Decodes the instruction at `ip` (15 bytes are always enough).
-#[must_use]
 pub fn decode(bytes: &[u8], ip: u64) -> Insn {
     let mut insn = Instruction::default();
     Decoder::with_ip(64, bytes, ip, DecoderOptions::NONE).decode_out(&mut insn);
@@ -236,7 +228,6 @@ fn condition(insn: &Instruction) -> Option<Condition> {
 }
 
 /// The branch at `ip`, or `None` if the instruction is not a branch.
-#[must_use]
 pub fn branch_kind(bytes: &[u8], ip: u64) -> Option<BranchInsn> {
     match decode(bytes, ip) {
         Insn::Branch(branch) => Some(branch),
@@ -247,7 +238,6 @@ pub fn branch_kind(bytes: &[u8], ip: u64) -> Option<BranchInsn> {
 /// The branch that FROM refers to on a CPU that fuses a compare with the following conditional
 /// branch (AMD LbrExtV2, Linux amd/lbr.c): the branch at `from` or, if the instruction there is not
 /// a branch, a conditional branch right after it.
-#[must_use]
 pub fn fused_branch(bytes: &[u8], from: u64) -> Option<BranchInsn> {
     match decode(bytes, from) {
         Insn::Branch(branch) => Some(branch),
@@ -260,7 +250,6 @@ pub fn fused_branch(bytes: &[u8], from: u64) -> Option<BranchInsn> {
 }
 
 /// The fallback address of the XBEGIN at `ip`; `None` for any other instruction.
-#[must_use]
 pub fn abort_target(bytes: &[u8], ip: u64) -> Option<u64> {
     let mut insn = Instruction::default();
     Decoder::with_ip(64, bytes, ip, DecoderOptions::NONE).decode_out(&mut insn);
@@ -282,7 +271,6 @@ pub enum UnderTrapFlag {
 }
 
 /// How the instruction at `ip` behaves when single-stepped.
-#[must_use]
 pub fn under_trap_flag(bytes: &[u8], ip: u64) -> UnderTrapFlag {
     let mut insn = Instruction::default();
     Decoder::with_ip(64, bytes, ip, DecoderOptions::NONE).decode_out(&mut insn);
@@ -302,7 +290,6 @@ pub fn under_trap_flag(bytes: &[u8], ip: u64) -> UnderTrapFlag {
 
 /// The CPUID features that the first instruction of `bytes` needs, by iced-x86's names, without
 /// those that every x86-64 CPU has. Empty if it needs none or is invalid.
-#[must_use]
 pub fn features(bytes: &[u8], ip: u64) -> Vec<String> {
     use iced_x86::CpuidFeature as F;
     let insn = Decoder::with_ip(64, bytes, ip, DecoderOptions::NONE).decode();
@@ -318,7 +305,6 @@ pub fn features(bytes: &[u8], ip: u64) -> Vec<String> {
 /// The memory that the instruction at `ip` accesses: addresses, and whether it writes there.
 /// `registers` are RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI and R8 to R15 before it executes. Empty
 /// for segments with a base, and for gathers.
-#[must_use]
 pub fn memory_accesses(bytes: &[u8], ip: u64, registers: &[u64; 16]) -> Vec<(u64, bool)> {
     let insn = Decoder::with_ip(64, bytes, ip, DecoderOptions::NONE).decode();
     let value = |register: Register, _: usize, _: usize| match register {

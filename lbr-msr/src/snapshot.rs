@@ -79,7 +79,6 @@ impl Snapshot {
     }
 
     /// Whether the records may be inconsistent, because recording continued during the read.
-    #[must_use]
     pub const fn torn(&self) -> bool {
         self.recording || self.moved
     }

@@ -6,7 +6,6 @@ use std::time::Duration;
 /// CLOCK_MONOTONIC, nanoseconds: perf's `--clockid mono`.
 ///
 /// 0 where the system has no such clock, which Linux never lacks.
-#[must_use]
 pub fn monotonic_ns() -> u64 {
     let Ok(now) = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC) else { return 0 };
     let seconds = u64::try_from(now.tv_sec()).unwrap_or(0);
@@ -26,7 +25,6 @@ pub struct Pace {
 
 impl Pace {
     /// A clock with `hz` ticks per second (0 counts as 1). Equal seeds give equal intervals.
-    #[must_use]
     pub fn new(hz: u32, seed: u64) -> Pace {
         Pace { mean: 1_000_000_000 / u64::from(hz.max(1)), state: seed }
     }
@@ -46,7 +44,6 @@ impl Pace {
 }
 
 /// A seed that differs from run to run.
-#[must_use]
 pub fn fresh_seed() -> u64 {
     let process = u64::from(std::process::id());
     monotonic_ns() ^ process.rotate_left(40)

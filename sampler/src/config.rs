@@ -96,7 +96,6 @@ pub struct RecordConfig {
 
 impl RecordConfig {
     /// A period of depth - 1, defaults for everything else, and no registers for new threads.
-    #[must_use]
     pub fn new(caps: LbrCaps) -> RecordConfig {
         let period = u64::from(caps.depth.saturating_sub(1).max(1));
         RecordConfig {

@@ -12,37 +12,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use lbr_msr::record::{Event, HwBranchType, Mmap, MoveKind};
 use lbr_msr::soft::Retired;
 
-use crate::gate::{Closed, lock};
+use crate::gate::{Closed, Recorder, Retire, lock};
 use crate::interrupt::{Interrupts, Passing};
-use crate::source::ptrace::{Ptrace, Recorder, Retire};
+use crate::source::ptrace::Ptrace;
 use crate::source::qemu::Qemu;
 use crate::source::{Command, Exit, SourceError, SourceNotes};
-use crate::target::ThreadId;
-
-/// The registers of [`SignalStop::registers`], in this order.
-pub const REGISTERS: [&str; 18] = [
-    "rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "rsp", "r8", "r9", "r10", "r11", "r12", "r13",
-    "r14", "r15", "rip", "rflags",
-];
-
-/// A signal that is about to be delivered to a thread.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SignalStop {
-    /// Its number.
-    pub signal: i32,
-    /// `si_code`; `None` if the source does not see it.
-    pub code: Option<i32>,
-    /// `si_addr` of a fault: the address that could not be accessed.
-    pub address: Option<u64>,
-    /// `si_pid`, if a process sent it.
-    pub sender: Option<u32>,
-    /// The next instruction; for a fault, the faulting one.
-    pub ip: u64,
-    /// The values of [`REGISTERS`].
-    pub registers: Option<[u64; 18]>,
-    /// The code bytes at `ip`, as far as they can be read.
-    pub code_bytes: Vec<u8>,
-}
+use crate::target::{SignalStop, ThreadId};
 
 /// A transfer of control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +110,6 @@ const MOST_PATHS: usize = 256;
 
 impl FlightRecorder {
     /// Keeps `depth` branches of each thread. `find` is for [`Trigger::Call`].
-    #[must_use]
     pub fn new(
         depth: usize,
         trigger: Trigger,

@@ -87,19 +87,16 @@ impl<M: MsrWrite> Ready<M> {
 
     /// The register values. Recording is off; a filter or FREEZE_LBRS_ON_PMI that is [still
     /// set](Saved::in_use) shows that someone has recorded here and may do so again.
-    #[must_use]
     pub const fn saved(&self) -> &Saved {
         &self.saved
     }
 
     /// The plan.
-    #[must_use]
     pub const fn plan(&self) -> &ArmPlan {
         &self.plan
     }
 
     /// The logical CPU.
-    #[must_use]
     pub fn cpu(&self) -> u32 {
         self.registers.cpu()
     }
@@ -204,26 +201,22 @@ impl<M: MsrWrite> Armed<M> {
     }
 
     /// The plan.
-    #[must_use]
     pub const fn plan(&self) -> &ArmPlan {
         &self.owed.plan
     }
 
     /// The register values before arming.
-    #[must_use]
     pub const fn saved(&self) -> &Saved {
         &self.owed.saved
     }
 
     /// The control register's value after arming or after the last [`thaw`](Self::thaw).
-    #[must_use]
     pub const fn left(&self) -> &arm::Armed {
         &self.left
     }
 
     /// The descriptor that a child process which writes the registers must keep open, so that the
     /// watchdog process waits for it too.
-    #[must_use]
     pub fn lifeline(&self) -> Option<std::os::fd::RawFd> {
         self.owed.ticket.as_ref().and_then(Ticket::lifeline)
     }

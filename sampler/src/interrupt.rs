@@ -59,7 +59,6 @@ impl Interrupts {
     }
 
     /// Number of signals received.
-    #[must_use]
     pub fn count(self) -> u32 {
         COUNT.load(Ordering::Acquire)
     }
@@ -75,7 +74,6 @@ pub struct Passing {
 
 impl Passing {
     /// Passes on the signals that arrive from now on.
-    #[must_use]
     pub fn new(interrupts: Interrupts) -> Passing {
         Passing { interrupts, seen: 0, first: None }
     }

@@ -1,9 +1,9 @@
-//! The mappings of a process, from `/proc/PID/maps`.
+//! Mappings, threads and names of processes, from `/proc`.
 
 use lbr_msr::text::AsText;
 use std::io;
 
-use lbr_msr::record::Mmap;
+use lbr_msr::record::{Comm, Event, Mmap};
 use nix::libc;
 
 use crate::target::ThreadId;
@@ -58,14 +58,10 @@ impl Mapping {
             ino_generation: 0,
             build_id: None,
             prot: self.prot,
-            flags: self.flags(),
+            // MAP_* bits, as far as the file shows them.
+            flags: (if self.shared { libc::MAP_SHARED } else { libc::MAP_PRIVATE }) as u32,
             path,
         }
-    }
-
-    /// MAP_* bits, as far as the file shows them.
-    pub(crate) fn flags(&self) -> u32 {
-        (if self.shared { libc::MAP_SHARED } else { libc::MAP_PRIVATE }) as u32
     }
 }
 
@@ -73,6 +69,20 @@ impl Mapping {
 pub(crate) fn read(tid: i32) -> io::Result<Vec<Mapping>> {
     let text = std::fs::read(format!("/proc/{tid}/maps"))?;
     Ok(text.as_text().lines().filter_map(parse).collect())
+}
+
+/// An event with the name of a thread, at most 15 bytes; `None` if it has ended.
+pub(crate) fn comm(id: ThreadId, time: u64, exec: bool) -> Option<Event> {
+    let ThreadId { pid, tid } = id;
+    let name = std::fs::read(format!("/proc/{pid}/task/{tid}/comm")).ok()?;
+    let comm = name.strip_suffix(b"\n").unwrap_or(&name).as_text().into_owned();
+    Some(Event::Comm(Comm { time, pid, tid, comm, exec }))
+}
+
+/// The entries of a folder that are numbers: processes of `/proc`, or threads.
+pub(crate) fn numbers(folder: &str) -> io::Result<Vec<i32>> {
+    let entries = std::fs::read_dir(folder)?.flatten();
+    Ok(entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
 }
 
 /// `start-end perms offset major:minor inode    path`

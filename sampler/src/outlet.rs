@@ -122,7 +122,6 @@ impl Outlet {
     }
 
     /// Whether the next drain is the last.
-    #[must_use]
     pub fn is_over(&self) -> bool {
         self.shared.has_ended() || self.shared.has_failed()
     }
@@ -135,7 +134,6 @@ impl Outlet {
 
     /// Delivers a drained stack. Returns `false` if it was dropped because the queue is full: the
     /// next one of that LBR is not joined.
-    #[must_use]
     pub fn push(&mut self, stack: &RawStack) -> bool {
         let cost = stack.accesses.total();
         self.report.drains += 1;

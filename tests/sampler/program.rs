@@ -4,8 +4,8 @@ use std::sync::Mutex;
 
 use lbr_msr::record::Event;
 use lbr_msr::soft::Retired;
-use sampler::gate::Closed;
-use sampler::source::ptrace::{Ptrace, Recorder, Retire};
+use sampler::gate::{Closed, Recorder, Retire};
+use sampler::source::ptrace::Ptrace;
 use sampler::source::{Command, Exit, SourceError, SourceNotes};
 use sampler::target::ThreadId;
 

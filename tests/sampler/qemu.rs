@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 
 use lbr_msr::record::{BranchType, Event, HwBranchType as H, Mmap};
 use lbr_msr::soft::Retired;
-use sampler::gate::Closed;
-use sampler::source::ptrace::{Recorder, Retire};
+use sampler::gate::{Closed, Recorder, Retire};
 use sampler::source::qemu::{Emulated, Qemu};
 use sampler::source::{Command, Exit, Source, SourceError};
 use sampler::target::ThreadId;

@@ -11,7 +11,7 @@ use lbr_msr::record::{
 use lbr_msr::soft::Retired;
 use sampler::config::{Queue, WhenFull};
 use sampler::drain::DrainError;
-use sampler::gate::OpenError;
+use sampler::gate::{OpenError, Recorder, Retire};
 use sampler::source::{Exit, SourceError};
 use sampler::{RecordError, Sampling, Summary};
 

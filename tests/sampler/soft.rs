@@ -7,6 +7,7 @@ use lbr_msr::soft::{Retired, SoftLbr};
 use lbr_msr::{LbrFormat, MsrWrite};
 use proptest::prelude::*;
 use sampler::drain::{Drain, Mode, Placement, RawStack};
+use sampler::gate::{Recorder, Retire};
 use sampler::{RecordConfig, Summary};
 
 use crate::model::{Shape, THREAD, caps as model_caps};

@@ -56,7 +56,6 @@ impl Default for GprValues {
 
 impl GprValues {
     /// The value of a register.
-    #[must_use]
     pub const fn get(&self, register: Gpr) -> u64 {
         self.general[register as usize]
     }
@@ -103,7 +102,6 @@ pub struct FrameRun {
 
 impl FrameRun {
     /// Elapsed time stamp counter ticks.
-    #[must_use]
     pub const fn ticks(&self) -> u64 {
         self.tsc[1].wrapping_sub(self.tsc[0])
     }

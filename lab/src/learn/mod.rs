@@ -54,7 +54,6 @@ pub struct Lesson {
 
 impl Lesson {
     /// Returns the lesson of this name.
-    #[must_use]
     pub fn named(name: &str) -> Option<&'static Lesson> {
         LESSONS.iter().copied().find(|lesson| lesson.name == name)
     }
@@ -113,7 +112,6 @@ pub enum Event {
 
 impl Event {
     /// Describes the event.
-    #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
             Event::Pmi => "a performance-monitoring interrupt (PMI)",

@@ -9,8 +9,8 @@ use lbr_msr::record::{self, Mmap};
 use lbr_msr::soft::{Model, Retired};
 use nix::sys::ptrace::getregs;
 use nix::unistd::Pid;
-use sampler::gate::Closed;
-use sampler::source::ptrace::{Ptrace, Recorder, Retire, code};
+use sampler::gate::{Closed, Recorder, Retire};
+use sampler::source::ptrace::{Ptrace, code};
 use sampler::target::{Command, SourceError, ThreadId};
 
 use super::{Did, Line, Program, Step, Trace};

@@ -234,7 +234,6 @@ impl Line {
 impl Program {
     /// Assembles a lesson's text: one instruction per line, as `label: instruction ; source @mark`.
     /// Code after the line `kernel` runs in ring 0. Returns `None` on a syntax error.
-    #[must_use]
     pub fn assemble(text: &str) -> Option<Program> {
         let (mut user, mut kernel) = (Part::at(USER), Part::at(KERNEL));
         let mut in_kernel = false;
@@ -260,26 +259,22 @@ impl Program {
     }
 
     /// Returns the instruction at an address.
-    #[must_use]
     pub fn at(&self, address: u64) -> Option<&Line> {
         self.index(address).and_then(|index| self.lines.get(index))
     }
 
     /// Returns the index in `lines` of the instruction at an address.
-    #[must_use]
     pub fn index(&self, address: u64) -> Option<usize> {
         self.lines.binary_search_by_key(&address, |line| line.address).ok()
     }
 
     /// Returns a label's address.
-    #[must_use]
     pub fn address_of(&self, label: &str) -> Option<u64> {
         self.lines.iter().find(|line| line.label == label).map(|line| line.address)
     }
 
     /// Names an address by the nearest label at or before it in the same ring: `main+0x5`; `None`
     /// if no label precedes it.
-    #[must_use]
     pub fn name(&self, address: u64) -> Option<String> {
         let near = |line: &&Line| {
             line.address <= address && address - line.address < 0x1000 && !line.label.is_empty()

@@ -53,7 +53,6 @@ pub enum Answer {
 
 impl Question {
     /// Answers the question: runs the lesson's program on its CPU, and reads the LBR stack.
-    #[must_use]
     pub fn answer(&self, lesson: &Lesson) -> Answer {
         let Some(mut session) = Session::of(lesson) else { return Answer::Nothing };
         for name in self.toggle {
@@ -104,7 +103,6 @@ impl StackProperty {
 impl Answer {
     /// Returns whether the user typed this answer: a number in decimal or, with `0x`, in
     /// hexadecimal; an address may also be given as a label.
-    #[must_use]
     pub fn is(self, typed: &str, session: &Session) -> bool {
         let typed = typed.trim();
         let hex = |text: &str| u64::from_str_radix(text, 16).ok();
@@ -126,7 +124,6 @@ impl Answer {
     }
 
     /// Formats the answer.
-    #[must_use]
     pub fn words(self, session: &Session) -> String {
         match self {
             Answer::Number(number) => number.to_string(),

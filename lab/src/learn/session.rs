@@ -79,7 +79,6 @@ impl Session {
     }
 
     /// Starts a lesson; `None` if the lesson is invalid (a test checks that none is).
-    #[must_use]
     pub fn of(lesson: &Lesson) -> Option<Session> {
         let trace = Trace::of(Program::assemble(lesson.code)?);
         let setup = Setup {
@@ -91,33 +90,28 @@ impl Session {
     }
 
     /// The trace.
-    #[must_use]
     pub fn trace(&self) -> &Trace {
         &self.trace
     }
 
     /// The current state.
-    #[must_use]
     pub fn state(&self) -> &State {
         // `states` is never empty.
         &self.states[self.states.len() - 1]
     }
 
     /// The previous state, if any.
-    #[must_use]
     pub fn before(&self) -> Option<&State> {
         self.states.iter().nth_back(1)
     }
 
     /// The step that led to the current state, if any.
-    #[must_use]
     pub fn last(&self) -> Option<&Step> {
         let done = self.state().done;
         (self.before()?.done < done).then(|| self.trace.steps.get(done - 1))?
     }
 
     /// Address of the next instruction.
-    #[must_use]
     pub fn next(&self) -> u64 {
         self.trace.steps.get(self.state().done).map_or(self.trace.end, |step| step.at)
     }

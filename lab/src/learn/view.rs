@@ -62,7 +62,6 @@ impl PartialEq for Bits {
 
 impl View {
     /// Builds the view of a session's current state.
-    #[must_use]
     pub fn of(session: &Session) -> View {
         let mut view = View::at(&mut session.state().clone());
         let before = session.before().filter(|before| {
@@ -165,7 +164,6 @@ fn controls(lbr: &mut SoftLbr, caps: &LbrCaps) -> Vec<Bits> {
 }
 
 /// Features of the course that a CPU's records lack.
-#[must_use]
 pub fn lacks(caps: &LbrCaps) -> Vec<&'static str> {
     let has = [
         (caps.mispredict(), "mispredict flags"),

@@ -15,7 +15,6 @@ const MOST: usize = 2000;
 
 impl Trace {
     /// Runs a program from its first instruction to the return of the function that starts there.
-    #[must_use]
     pub fn of(program: Program) -> Trace {
         let mut walk = Walk::new(&program);
         while walk.steps.len() < MOST && walk.step().is_some() {}

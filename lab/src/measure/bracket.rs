@@ -57,7 +57,6 @@ impl Body {
 
     /// Registers are set up before each iteration and each call, not just once per run. Unrolled
     /// copies always continue with the registers of the previous copy.
-    #[must_use]
     pub fn sets_up_again(&self) -> bool {
         match self.call {
             Some(_) => self.rounds.is_some() || self.unroll > 1,
@@ -103,13 +102,11 @@ pub struct Layout {
 
 impl Layout {
     /// Returns whether the instruction at this address belongs to the bracket, not to the code.
-    #[must_use]
     pub fn is_ours(&self, address: u64) -> bool {
         self.text.contains(&address) && !self.code.contains(&address)
     }
 
     /// Translates an address to the corresponding one in `other`, a bracket around the same code.
-    #[must_use]
     pub fn moved(&self, address: u64, other: &Layout) -> u64 {
         // From the opening jump to the tail both are identical, byte for byte.
         if (self.open..=self.tail).contains(&address) {
@@ -174,14 +171,12 @@ impl Bracket {
     }
 
     /// The addresses of its parts.
-    #[must_use]
     pub const fn layout(&self) -> &Layout {
         &self.layout
     }
 
     /// The default register values of a run: pointers into the middle of areas of [`AREA`] bytes in
     /// RBP, RSI, RDI and R14, a stack of [`STACK`] bytes in RSP, 0 in all others.
-    #[must_use]
     pub const fn start(&self) -> GprValues {
         self.frame.start()
     }

@@ -90,7 +90,6 @@ fn body_of_value<F: FnMut()>(_: &F) -> Body {
 
 impl Measurement {
     /// No executed instructions were counted between the two marker jumps.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         let counted = self.counts.is_none_or(|counts| {
             counts.instructions == 0 && counts.branches == 0 && counts.not_taken == 0

@@ -150,20 +150,17 @@ impl LoadedFile {
     }
 
     /// Address of the function.
-    #[must_use]
     pub const fn function(&self) -> u64 {
         self.function
     }
 
     /// The symbol that contains an address.
-    #[must_use]
     pub fn name(&self, address: u64) -> Option<Named> {
         let (range, symbol) = self.symbols.iter().find(|(range, _)| range.contains(&address))?;
         Some(Named { symbol: symbol.clone(), offset: address - range.start })
     }
 
     /// The imported symbol that this address represents.
-    #[must_use]
     pub fn absent(&self, address: u64) -> Option<&str> {
         let place = address.checked_sub(self.nowhere)? / APART;
         let (name, _) = self.absent.iter().find(|(_, at)| **at == place)?;

@@ -52,7 +52,6 @@ pub struct Options {
 
 impl Options {
     /// 100 runs after 10 warm-up runs, 2 stepped runs, 5 seconds for each, all user-mode branches.
-    #[must_use]
     pub fn new(soft_cpu: SoftCpu) -> Options {
         Options {
             pin: None,

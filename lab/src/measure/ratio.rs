@@ -16,7 +16,6 @@ pub struct Turn {
 
 impl Turn {
     /// Something else ran on the CPU or changed its speed during the turn, so it is discarded.
-    #[must_use]
     pub fn is_disturbed(&self) -> bool {
         let reference = self.reference.iter();
         self.stolen
@@ -25,14 +24,12 @@ impl Turn {
     }
 
     /// Time stamp counter ticks per core cycle, from the reference.
-    #[must_use]
     pub fn ticks_per_cycle(&self) -> Option<f64> {
         ticks_of(self.reference.as_ref()?)
     }
 
     /// The ratio of two pieces' time stamp counter ticks; `None` if either takes no longer than the
     /// overhead.
-    #[must_use]
     pub fn ratio(&self, which: usize, other: usize) -> Option<TurnRatio> {
         let [mine, other] = [self.pieces.get(which)?, self.pieces.get(other)?];
         let [(less, error), (others_less, others_error)] = [overhead(mine)?, overhead(other)?];
@@ -79,7 +76,6 @@ pub struct TurnRatio {
 
 /// Time stamp counter ticks per iteration: the median of the runs that were not preempted, minus
 /// the overhead.
-#[must_use]
 pub fn ticks_of(measured: &Measurement) -> Option<f64> {
     let (less, _) = overhead(measured)?;
     let ticks = median(kept(&measured.runs).into_iter().map(|ticks| ticks as f64))?;
@@ -105,7 +101,6 @@ fn unsteady(runs: &[Run]) -> bool {
 }
 
 /// The median; for an even number of values the lower one.
-#[must_use]
 pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
@@ -135,7 +130,6 @@ pub struct Ratio {
 
 impl Ratio {
     /// Compares two pieces over the undisturbed turns.
-    #[must_use]
     pub fn of_ticks(turns: &[Turn], which: usize, other: usize) -> Ratio {
         let ratios = turns.iter().filter_map(|turn| turn.ratio(which, other));
         let mut ratio = Ratio::new(ratios);
@@ -148,7 +142,6 @@ impl Ratio {
     }
 
     /// Combines the ratios of all undisturbed turns.
-    #[must_use]
     pub fn new(turns: impl IntoIterator<Item = TurnRatio>) -> Ratio {
         let mut ratio = Ratio::default();
         for turn in turns {
@@ -160,7 +153,6 @@ impl Ratio {
     }
 
     /// The median; for an even number of turns the lower one.
-    #[must_use]
     pub fn median(&self) -> Option<f64> {
         self.turns.get(self.turns.len().saturating_sub(1) / 2).copied()
     }
@@ -168,7 +160,6 @@ impl Ratio {
     /// The 99% confidence interval of the median: from the second smallest to the second largest of
     /// 12 turns, the extremes of 8 (David and Nagaraja, Order Statistics, 7.1), widened by the
     /// relative error. `None` with fewer turns.
-    #[must_use]
     pub fn interval(&self) -> Option<(f64, f64)> {
         let n = self.turns.len();
         let skipped = match n {

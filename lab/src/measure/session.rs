@@ -58,7 +58,6 @@ impl Session {
     }
 
     /// Uses these options, and reads runs at full speed from `ring` if there is one.
-    #[must_use]
     pub fn new(options: Options, ring: Option<Box<dyn Ring>>) -> Session {
         Session { options, ring }
     }

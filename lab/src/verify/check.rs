@@ -20,7 +20,6 @@ pub enum Verdict {
 
 impl Verdict {
     /// Its name in a report.
-    #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
             Verdict::AsDocumented => "as documented",
@@ -31,7 +30,6 @@ impl Verdict {
     }
 
     /// The reason for `CannotTell` and `NotApplicable`.
-    #[must_use]
     pub fn why(&self) -> Option<&str> {
         match self {
             Verdict::CannotTell(why) | Verdict::NotApplicable(why) => Some(why),

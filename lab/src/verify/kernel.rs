@@ -104,7 +104,6 @@ pub struct Known {
 
 impl Known {
     /// A branch in user code.
-    #[must_use]
     pub const fn user(from: u64, to: u64, class: HwBranchType) -> Known {
         Known {
             from: Some(from),

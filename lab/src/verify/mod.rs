@@ -166,13 +166,11 @@ impl<S: Subject> Ready<S> {
     }
 
     /// The documented capabilities.
-    #[must_use]
     pub const fn caps(&self) -> &LbrCaps {
         &self.caps
     }
 
     /// Whether registers will be written.
-    #[must_use]
     pub const fn writes(&self) -> bool {
         self.preserved.is_some()
     }

@@ -130,14 +130,12 @@ impl Preserved {
     }
 
     /// Recording was on.
-    #[must_use]
     pub fn recording(&self) -> bool {
         self.bits.last().is_some_and(|(_, value, _)| value & self.enable != 0)
     }
 
     /// Every register that [`put_back`](Self::put_back) may write, which is every register that
     /// verification may change. Includes NetBurst's records, for which the write is refused.
-    #[must_use]
     pub fn registers(&self) -> Vec<Msr> {
         let whole = self.whole.iter().map(|(msr, _)| *msr);
         let bits = self.bits.iter().map(|(msr, ..)| *msr);
@@ -149,7 +147,6 @@ impl Preserved {
     }
 
     /// The registers and bits that a backend with an allowlist must permit.
-    #[must_use]
     pub fn needs(&self) -> Vec<Need> {
         let mask = |msr: &Msr| {
             let ours = self.bits.iter().find(|(other, ..)| other == msr);

@@ -27,7 +27,6 @@ pub struct SoftSubject {
 
 impl SoftSubject {
     /// A core of this CPU, with injected faults.
-    #[must_use]
     pub fn new(cpu: &SoftCpu, faults: impl Into<Faults>) -> SoftSubject {
         let lbr = SoftLbr::new(&cpu.caps, cpu.perf_capabilities).with(faults);
         let registers = &cpu.caps.registers;

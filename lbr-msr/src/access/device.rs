@@ -44,25 +44,21 @@ impl Default for Root {
 
 impl Root {
     /// A tree that replaces `/`.
-    #[must_use]
     pub fn at(path: impl Into<PathBuf>) -> Root {
         Root(path.into())
     }
 
     /// Whether this is the system's own tree.
-    #[must_use]
     pub fn is_real(&self) -> bool {
         self.0 == Path::new("/")
     }
 
     /// A path inside the tree, given without its leading slash.
-    #[must_use]
     pub fn join(&self, path: &str) -> PathBuf {
         self.0.join(path)
     }
 
     /// The `msr` node of a CPU.
-    #[must_use]
     pub fn msr_node(&self, cpu: u32) -> PathBuf {
         self.join(&format!("dev/cpu/{cpu}/msr"))
     }
@@ -87,7 +83,6 @@ impl Root {
     }
 
     /// The kind of a file that cannot be the device file of a driver.
-    #[must_use]
     pub fn not_a_node(&self, found: &Metadata) -> Option<&'static str> {
         let kind = found.file_type();
         if kind.is_char_device() || kind.is_file() && !self.is_real() {
@@ -107,7 +102,6 @@ impl Root {
 
     /// Why the driver refuses to write registers, as far as the system tells, and the fix. Lockdown
     /// and `allow_writes` cause the same errno. Linux msr.c.
-    #[must_use]
     pub fn write_filter(&self) -> String {
         let read = |path| std::fs::read_to_string(self.join(path)).unwrap_or_default();
         // The active level is in brackets: `none [integrity] confidentiality`.
@@ -129,7 +123,6 @@ impl Root {
     }
 
     /// The online CPUs, as the kernel lists them (`0-7`); `unknown` if it does not.
-    #[must_use]
     pub fn online(&self) -> String {
         std::fs::read_to_string(self.join("sys/devices/system/cpu/online"))
             .map_or_else(|_| "unknown".into(), |list| list.trim().into())

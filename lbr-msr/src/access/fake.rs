@@ -23,7 +23,6 @@ enum Slot {
 
 impl FakeMsrs {
     /// An empty register file of a logical CPU.
-    #[must_use]
     pub fn new(cpu: u32) -> FakeMsrs {
         FakeMsrs { cpu, ..FakeMsrs::default() }
     }
@@ -50,7 +49,6 @@ impl FakeMsrs {
     }
 
     /// A register's value; `None` if it is not populated or faults.
-    #[must_use]
     pub fn value(&self, msr: Msr) -> Option<u64> {
         match self.registers.get(&msr)? {
             Slot::Value(value) | Slot::ReadOnly(value) => Some(*value),
@@ -59,7 +57,6 @@ impl FakeMsrs {
     }
 
     /// Every write that succeeded, in order.
-    #[must_use]
     pub fn written(&self) -> &[(Msr, u64)] {
         &self.written
     }

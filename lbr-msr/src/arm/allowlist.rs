@@ -16,13 +16,11 @@ pub struct Allowlisted<M> {
 
 impl<M> Allowlisted<M> {
     /// Limits `inner` to the registers that `plan` writes.
-    #[must_use]
     pub fn new(inner: M, plan: &ArmPlan) -> Allowlisted<M> {
         Allowlisted { inner, allowed: plan.allowed.clone() }
     }
 
     /// Limits `inner` to `allowed`, in any order, for callers without a plan.
-    #[must_use]
     pub fn listing(inner: M, mut allowed: Vec<Msr>) -> Allowlisted<M> {
         allowed.sort_unstable();
         allowed.dedup();
@@ -47,7 +45,6 @@ impl<M> Allowlisted<M> {
     }
 
     /// Whether a register may be written.
-    #[must_use]
     pub fn allows(&self, msr: Msr) -> bool {
         self.allowed.binary_search(&msr).is_ok()
     }

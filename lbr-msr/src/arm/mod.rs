@@ -137,37 +137,31 @@ impl ArmPlan {
     }
 
     /// Number of records to keep.
-    #[must_use]
     pub const fn depth(&self) -> u32 {
         self.depth
     }
 
     /// Whether this is call-stack mode (calls push, returns pop).
-    #[must_use]
     pub const fn call_stack(&self) -> bool {
         self.call_stack
     }
 
     /// The filter register's value while armed; for IA32_LBR_CTL with LBREn.
-    #[must_use]
     pub const fn filter_value(&self) -> u64 {
         if self.whole_control { self.value | self.map.enable } else { self.value }
     }
 
     /// Every register that this plan may write, in ascending order.
-    #[must_use]
     pub fn allowed(&self) -> &[Msr] {
         &self.allowed
     }
 
     /// The register and bit that enable recording.
-    #[must_use]
     pub const fn control(&self) -> (Msr, u64) {
         (self.map.control, self.map.enable)
     }
 
     /// The registers that [`save`](Self::save) reads, in that order.
-    #[must_use]
     pub fn saved_registers(&self) -> Vec<Msr> {
         let mut registers = Vec::new();
         if self.pt_disables {
@@ -185,7 +179,6 @@ impl ArmPlan {
 
     /// The writes that arm, in order: disable recording, set the filter, clear the records, enable
     /// recording.
-    #[must_use]
     pub fn arm_steps(&self) -> Vec<ArmStep> {
         let RegisterMap { control, enable, .. } = self.map;
         let mut steps = Vec::new();
@@ -226,7 +219,6 @@ impl ArmPlan {
 
     /// The writes that clear the records: one write of `depth` to IA32_LBR_DEPTH if it exists, else
     /// 0 to every register of every record.
-    #[must_use]
     pub fn clear_steps(&self, depth: u64) -> Vec<ArmStep> {
         if let Some(msr) = self.map.depth {
             return alloc::vec![ArmStep::Write { msr, value: depth }];

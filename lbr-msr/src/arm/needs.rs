@@ -21,7 +21,6 @@ pub struct Need {
 impl ArmPlan {
     /// Every register that saving, arming, draining and restoring access, in ascending order, with
     /// the bits written. Records are written whole, to clear them.
-    #[must_use]
     pub fn needs(&self) -> Vec<Need> {
         let select = self.select();
         let mask = |msr: Msr| {

@@ -74,7 +74,6 @@ impl Saved {
     /// Signs that someone else uses this CPU's LBR: it was enabled, or a filter or
     /// FREEZE_LBRS_ON_PMI was set. perf sets all three while one of its LBR events runs on the CPU;
     /// there is no other sign.
-    #[must_use]
     pub const fn in_use(&self) -> bool {
         self.in_use
     }
@@ -107,7 +106,6 @@ pub struct Frozen {
 
 impl Frozen {
     /// Whether a PMI had frozen recording through GLOBAL_STATUS.LBR_FRZ. SDM 17.4.7.
-    #[must_use]
     pub const fn frozen_by_pmi(&self) -> bool {
         matches!(self.status, Some(status) if status & LBR_FRZ != 0)
     }

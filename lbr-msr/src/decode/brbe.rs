@@ -41,7 +41,6 @@ pub struct BrbeRecord {
 }
 
 /// Decodes one record; `None` if VALID is 0.
-#[must_use]
 pub fn decode(raw: &RawBrbe) -> Option<BrbeRecord> {
     let inf = BrbInf(raw.inf);
     let (from, to) = match inf.valid() {

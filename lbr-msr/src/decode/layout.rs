@@ -9,7 +9,6 @@ impl Layout {
 
     /// The layout of LBR_FMT `format`; `tsx` is whether CPUID announces HLE or RTM. `None` for an
     /// undocumented format and for 0x3F, which means no model-specific LBR.
-    #[must_use]
     pub const fn of_format(format: LbrFormat, tsx: bool) -> Option<Layout> {
         match format.0 {
             0 => Some(Layout::Packed32),
@@ -20,7 +19,6 @@ impl Layout {
 
     /// The layout of Architectural LBR that ECX of CPUID leaf 1CH describes. Linux
     /// `asm/perf_event.h`.
-    #[must_use]
     pub const fn of_leaf_1c(ecx: u32, tsx: bool) -> Layout {
         Layout::Arch {
             mispredict: ecx & 1 != 0,
@@ -32,13 +30,11 @@ impl Layout {
     }
 
     /// Whether a record is a single register that holds both addresses.
-    #[must_use]
     pub const fn is_packed(self) -> bool {
         matches!(self, Layout::Packed32 | Layout::Legacy { format: LbrFormat::FORMAT_32, .. })
     }
 
     /// Whether a record has an INFO register.
-    #[must_use]
     pub const fn has_info(self) -> bool {
         match self {
             Layout::Legacy { format, .. } => format.has_info(),

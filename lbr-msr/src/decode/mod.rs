@@ -20,7 +20,6 @@ pub mod pebs;
 /// `None` for an empty record: FROM is 0; AMD LbrExtV2: neither valid nor speculative; AMD BRS:
 /// also if TO is Linux's poison value. Also `None` for [`Layout::Legacy`] with an undocumented
 /// format, whose bits cannot be interpreted.
-#[must_use]
 #[inline]
 pub fn decode(layout: Layout, raw: &RawEntry) -> Option<BranchEntry> {
     let mut entry = BranchEntry::default();
@@ -29,7 +28,6 @@ pub fn decode(layout: Layout, raw: &RawEntry) -> Option<BranchEntry> {
 
 /// [Decodes](decode) one record in place, which avoids a copy of the entry. Returns whether the
 /// record holds anything; if not, `slot` is unspecified.
-#[must_use]
 #[inline]
 pub fn decode_into(layout: Layout, raw: &RawEntry, slot: &mut BranchEntry) -> bool {
     match layout {

@@ -43,7 +43,6 @@ pub struct Register {
 
 impl Register {
     /// The manual's name.
-    #[must_use]
     pub fn name(&self) -> String {
         match self.index {
             Some(index) => self.entry.name.replace("{n}", &index.to_string()),
@@ -52,13 +51,11 @@ impl Register {
     }
 
     /// The name with `n` for an index.
-    #[must_use]
     pub fn template(&self) -> String {
         self.entry.name.replace("{n}", "n")
     }
 
     /// Number of such registers, one per record; `None` without an index.
-    #[must_use]
     pub fn count(&self) -> Option<u32> {
         self.on.count()
     }
@@ -70,7 +67,6 @@ impl Register {
     }
 
     /// Its address; `None` for an Arm system register.
-    #[must_use]
     pub fn msr(&self) -> Option<Msr> {
         match self.on.location {
             Location::At(msr) => Some(msr),
@@ -83,7 +79,6 @@ impl Register {
 
     /// An Arm system register in assembler form, `S<op0>_<op1>_C<CRn>_C<CRm>_<op2>`; `None` for an
     /// MSR. BRBE; op2 of the per-record registers comes from one source only.
-    #[must_use]
     pub fn encoding(&self) -> Option<String> {
         match self.on.location {
             Location::At(_) | Location::Each { .. } => None,
@@ -97,33 +92,28 @@ impl Register {
     }
 
     /// Its purpose, in one sentence.
-    #[must_use]
     pub fn summary(&self) -> &'static str {
         self.entry.summary
     }
 
     /// The manual and section that describe it.
-    #[must_use]
     pub fn source(&self) -> &'static str {
         self.entry.source
     }
 
     /// The CPUs that this meaning applies to.
-    #[must_use]
     pub fn variant(&self) -> &'static str {
         self.on.cpus
     }
 
     /// Whether the name, the address or the CPU determines the variant; otherwise the one for
     /// current CPUs was assumed.
-    #[must_use]
     pub fn is_certain(&self) -> bool {
         self.chosen
     }
 
     /// If the register is a branch filter: the kind of filter, for conversions by
     /// [`filter`](crate::filter).
-    #[must_use]
     pub fn filter(&self) -> Option<FilterRegister> {
         match self.msr()? {
             address::MSR_LBR_SELECT => Some(FilterRegister::LbrSelect {
@@ -139,7 +129,6 @@ impl Register {
     }
 
     /// All fields from bit 0 up, including reserved ones; every bit belongs to exactly one.
-    #[must_use]
     pub fn fields(&self) -> Vec<Field> {
         let mut fields = Vec::new();
         let mut next = 0;

@@ -136,13 +136,11 @@ impl BranchFilter {
     }
 
     /// Whether to capture branches that end in user mode.
-    #[must_use]
     pub const fn user(self) -> bool {
         self.normalized().contains(BranchFilter::USER)
     }
 
     /// Whether to capture branches that end in the kernel.
-    #[must_use]
     pub const fn kernel(self) -> bool {
         self.normalized().contains(BranchFilter::KERNEL)
     }
@@ -210,7 +208,6 @@ impl BranchClasses {
     pub const CALLS: BranchClasses = BranchClasses::IND_CALL.union(BranchClasses::REL_CALL);
 
     /// The set that holds one class.
-    #[must_use]
     pub const fn of(class: HwBranchType) -> BranchClasses {
         match class {
             HwBranchType::Cond => BranchClasses::COND,
@@ -224,7 +221,6 @@ impl BranchClasses {
     }
 
     /// Whether a branch of this class is in the set.
-    #[must_use]
     pub const fn keeps(self, class: HwBranchType) -> bool {
         self.contains(BranchClasses::of(class))
     }
@@ -310,7 +306,6 @@ pub enum FilterError {
 
 impl FilterRegister {
     /// The register's name in its vendor's manual; `none` if there is none.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             FilterRegister::None => "none",

@@ -36,7 +36,6 @@ pub struct Captured {
 impl Captured {
     /// The equivalent filter, or `None` if perf's names cannot express it (relative jumps alone,
     /// far branches alone, no ring, nothing).
-    #[must_use]
     pub fn filter(self) -> Option<BranchFilter> {
         let mut filter = BranchFilter::empty();
         filter.set(BranchFilter::USER, self.user);
@@ -230,7 +229,6 @@ pub fn from_register(value: u64, register: FilterRegister) -> Result<Captured, F
 
 /// The classes to keep by inspecting the code, if the register records more than `filter` asks for;
 /// else `None`.
-#[must_use]
 pub fn software_filter(filter: BranchFilter, register: FilterRegister) -> Option<BranchClasses> {
     let wanted = filter.classes();
     let FilterRegister::LbrSelect { jumps_swallow_calls: true, .. } = register else {
@@ -242,7 +240,6 @@ pub fn software_filter(filter: BranchFilter, register: FilterRegister) -> Option
 
 impl FilterRegister {
     /// The bits of the register that may be set; 0 if there is none.
-    #[must_use]
     pub const fn writable(self) -> u64 {
         match self {
             FilterRegister::None => 0,

@@ -20,13 +20,11 @@ impl From<CpuIdResult> for ArchLbrLeaf {
 
 impl ArchLbrLeaf {
     /// EAX\[7:0\]: bit n set means depth 8 × (n + 1) is supported.
-    #[must_use]
     pub const fn depth_mask(self) -> u8 {
         (self.eax & 0xFF) as u8
     }
 
     /// The largest supported depth; 0 if the mask is empty.
-    #[must_use]
     pub const fn max_depth(self) -> u32 {
         (u8::BITS - self.depth_mask().leading_zeros()) * 8
     }
@@ -38,48 +36,40 @@ impl ArchLbrLeaf {
     }
 
     /// EAX\[30\]: MWAIT deeper than C1 may clear the records.
-    #[must_use]
     pub const fn deep_c_state_reset(self) -> bool {
         self.eax >> 30 & 1 != 0
     }
     /// EBX\[0\]: IA32_LBR_CTL\[2:1\] may be set.
-    #[must_use]
     pub const fn cpl_filter(self) -> bool {
         self.ebx & 1 != 0
     }
 
     /// EBX\[1\]: IA32_LBR_CTL\[22:16\] may be set.
-    #[must_use]
     pub const fn branch_filter(self) -> bool {
         self.ebx >> 1 & 1 != 0
     }
 
     /// EBX\[2\]: IA32_LBR_CTL\[3\] may be set.
-    #[must_use]
     pub const fn call_stack(self) -> bool {
         self.ebx >> 2 & 1 != 0
     }
 
     /// ECX\[0\]: INFO\[63\] is valid.
-    #[must_use]
     pub const fn mispredict(self) -> bool {
         self.ecx & 1 != 0
     }
 
     /// ECX\[1\]: INFO\[15:0\] and INFO\[60\] are valid.
-    #[must_use]
     pub const fn timed(self) -> bool {
         self.ecx >> 1 & 1 != 0
     }
 
     /// ECX\[2\]: INFO\[59:56\] is valid.
-    #[must_use]
     pub const fn branch_types(self) -> bool {
         self.ecx >> 2 & 1 != 0
     }
 
     /// ECX\[19:16\]: bitmap of the counters logged in INFO\[39:32\].
-    #[must_use]
     pub const fn counters(self) -> u8 {
         (self.ecx >> 16 & 0xF) as u8
     }

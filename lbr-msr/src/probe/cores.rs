@@ -14,14 +14,12 @@ pub struct CoreType(pub u32);
 
 impl CoreType {
     /// The core type of this CPU; `None` if CPUID does not report it.
-    #[must_use]
     pub fn of<R: CpuIdReader>(cpuid: &R) -> Option<CoreType> {
         let told = cpuid.cpuid1(0).eax >= 0x1A;
         Some(CoreType(if told { cpuid.cpuid2(0x1A, 0).eax } else { 0 })).filter(|t| t.0 != 0)
     }
 
     /// `Core` (performance), `Atom` (efficiency), `None` for anything else.
-    #[must_use]
     pub const fn name(self) -> Option<&'static str> {
         match self.0 >> 24 {
             0x40 => Some("Core"),
@@ -43,7 +41,6 @@ pub struct CoreGroup {
 }
 
 /// Groups CPUs with the same core type and probe result, in order of first appearance.
-#[must_use]
 pub fn group(
     probed: impl IntoIterator<Item = (u32, Option<CoreType>, Result<LbrCaps, Unsupported>)>,
 ) -> Vec<CoreGroup> {
@@ -62,7 +59,6 @@ pub fn group(
 }
 
 /// Formats logical CPUs as Linux does: `0-7,16`.
-#[must_use]
 pub fn cpu_list(cpus: &[u32]) -> String {
     let mut text = String::new();
     let mut rest = cpus;

@@ -85,7 +85,6 @@ pub fn probe_assuming<R: CpuIdReader>(
 }
 
 /// Identifies the CPU, with or without branch records.
-#[must_use]
 pub fn identify<R: CpuIdReader>(cpuid: &R) -> CpuIdentity {
     Probed::new(cpuid).identity
 }

@@ -65,7 +65,6 @@ impl BranchType {
     pub const NEW_BASE: u8 = 16;
 
     /// perf's name as `perf script -F brstack` prints it; `None` for an undocumented code.
-    #[must_use]
     pub const fn name(self) -> Option<&'static str> {
         const NAMES: [&str; 15] = [
             "",
@@ -124,7 +123,6 @@ pub enum BranchSpec {
 
 impl BranchSpec {
     /// perf's name.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             BranchSpec::WrongPath => "SPEC_WRONG_PATH",
@@ -134,7 +132,6 @@ impl BranchSpec {
     }
 
     /// perf's code: 1, 2 or 3.
-    #[must_use]
     pub const fn code(self) -> u8 {
         match self {
             BranchSpec::WrongPath => 1,
@@ -144,7 +141,6 @@ impl BranchSpec {
     }
 
     /// The state for perf's code; `None` for 0 (not available) and above 3.
-    #[must_use]
     pub const fn from_code(code: u8) -> Option<BranchSpec> {
         Some(match code {
             1 => BranchSpec::WrongPath,
@@ -177,7 +173,6 @@ pub enum HwBranchType {
 
 impl HwBranchType {
     /// The register's code name, shortened and in lower case.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             HwBranchType::Cond => "cond",
@@ -191,7 +186,6 @@ impl HwBranchType {
     }
 
     /// perf's type as Linux maps it; `None` for `Other`.
-    #[must_use]
     #[inline]
     pub const fn branch_type(self) -> Option<BranchType> {
         Some(match self {
@@ -312,7 +306,6 @@ pub enum Label {
 
 impl Label {
     /// The word printed and written to files.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Label::Stream => "stream",
@@ -328,7 +321,6 @@ impl Label {
 
     /// Whether stacks with this label are excluded from statistics and files. They are still
     /// counted and reported.
-    #[must_use]
     pub const fn is_excluded(self) -> bool {
         matches!(self, Label::Torn | Label::Foreign | Label::Mixed | Label::Wiped)
     }
@@ -352,7 +344,6 @@ pub struct Integrity {
 
 impl Integrity {
     /// Whether no branch is missing before or after: joined and not cut.
-    #[must_use]
     pub const fn is_exact(self) -> bool {
         matches!(self.head, Head::Joined) && !self.cut && matches!(self.label, Label::Stream)
     }

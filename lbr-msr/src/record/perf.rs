@@ -39,7 +39,6 @@ impl EntryFlags {
     const EXTENDED: u64 = 15;
 
     /// Whether the branch was mispredicted; `None` if neither bit is set.
-    #[must_use]
     pub const fn mispredicted(self) -> Option<bool> {
         match self.0 & (Self::MISPREDICTED | Self::PREDICTED) {
             0 => None,
@@ -49,7 +48,6 @@ impl EntryFlags {
     }
 
     /// Core cycles since the previous record; `None` for 0, perf's "unknown".
-    #[must_use]
     pub const fn cycles(self) -> Option<u32> {
         match (self.0 >> 4) as u32 & Self::MAX_CYCLES {
             0 => None,
@@ -58,7 +56,6 @@ impl EntryFlags {
     }
 
     /// The type; `None` if not recorded.
-    #[must_use]
     pub const fn branch_type(self) -> Option<BranchType> {
         match (self.0 >> 20) & 0xF {
             0 => None,
@@ -68,31 +65,26 @@ impl EntryFlags {
     }
 
     /// The type code in the word: 0 if there is none, 15 for a new type.
-    #[must_use]
     pub const fn type_code(self) -> u64 {
         (self.0 >> 20) & 0xF
     }
 
     /// Speculation; `None` if not recorded.
-    #[must_use]
     pub const fn spec(self) -> Option<BranchSpec> {
         BranchSpec::from_code(((self.0 >> 24) & 3) as u8)
     }
 
     /// In a transaction. Also clear if unknown.
-    #[must_use]
     pub const fn in_tx(self) -> bool {
         self.0 & Self::IN_TX != 0
     }
 
     /// A transaction abort. Also clear if unknown.
-    #[must_use]
     pub const fn abort(self) -> bool {
         self.0 & Self::ABORT != 0
     }
 
     /// The branch was not taken (Arm SPE in newer perf).
-    #[must_use]
     pub const fn not_taken(self) -> bool {
         self.0 & Self::NOT_TAKEN != 0
     }
@@ -133,7 +125,6 @@ impl EntryFlags {
 
     /// The word for a decoded entry. An unknown prediction sets neither bit, unknown cycles are 0.
     /// Type and speculation are set only if `types` is.
-    #[must_use]
     #[inline]
     pub fn of(entry: &BranchEntry, types: bool) -> EntryFlags {
         let mut word = match entry.mispredicted {
@@ -169,14 +160,12 @@ pub struct RawBranch {
 
 impl RawBranch {
     /// Whether the entry is empty: real recordings contain 0 -> 0.
-    #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.from == 0 && self.to == 0
     }
 
     /// Decodes the entry. A clear transaction bit means "not in a transaction" if `tsx_known`, else
     /// "unknown": perf's word does not distinguish them.
-    #[must_use]
     pub fn decode(&self, tsx_known: bool) -> BranchEntry {
         let cycles = self.flags.cycles();
         let tsx = |bit: bool| (bit || tsx_known).then_some(bit);

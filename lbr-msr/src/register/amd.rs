@@ -50,17 +50,14 @@ impl DbgExtnCfg {
     pub(crate) const MUST_BE_SET: u64 = ONES.mask();
 
     /// Bits 4:3. To enable BRS, write 3.
-    #[must_use]
     pub const fn must_be_3(self) -> u8 {
         ONES.of(self.bits()) as u8
     }
     /// Bits 19:16, MSROFF: the next index that BRS will write, 0 when all 16 are filled.
-    #[must_use]
     pub const fn msroff(self) -> u8 {
         MSROFF.of(self.bits()) as u8
     }
     /// Bits 26:24, PMC: the counter that triggers BRS.
-    #[must_use]
     pub const fn pmc(self) -> u8 {
         PMC.of(self.bits()) as u8
     }
@@ -89,7 +86,6 @@ fields! {
 impl AmdFrom {
     /// Bits 57:0, the address, sign-extended from the CPU's virtual address width (48 or 57), not
     /// from bit 57.
-    #[must_use]
     pub const fn ip(self, virt_bits: u8) -> u64 {
         address(self.0, virt_bits)
     }
@@ -110,12 +106,10 @@ impl AmdTo {
     pub const BRS_POISON: AmdTo = AmdTo(0xFFFF_FFFF_FFFF_FFFE);
 
     /// Bits 57:0, the address, as in [`AmdFrom::ip`].
-    #[must_use]
     pub const fn ip(self, virt_bits: u8) -> u64 {
         address(self.0, virt_bits)
     }
     /// Bits 63:62 together (LbrExtV2); `None` if both are 0: no record.
-    #[must_use]
     pub const fn spec(self) -> Option<BranchSpec> {
         BranchSpec::from_code((self.valid() as u8) << 1 | self.speculative() as u8)
     }

@@ -64,7 +64,6 @@ impl BrbInf {
         }
     }
     /// Bits 7:6, EL: exception level, 0 to 3.
-    #[must_use]
     pub const fn el(self) -> u8 {
         EL.of(self.0) as u8
     }
@@ -76,7 +75,6 @@ impl BrbInf {
     /// The cycle count from mantissa and exponent: the mantissa if the exponent is 0, else
     /// (mantissa + 256) × 2^(exponent − 1). `None` if CCU is set, and for an exponent above 56,
     /// whose count would not fit 64 bits (FEAT_BRBE's counter has 20).
-    #[must_use]
     pub const fn cycles(self) -> Option<u64> {
         if self.cycles_unknown() {
             return None;
@@ -136,7 +134,6 @@ impl BrbeType {
     ];
 
     /// Arm's name; `None` for an undocumented code.
-    #[must_use]
     pub fn name(self) -> Option<&'static str> {
         Self::CODES.iter().find(|code| code.first == u64::from(self.0)).map(|code| code.name)
     }

@@ -60,7 +60,6 @@ pub struct Code {
 
 impl Code {
     /// Name and description together.
-    #[must_use]
     pub fn meaning(&self) -> String {
         match (self.name, self.words) {
             ("", alone) | (alone, "") => alone.to_string(),
@@ -139,25 +138,21 @@ impl Field {
     }
 
     /// Whether the bits are undocumented.
-    #[must_use]
     pub const fn is_reserved(&self) -> bool {
         matches!(self.meaning, Meaning::Reserved)
     }
 
     /// Width in bits.
-    #[must_use]
     pub const fn width(&self) -> u32 {
         (self.high - self.low) as u32 + 1
     }
 
     /// The field's bits as a mask of the register.
-    #[must_use]
     pub const fn mask(&self) -> u64 {
         (u64::MAX >> (64 - self.width())) << self.low
     }
 
     /// The field's value in the register value `register`.
-    #[must_use]
     #[inline]
     pub const fn of(&self, register: u64) -> u64 {
         bits(register, self.low as u32, self.width())
@@ -165,7 +160,6 @@ impl Field {
 
     /// The values with separate meanings, in ascending order; empty for flags, numbers and reserved
     /// bits.
-    #[must_use]
     pub const fn known_codes(&self) -> &'static [Code] {
         match self.meaning {
             Meaning::Codes { codes, .. } => codes,
@@ -174,7 +168,6 @@ impl Field {
     }
 
     /// Describes the field's value in the register value `register`.
-    #[must_use]
     pub fn meaning(&self, register: u64) -> String {
         let value = self.of(register);
         match self.meaning {
@@ -191,7 +184,6 @@ impl Field {
     }
 
     /// Describes the field for any value.
-    #[must_use]
     pub fn about(&self) -> String {
         match self.meaning {
             Meaning::Flag { set, clear, exists: None } => format!("1: {set}; 0: {clear}"),

@@ -105,7 +105,6 @@ macro_rules! fields {
                 ]);
             $(
                 #[doc = concat!("Bit ", $bit, ", ", stringify!($flag), ": ", $set, ".")]
-                #[must_use]
                 #[inline]
                 pub const fn $method(self) -> bool {
                     self.0 >> $bit & 1 != 0

@@ -41,7 +41,6 @@ impl PerfCapabilities {
         LbrFormat(LBR_FMT.of(self.bits()) as u8)
     }
     /// Bits 11:8, PEBS_REC_FMT: the PEBS record layout. SDM 18.18.
-    #[must_use]
     pub const fn pebs_record_format(self) -> u8 {
         PEBS_REC_FMT.of(self.bits()) as u8
     }

@@ -55,12 +55,10 @@ fields! {
 
 impl PackedRecord {
     /// Bits 31:0: source address.
-    #[must_use]
     pub const fn from_ip(self) -> u64 {
         PACKED_FROM.of(self.0)
     }
     /// Bits 63:32: target address.
-    #[must_use]
     pub const fn to_ip(self) -> u64 {
         PACKED_TO.of(self.0)
     }
@@ -77,7 +75,6 @@ fields! {
 
 impl FlagsFrom {
     /// Bits 62:0, sign-extended: the address.
-    #[must_use]
     pub const fn ip(self) -> u64 {
         sign_extend(self.0, 63)
     }
@@ -96,7 +93,6 @@ fields! {
 
 impl TsxFrom {
     /// Bits 60:0, sign-extended: the address.
-    #[must_use]
     pub const fn ip(self) -> u64 {
         sign_extend(self.0, 61)
     }
@@ -120,13 +116,11 @@ fields! {
 
 impl CyclesTo {
     /// Bits 47:0, sign-extended: the address. The upper bits are not stored.
-    #[must_use]
     pub const fn ip(self) -> u64 {
         sign_extend(self.0, 48)
     }
     /// Bits 63:48, CYC_CNT: core cycles since the previous record, saturating
     /// at [`CYCLES_MAX`].
-    #[must_use]
     pub const fn cycles(self) -> u16 {
         TO_CYCLES.of(self.0) as u16
     }
@@ -145,7 +139,6 @@ fields! {
 impl LbrInfo {
     /// Bits 15:0, CYC_CNT: core cycles since the previous record, saturating
     /// at [`CYCLES_MAX`].
-    #[must_use]
     pub const fn cycles(self) -> u16 {
         INFO_CYCLES.of(self.0) as u16
     }
@@ -201,19 +194,16 @@ const BR_TYPES: &[Code] = &[
 impl ArchInfo {
     /// Bits 15:0, CYC_CNT, saturating at [`CYCLES_MAX`]; valid only with
     /// [`cycles_valid`](Self::cycles_valid).
-    #[must_use]
     pub const fn cycles(self) -> u16 {
         ARCH_CYCLES.of(self.0) as u16
     }
     /// Bits 33+2i:32+2i: occurrences of the event of general counter `i` (0 to 3), saturating at 3.
     /// `i` is taken modulo 4.
-    #[must_use]
     pub const fn counter(self, i: u32) -> u8 {
         PMC_COUNTS[(i & 3) as usize].of(self.0) as u8
     }
     /// Bits 59:56, BR_TYPE; `None` for the reserved codes 6 and 7. Codes 8 to 15 are
     /// [`HwBranchType::Other`].
-    #[must_use]
     pub const fn branch_type(self) -> Option<HwBranchType> {
         Some(match BR_TYPE.of(self.0) {
             0 => HwBranchType::Cond,

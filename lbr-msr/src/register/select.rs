@@ -155,7 +155,6 @@ impl LbrCtl {
 
     /// The bits that may be set if CPUID leaf 1CH EBX announces the rings (bit 0), the branch bits
     /// (bit 1) and call stacks (bit 2).
-    #[must_use]
     pub const fn offered(rings: bool, branches: bool, call_stack: bool) -> LbrCtl {
         let none = LbrCtl::empty();
         LbrCtl::LBR_EN
@@ -198,7 +197,6 @@ pub(crate) const fn tos(high: u8, source: &'static str) -> Field {
 impl Tos {
     /// The index of the newest of `depth` records: the low log2(depth) bits, because higher bits
     /// may be nonzero. SDM 17.5.1. For a depth of 0, returns 0.
-    #[must_use]
     pub const fn index(self, depth: u32) -> u32 {
         match self.0.checked_rem(depth as u64) {
             Some(index) => index as u32,

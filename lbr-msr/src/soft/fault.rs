@@ -175,7 +175,6 @@ impl Fault {
     }
 
     /// The name that enables it.
-    #[must_use]
     pub fn name(self) -> &'static str {
         self.row().1
     }
@@ -187,7 +186,6 @@ impl Fault {
     }
 
     /// The source that documents an erratum; empty for an invention.
-    #[must_use]
     pub fn source(self) -> &'static str {
         self.row().3
     }
@@ -217,13 +215,11 @@ impl Faults {
     pub const NONE: Faults = Faults(0);
 
     /// Whether the set is empty.
-    #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
     /// Whether the set contains `fault`.
-    #[must_use]
     pub const fn has(self, fault: Fault) -> bool {
         self.0 >> fault as u8 & 1 != 0
     }

@@ -42,7 +42,6 @@ pub enum Event {
 
 impl Event {
     /// The event of a code; `None` for any other value.
-    #[must_use]
     pub const fn from_code(code: u64) -> Option<Event> {
         match code {
             1 => Some(Event::Pmi),

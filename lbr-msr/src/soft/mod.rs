@@ -53,7 +53,6 @@ pub struct Retired {
 
 impl Retired {
     /// A branch in user code with only addresses and class known.
-    #[must_use]
     pub const fn user(from: u64, to: u64, class: HwBranchType) -> Retired {
         Retired {
             from,

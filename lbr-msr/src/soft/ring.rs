@@ -129,7 +129,6 @@ impl SoftLbr {
     /// `perf_capabilities` is the value of IA32_PERF_CAPABILITIES; `None` if the register does not
     /// exist (CPUID.01H:ECX\[15\] is 0), so that reading it faults. It also decides which bits of
     /// DEBUGCTL exist.
-    #[must_use]
     pub fn new(caps: &LbrCaps, perf_capabilities: Option<u64>) -> SoftLbr {
         let max_depth = (caps.depth as usize).clamp(1, MAX_DEPTH);
         let control = match caps.facility {
@@ -204,7 +203,6 @@ impl SoftLbr {
 
     /// Whether hyperthreads of a core share the filter register. If so, the caller must repeat a
     /// write on the sibling.
-    #[must_use]
     pub const fn shares_select(&self) -> bool {
         self.model.quirks.contains(Quirks::SELECT_SHARED_BY_CORE)
             != self.faults.has(Fault::SelectSharing)
@@ -268,7 +266,6 @@ impl SoftLbr {
     }
 
     /// Whether a branch would change the records.
-    #[must_use]
     pub const fn lets_in(&self, branch: &Retired) -> bool {
         self.pass >> selector_of(branch) & 1 != 0
     }
@@ -276,7 +273,6 @@ impl SoftLbr {
     /// How many of the newest branches that [pass](Self::lets_in) determine all registers: the
     /// depth of a plain LBR. `None` if older ones matter too: in call-stack mode, with faults, or
     /// with AMD's one-entry pair.
-    #[must_use]
     pub fn newest_alone(&self) -> Option<usize> {
         let plain = self.mode == Mode::Ring && self.faults.is_empty() && !self.pair_on;
         plain.then_some(self.depth)
@@ -305,7 +301,6 @@ impl SoftLbr {
     /// Number of branches since [`new`](Self::new) that passed the filter and moved the records,
     /// including before resets: the value of a counter of these branches. In call-stack mode both
     /// pushes and pops count, even a return that found the stack empty.
-    #[must_use]
     pub const fn recorded(&self) -> u64 {
         self.recorded
     }

@@ -20,7 +20,6 @@ const AMD_STACK: u32 = 32;
 
 /// The first record, filter, control or depth register that no CPU of the facility has at that
 /// address; `None` if all of them may be written.
-#[must_use]
 pub fn unlisted(caps: &LbrCaps) -> Option<Msr> {
     let map = &caps.registers;
     let records = [Some(map.from), map.to, map.info].into_iter().flatten();
@@ -42,7 +41,6 @@ pub fn unlisted(caps: &LbrCaps) -> Option<Msr> {
 }
 
 /// The same check for the top of stack, which recording reads and only verifying writes.
-#[must_use]
 pub fn unlisted_tos(caps: &LbrCaps) -> Option<Msr> {
     let listed = |tos| generations(caps.facility).any(|generation| generation.tos == Some(tos));
     caps.registers.tos.filter(|&tos| !listed(tos))

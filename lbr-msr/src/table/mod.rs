@@ -31,7 +31,6 @@ pub enum RecordKind {
 
 impl RecordKind {
     /// The name in the facts table.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             RecordKind::P6Single => "p6-single",
@@ -65,7 +64,6 @@ pub enum ExpectedFormat {
 impl ExpectedFormat {
     /// The layout to decode by if IA32_PERF_CAPABILITIES was not read; `None` if no format code
     /// describes the records.
-    #[must_use]
     pub const fn layout(self) -> Option<LbrFormat> {
         match self {
             ExpectedFormat::NotApplicable => None,
@@ -77,19 +75,16 @@ impl ExpectedFormat {
     }
 
     /// Whether LBR_FMT determines the record layout.
-    #[must_use]
     pub const fn tells_layout(self) -> bool {
         !matches!(self, ExpectedFormat::NotApplicable)
     }
 
     /// Whether a CPU without IA32_PERF_CAPABILITIES contradicts the table.
-    #[must_use]
     pub const fn needs_register(self) -> bool {
         !matches!(self, ExpectedFormat::NotApplicable | ExpectedFormat::ZeroOrAbsent)
     }
 
     /// The code that IA32_PERF_CAPABILITIES reports; the first of two.
-    #[must_use]
     pub const fn reported(self) -> Option<LbrFormat> {
         match self {
             ExpectedFormat::Lies { reported, .. } => Some(reported),
@@ -185,7 +180,6 @@ pub struct Generation {
 
 impl Generation {
     /// Whether it is NetBurst, whose records are read-only and whose TOS has another address.
-    #[must_use]
     pub const fn is_netburst(&self) -> bool {
         matches!(self.tos, Some(crate::address::MSR_LASTBRANCH_TOS_NETBURST))
     }
@@ -212,14 +206,12 @@ pub struct Model {
 
 impl Model {
     /// `FF_MM` in upper-case hexadecimal.
-    #[must_use]
     pub fn key(&self) -> alloc::string::String {
         alloc::format!("{:02X}_{:02X}", self.family, self.model)
     }
 }
 
 /// The table's row for an Intel model.
-#[must_use]
 pub fn lookup(family: u32, model: u32) -> Option<&'static Model> {
     MODELS.iter().find(|row| u32::from(row.family) == family && u32::from(row.model) == model)
 }
@@ -228,7 +220,6 @@ pub fn lookup(family: u32, model: u32) -> Option<&'static Model> {
 /// display model.
 ///
 /// `None` for any other form.
-#[must_use]
 pub fn parse_key(text: &str) -> Option<(u32, u32)> {
     let (family, model) = text.split_once('_')?;
     let model = model.strip_suffix(['h', 'H']).unwrap_or(model);
@@ -237,7 +228,6 @@ pub fn parse_key(text: &str) -> Option<(u32, u32)> {
 
 /// Parses a CPU given as `FF_MM` (see [`parse_key`]) or as one of [`NAMES`], such as `skylake`,
 /// `sandy-bridge` (or `Sandy Bridge`), `zen4`, into display family and display model.
-#[must_use]
 pub fn parse_cpu(text: &str) -> Option<(u32, u32)> {
     parse_key(text).or_else(|| names::named(text))
 }

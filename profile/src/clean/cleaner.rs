@@ -41,13 +41,11 @@ pub(crate) const NO_BLOCK: u32 = u32::MAX;
 impl Transition {
     /// The fall-through range before the branch, from its first byte to the branch; `None` if the
     /// previous branch is unknown, or no such code can have run.
-    #[must_use]
     pub fn straight(&self) -> Option<(u64, u64)> {
         (self.len != NO_BLOCK).then_some((self.entry, self.branch.from))
     }
 
     /// Core cycles since the previous branch; `None` if unknown.
-    #[must_use]
     pub fn cycles(&self) -> Option<u32> {
         (self.cycles != 0).then_some(self.cycles)
     }
@@ -139,25 +137,21 @@ impl Cleaned<'_> {
     /// The distance from a branch back to its target, bytes, if `older`, directly after `newer`, is
     /// the same branch: a short loop of one block also does that. `None` for different branches,
     /// and if records cannot be duplicated or were filtered.
-    #[must_use]
     pub fn repeated(&self, newer: RawBranch, older: RawBranch) -> Option<u64> {
         may_repeat(self.head, self.holds).then(|| artefacts::repeated(newer, older)).flatten()
     }
 
     /// Whether that distance is too long for a loop.
-    #[must_use]
     pub fn is_duplicate(stride: u64) -> bool {
         stride > DUPLICATE_STRIDE
     }
 
     /// Whether events were counted with each branch.
-    #[must_use]
     pub fn has_counters(&self) -> bool {
         self.counters.is_some()
     }
 
     /// The counts of the branch at an index, 0 being the newest.
-    #[must_use]
     pub fn counts(&self, index: usize) -> [Option<u8>; 4] {
         let at = if self.at.is_empty() { Some(index) } else { self.at.get(index).copied() };
         let counts = at.zip(self.counters).and_then(|(at, counters)| counters.get(at));

@@ -33,7 +33,6 @@ pub struct CommonResult {
 
 impl CommonResult {
     /// Whether every taken branch is recorded in order, so that counts are exact.
-    #[must_use]
     pub fn is_complete(&self) -> bool {
         self.quality.is_complete() && self.gaps.filtered == 0
     }
@@ -81,7 +80,6 @@ pub struct Counter<V> {
 
 impl<V: View + Default> Counter<V> {
     /// An empty counter.
-    #[must_use]
     pub fn new() -> Counter<V> {
         Counter::of(V::default())
     }
@@ -89,7 +87,6 @@ impl<V: View + Default> Counter<V> {
 
 impl<V: View> Counter<V> {
     /// An empty counter for a view.
-    #[must_use]
     pub fn of(view: V) -> Counter<V> {
         Counter { cleaner: Cleaner::default(), view }
     }

@@ -69,13 +69,11 @@ impl Clusters {
     }
 
     /// The ratio; `None` if x is 0.
-    #[must_use]
     pub fn ratio(&self) -> Option<f64> {
         (self.x > 0).then(|| self.y as f64 / self.x as f64)
     }
 
     /// Variance of the ratio; `None` with fewer than two stacks.
-    #[must_use]
     pub fn variance(&self) -> Option<f64> {
         let ratio = self.ratio()?;
         if self.stacks < 2 {
@@ -104,7 +102,6 @@ impl Clusters {
     ///
     /// If the ratio is 0 or 1 in all stacks, the residuals are 0: each stack then counts as one
     /// draw, the worst case of similar entries.
-    #[must_use]
     pub fn interval(&self) -> Option<Interval> {
         let ratio = self.ratio()?;
         if self.stacks < MIN_STACKS {
@@ -127,7 +124,6 @@ impl Interval {
     /// The widest 95 % interval of a share of all entries in `stacks` stacks, if squares per stack
     /// are not counted: as if all entries of a stack were alike, so that a stack is one draw.
     /// `None` below [`MIN_STACKS`].
-    #[must_use]
     pub fn widest(share: f64, stacks: u64) -> Option<Interval> {
         (stacks >= MIN_STACKS).then(|| wilson(share.clamp(0.0, 1.0), stacks as f64, stacks))
     }

@@ -136,13 +136,11 @@ impl Quality {
 
     /// Number of stacks in which branches are missing. None in a recording of call stacks: an empty
     /// one is execution in the outermost function.
-    #[must_use]
     pub fn missing_stacks(&self) -> u64 {
         if self.labels.contains_key(&Label::Snapshot) { 0 } else { self.empty_stacks }
     }
 
     /// Total number of lost stacks.
-    #[must_use]
     pub fn lost_total(&self) -> u64 {
         self.lost.values().fold(0, |sum, n| sum.saturating_add(*n))
     }
@@ -150,7 +148,6 @@ impl Quality {
     /// Whether every taken branch is recorded in order, so that counts are exact and need no
     /// interval. For a selection: of some tasks it may be complete, of a time or CPU it is not (see
     /// [`LeftOut::cuts`]).
-    #[must_use]
     pub fn is_complete(&self) -> bool {
         self.samples > 0
             && self.exact == self.samples
@@ -160,7 +157,6 @@ impl Quality {
 
     /// The widest 95 % interval of a share of all branches (see [`Interval::widest`]); `None` if
     /// counts are exact, or there are too few stacks.
-    #[must_use]
     pub fn share_interval(&self, share: f64) -> Option<Interval> {
         let out = self.empty_stacks.saturating_add(self.excluded);
         let stacks = self.samples.saturating_sub(out);
@@ -168,7 +164,6 @@ impl Quality {
     }
 
     /// Share of exact stacks, 0 to 1; `None` if the recording has no continuity information.
-    #[must_use]
     pub fn exact_share(&self) -> Option<f64> {
         let told = self.software + self.hardware;
         (told > 0).then(|| self.exact as f64 / told as f64)
@@ -214,13 +209,11 @@ impl BlockQuality {
     }
 
     /// Neighbouring records between which code cannot have run straight.
-    #[must_use]
     pub fn impossible(&self) -> u64 {
         self.backwards.saturating_add(self.too_long)
     }
 
     /// Neighbouring records without a fall-through range, for any reason.
-    #[must_use]
     pub fn unjoined(&self) -> u64 {
         self.impossible().saturating_add(self.crossing).saturating_add(self.apart)
     }

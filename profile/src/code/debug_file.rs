@@ -53,7 +53,6 @@ impl Default for DebugDirs {
 
 impl DebugDirs {
     /// No places.
-    #[must_use]
     pub const fn none() -> DebugDirs {
         DebugDirs {
             symfs: None,

@@ -30,7 +30,6 @@ impl Write for Written {
 
 /// The demangled name; for Rust without its hash. A name whose demangled form is longer than any
 /// compiler's stays mangled.
-#[must_use]
 pub fn demangle(name: &str) -> Cow<'_, str> {
     // A stub of the procedure linkage table, of a function of this name.
     if let Some(function) = name.strip_suffix("@plt") {
@@ -74,14 +73,12 @@ pub struct Called<'a> {
 
 impl<'a> Called<'a> {
     /// Reads a name.
-    #[must_use]
     pub fn new(text: &'a str) -> Called<'a> {
         let path = paths(text).into_iter().next().unwrap_or_default();
         Called { text, path }
     }
 
     /// How well a symbol, mangled or not, matches; `None` if it does not.
-    #[must_use]
     pub fn fit(&self, symbol: &str) -> Option<Fit> {
         if symbol == self.text {
             return Some(Fit::Symbol);
@@ -112,7 +109,6 @@ impl<'a> Called<'a> {
     }
 
     /// The most similar of these symbols, demangled, as suggestions for a mistyped name.
-    #[must_use]
     pub fn nearest<'b>(&self, symbols: impl IntoIterator<Item = &'b str>) -> Vec<String> {
         /// Maximum number of suggestions.
         const OFFERED: usize = 5;

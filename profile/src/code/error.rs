@@ -145,7 +145,6 @@ pub enum SymbolError {
 
 impl SymbolError {
     /// Whether there is a file, but not the recorded one.
-    #[must_use]
     pub fn is_other_file(&self) -> bool {
         use SymbolError::{BuildId, Contradicted, OtherMachine};
         matches!(self, BuildId { .. } | Contradicted { .. } | OtherMachine { .. })

@@ -10,7 +10,6 @@ pub(crate) mod straight;
 pub mod symbols;
 
 /// Bytes in hexadecimal digits.
-#[must_use]
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

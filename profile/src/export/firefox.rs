@@ -19,7 +19,6 @@ const VERSION: u32 = 55;
 const LIBRARY: u32 = 1;
 
 /// Converts a call graph; `name` is the recording's.
-#[must_use]
 pub fn firefox(graph: &CallGraph, name: &str) -> Value {
     let functions = graph.functions.len();
     // Function names come first, so that their indices are the functions' numbers. File names

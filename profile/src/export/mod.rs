@@ -333,7 +333,6 @@ impl Traced {
     }
 
     /// The programs and libraries with branches, in descending order of their number.
-    #[must_use]
     pub fn files(&self) -> Vec<usize> {
         let is_file = |file: usize| self.maps.path(file).is_some_and(|path| path.starts_with('/'));
         let files = self.by_branches().into_iter().filter(|(count, _)| *count > 0);

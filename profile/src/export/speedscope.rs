@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 use crate::views::callgraph::CallGraph;
 
 /// Converts a call graph; `name` is the recording's.
-#[must_use]
 pub fn speedscope(graph: &CallGraph, name: &str) -> Value {
     let functions = graph.functions.iter();
     // An unknown file has no key: the schema does not allow null.

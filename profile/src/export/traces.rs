@@ -85,7 +85,6 @@ pub struct Traced {
 
 impl<const JOIN: bool> Traces<JOIN> {
     /// Starts without any traces.
-    #[must_use]
     pub fn by(rules: Rules) -> Traces<JOIN> {
         Traces { rules, index: Index::default(), traces: Vec::new(), tally: Tally::default() }
     }

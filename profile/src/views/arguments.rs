@@ -41,19 +41,16 @@ impl Values {
     }
 
     /// Samples with this register.
-    #[must_use]
     pub fn n(&self) -> u64 {
         self.counts.iter().fold(self.others, |sum, (_, count)| sum.saturating_add(*count))
     }
 
     /// Distinct values counted.
-    #[must_use]
     pub fn distinct(&self) -> usize {
         self.counts.len()
     }
 
     /// The values with their counts, most frequent first.
-    #[must_use]
     pub fn frequent(&self) -> Vec<(u64, u64)> {
         let mut all = self.counts.clone();
         all.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));

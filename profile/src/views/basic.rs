@@ -132,7 +132,6 @@ pub struct Cuts {
 
 impl Cuts {
     /// The starts and ends of these blocks.
-    #[must_use]
     pub fn of(blocks: &[Block]) -> Cuts {
         let mut groups: BTreeMap<_, Group> = BTreeMap::new();
         // A contradicted block would count all code between its ends.
@@ -169,7 +168,6 @@ impl Cuts {
 }
 
 /// Splits blocks into basic blocks, most executed first.
-#[must_use]
 pub fn basic_blocks(blocks: &[Block]) -> Vec<BasicBlock> {
     Cuts::of(blocks).basic_blocks()
 }

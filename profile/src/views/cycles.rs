@@ -181,7 +181,6 @@ impl Cycles {
     }
 
     /// Number of samples with a cycle count.
-    #[must_use]
     pub fn n(&self) -> u64 {
         match &self.counts {
             Storage::Few(few) => few.iter().map(|(_, times)| times).sum(),
@@ -190,7 +189,6 @@ impl Cycles {
     }
 
     /// Samples at the highest count that a record can hold: the true count may be higher.
-    #[must_use]
     pub fn saturated(&self) -> u64 {
         match &self.counts {
             Storage::Few(few) => {
@@ -203,7 +201,6 @@ impl Cycles {
     }
 
     /// Lowest count.
-    #[must_use]
     pub fn min(&self) -> Option<u32> {
         match &self.counts {
             Storage::Few(few) => few.iter().next().map(|(cycles, _)| cycles),
@@ -212,7 +209,6 @@ impl Cycles {
     }
 
     /// Highest count.
-    #[must_use]
     pub fn max(&self) -> Option<u32> {
         match &self.counts {
             Storage::Few(few) => few.iter().next_back().map(|(cycles, _)| cycles),
@@ -222,14 +218,12 @@ impl Cycles {
 
     /// Whether values are rounded down to five significant bits, because there were too many
     /// distinct ones. ([`min`](Self::min) and [`max`](Self::max) are exact.)
-    #[must_use]
     pub fn is_rounded(&self) -> bool {
         matches!(&self.counts, Storage::Many(many) if many.rounded)
     }
 
     /// The lowest count such that at least this share (0 to 1) of the samples are at or below it;
     /// `None` without samples.
-    #[must_use]
     pub fn quantile(&self, share: f64) -> Option<u32> {
         let rank = ((share.clamp(0.0, 1.0) * self.n() as f64).ceil() as u64).max(1);
         let mut below = 0u64;
@@ -246,7 +240,6 @@ impl Cycles {
     /// valley from every higher peak, more than an eighth (at least 2 cycles) away from it, and that
     /// have at least 5 % of the samples within that distance. Dips explained by counting noise are
     /// not valleys. Saturated samples are excluded, because their true counts are unknown.
-    #[must_use]
     pub fn modes(&self) -> Vec<u32> {
         let mut counts: Vec<(u32, u64)> = self.iter().collect();
         let mut saturated = self.saturated();

@@ -98,7 +98,6 @@ impl View for Page {
 
 impl OverviewCounter {
     /// Starts empty. With `several`, the flow of each recording is also counted separately.
-    #[must_use]
     pub fn new(several: bool) -> OverviewCounter {
         OverviewCounter {
             counter: Counter::new(),

@@ -78,7 +78,6 @@ impl Survey {
     }
 
     /// A file's identity in every recording: its build ID if recorded, else its path.
-    #[must_use]
     pub fn identity(&self, file: usize) -> String {
         match self.maps.build_id(file) {
             Some(id) => hex(id),
@@ -97,7 +96,6 @@ pub struct Files([Vec<u32>; 2]);
 
 impl Files {
     /// Numbers the files of two recordings.
-    #[must_use]
     pub fn of(surveys: [&Survey; 2]) -> Files {
         let mut numbers: HashMap<String, u32> = HashMap::new();
         Files(surveys.map(|survey| {
@@ -142,7 +140,6 @@ pub struct Follower {
 impl Follower {
     /// Follows a thread of a newly opened recording, the first (0) or the second of a comparison;
     /// `within` are the functions that count.
-    #[must_use]
     pub fn new(
         recording: Recording,
         thread: Thread,
@@ -229,7 +226,6 @@ pub struct Meeting {
 impl Parting {
     /// The recording, 0 or 1, and its branch where the ways part: the earlier one, which the other
     /// recording does not take. Both start in the same straight-line code.
-    #[must_use]
     pub fn site(&self) -> Option<(usize, TracedBranch)> {
         let [a, b] = self.ways;
         match (a, b) {
@@ -240,7 +236,6 @@ impl Parting {
     }
 
     /// Whether the recording takes the branch of the site.
-    #[must_use]
     pub fn takes(&self, side: usize) -> bool {
         let site = self.site().map(|(_, branch)| branch.bytes[0]);
         let way = self.ways.get(side).copied().flatten();

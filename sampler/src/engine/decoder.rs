@@ -1,8 +1,7 @@
 //! The consumer of the queues: decodes raw stacks into samples and merges them with other events by
 //! time.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 use std::sync::mpsc;
 
 use lbr_msr::caps::Layout;
@@ -42,35 +41,6 @@ pub(crate) struct Decoded {
     pub(crate) unreadable: u64,
     /// Stacks reported as lost.
     pub(crate) lost: u64,
-}
-
-/// An event that is held until its time.
-struct DelayedEvent {
-    time: u64,
-    order: u64,
-    event: Event,
-}
-
-impl PartialEq for DelayedEvent {
-    fn eq(&self, other: &DelayedEvent) -> bool {
-        self.key() == other.key()
-    }
-}
-impl Eq for DelayedEvent {}
-impl PartialOrd for DelayedEvent {
-    fn partial_cmp(&self, other: &DelayedEvent) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for DelayedEvent {
-    fn cmp(&self, other: &DelayedEvent) -> std::cmp::Ordering {
-        self.key().cmp(&other.key())
-    }
-}
-impl DelayedEvent {
-    fn key(&self) -> (u64, u64) {
-        (self.time, self.order)
-    }
 }
 
 const fn time_of(event: &Event) -> u64 {
@@ -144,7 +114,8 @@ pub(crate) struct Decoder<'a, S: Sink> {
     messages: mpsc::Receiver<Message>,
     /// The moves of stacks that are still queued, by thread and time.
     moves: BTreeMap<(u32, u64), Vec<ThreadMove>>,
-    waiting: BinaryHeap<Reverse<DelayedEvent>>,
+    /// Events that are held until their time; those of one time in their order of arrival.
+    waiting: BTreeMap<(u64, u64), Event>,
     arrived: u64,
     /// The entries vector of the previous stack, for reuse.
     spare: Vec<BranchEntry>,
@@ -167,7 +138,7 @@ impl<'a, S: Sink> Decoder<'a, S> {
             sink,
             messages,
             moves: BTreeMap::new(),
-            waiting: BinaryHeap::new(),
+            waiting: BTreeMap::new(),
             arrived: 0,
             spare: Vec::new(),
             decoded: Decoded::default(),
@@ -280,15 +251,12 @@ impl<'a, S: Sink> Decoder<'a, S> {
         if let Event::Lost(lost) = &event {
             self.decoded.lost += lost.stacks;
         }
-        let waiting = DelayedEvent { time: time_of(&event), order: self.arrived, event };
-        self.waiting.push(Reverse(waiting));
+        self.waiting.insert((time_of(&event), self.arrived), event);
     }
 
     fn emit_until(&mut self, time: u64) -> Result<(), S::Error> {
-        while self.waiting.peek().is_some_and(|Reverse(next)| next.time <= time) {
-            if let Some(Reverse(next)) = self.waiting.pop() {
-                self.sink.event(&next.event)?;
-            }
+        while let Some(next) = self.waiting.first_entry().filter(|next| next.key().0 <= time) {
+            self.sink.event(&next.remove())?;
         }
         Ok(())
     }

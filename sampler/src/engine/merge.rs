@@ -1,7 +1,6 @@
 //! The consumer's end of the queues: merges the stacks of all samplers by time.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -18,26 +17,6 @@ const MOST_HELD: usize = 4096;
 /// Stacks decoded before their queue space is released.
 const BATCH: usize = 32;
 
-/// A stack held back for older ones of other samplers.
-struct Held(RawStack);
-
-impl PartialEq for Held {
-    fn eq(&self, other: &Held) -> bool {
-        self.0.time == other.0.time
-    }
-}
-impl Eq for Held {}
-impl PartialOrd for Held {
-    fn partial_cmp(&self, other: &Held) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Held {
-    fn cmp(&self, other: &Held) -> std::cmp::Ordering {
-        self.0.time.cmp(&other.0.time)
-    }
-}
-
 /// Decodes stacks until all samplers have ended and their queues are empty, which it reports
 /// through `caught_up`; then events until the source `is_over` and can send no more.
 /// `reached`: for each sampler, the time up to which it has delivered all stacks.
@@ -48,7 +27,9 @@ pub(super) fn decode_all<S: Sink>(
     caught_up: mpsc::Sender<()>,
     is_over: &mpsc::Receiver<()>,
 ) -> Result<Decoded, S::Error> {
-    let mut held = BinaryHeap::new();
+    // Stacks held back for older ones of other samplers, by time and order of arrival.
+    let mut held = BTreeMap::new();
+    let mut arrived = 0u64;
     loop {
         // Checked before the queues, so that everything pushed earlier is seen.
         let is_last_look = queues.iter().all(Consumer::is_abandoned);
@@ -65,16 +46,16 @@ pub(super) fn decode_all<S: Sink>(
             let reached = reached.iter().map(|time| time.load(Ordering::Acquire)).min();
             for queue in &mut queues {
                 while let Ok(stack) = queue.pop() {
-                    held.push(Reverse(Held(stack)));
+                    arrived += 1;
+                    held.insert((stack.time, arrived), stack);
                 }
             }
-            while held.peek().is_some_and(|Reverse(Held(oldest))| {
-                is_last_look || Some(oldest.time) < reached || held.len() > MOST_HELD
-            }) {
-                if let Some(Reverse(Held(stack))) = held.pop() {
-                    decoder.stack(&stack)?;
-                    is_idle = false;
-                }
+            while let Some((&(time, _), _)) = held.first_key_value()
+                && (is_last_look || Some(time) < reached || held.len() > MOST_HELD)
+                && let Some((_, stack)) = held.pop_first()
+            {
+                decoder.stack(&stack)?;
+                is_idle = false;
             }
         }
         if is_last_look {

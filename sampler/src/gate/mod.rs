@@ -16,11 +16,123 @@ use std::sync::Arc;
 use lbr_msr::record::{Event, MoveKind};
 use lbr_msr::soft::{Retired, SoftLbr};
 
-use crate::target::ThreadId;
+use crate::target::{SignalStop, ThreadId};
 pub use registers::{BranchRegisters, Closed, OpenError, OpenRegisters};
 use rings::Cell;
 pub(crate) use rings::Rings;
 pub(crate) use shared::{Message, Shared, lock};
+
+/// The destination of a source's branches: the engine's [`Gate`], or another recorder.
+pub trait Recorder {
+    /// One thread's LBR.
+    type Ring: Retire;
+
+    /// Registers a new thread, and arms its LBR.
+    ///
+    /// # Errors
+    /// [`Closed`].
+    fn start(&self, thread: ThreadId) -> Result<Self::Ring, Closed>;
+
+    /// Emits an event other than branches (mappings, names, tasks).
+    ///
+    /// # Errors
+    /// [`Closed`].
+    fn emit(&self, event: Event) -> Result<(), Closed>;
+
+    /// Whether the source should stop.
+    fn is_closed(&self) -> bool;
+
+    /// Registers the process to record: signals that would end the recorder are passed on to it.
+    fn started(&self, _pid: u32) {}
+
+    /// Whether [`Retire::signalled`] and [`Retire::died`] are to be called.
+    fn wants_signals(&self) -> bool {
+        false
+    }
+
+    /// The initial registers of each thread if they are a plain software LBR. A source can use them
+    /// to omit branches that no later drain would see.
+    fn model(&self) -> Option<SoftLbr> {
+        None
+    }
+
+    /// Number of LBR changes after which it is drained; `None` if a clock decides.
+    fn period(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// Receives the branches of one thread.
+pub trait Retire {
+    /// Retires one taken branch.
+    ///
+    /// # Errors
+    /// [`Closed`].
+    fn retire(&mut self, branch: &Retired) -> Result<(), Closed>;
+
+    /// Retires taken branches, oldest first.
+    ///
+    /// # Errors
+    /// [`Closed`].
+    fn retire_run(&mut self, run: &[Retired]) -> Result<(), Closed> {
+        run.iter().try_for_each(|branch| self.retire(branch))
+    }
+
+    /// Retires the branch that enters a function, with the argument registers; then drains, so that
+    /// it is the newest entry.
+    ///
+    /// # Errors
+    /// [`Closed`].
+    fn retire_entry(&mut self, branch: &Retired, _arguments: [u64; 6]) -> Result<(), Closed> {
+        self.retire(branch)
+    }
+
+    /// The kernel moves the thread: `from` is the first instruction that has not executed, `to` the
+    /// next one that executes. Recorded only together with every branch.
+    ///
+    /// # Errors
+    /// [`Closed`].
+    fn moved(&mut self, _kind: MoveKind, _from: u64, _to: u64) -> Result<(), Closed> {
+        Ok(())
+    }
+
+    /// Retires the newest branches of a run whose first `left_out` branches were omitted: they
+    /// passed the filter, but the run overwrites their records. Called if the recorder has a
+    /// [model](Recorder::model), and followed by a flush if it has no [period](Recorder::period).
+    ///
+    /// # Errors
+    /// [`Closed`].
+    fn retire_newest(&mut self, _left_out: u64, run: &[Retired]) -> Result<(), Closed> {
+        self.retire_run(run)
+    }
+
+    /// Whether the clock requests a drain. A source that buffers branches must then retire them and
+    /// call [`flush`](Self::flush).
+    fn is_due(&self) -> bool {
+        false
+    }
+
+    /// Drains now, and returns when done. For events such as exec, after which the same addresses
+    /// hold other code.
+    ///
+    /// # Errors
+    /// [`Closed`].
+    fn flush(&mut self) -> Result<(), Closed> {
+        Ok(())
+    }
+
+    /// A signal is about to be delivered. All earlier branches were retired.
+    fn signalled(&mut self, _stop: &SignalStop) {}
+
+    /// A signal has ended the thread's process, and was delivered to this thread.
+    fn died(&mut self, _stop: SignalStop) {}
+
+    /// The thread has ended.
+    ///
+    /// # Errors
+    /// [`Closed`].
+    fn finish(self) -> Result<(), Closed>;
+}
 
 /// A source's handle to the recorder. Clones refer to the same recorder.
 #[derive(Clone)]
@@ -40,47 +152,6 @@ impl Gate {
         Gate { shared, rings }
     }
 
-    /// Registers a new thread and arms its LBR.
-    ///
-    /// # Errors
-    /// [`Closed`].
-    pub fn start(&self, thread: ThreadId) -> Result<Ring, Closed> {
-        if self.is_closed() {
-            return Err(Closed);
-        }
-        let cell = self.rings.open(thread).ok_or(Closed)?;
-        Ok(Ring { gate: self.clone(), cell, retired: 0 })
-    }
-
-    /// The initial registers of each thread if they are a plain software LBR. A source can use them
-    /// to omit branches that no later drain would see.
-    #[must_use]
-    pub fn model(&self) -> Option<SoftLbr> {
-        self.rings.model()
-    }
-
-    /// Number of LBR changes after which it is drained; `None` if a clock decides.
-    #[must_use]
-    pub fn period(&self) -> Option<u64> {
-        self.rings.period
-    }
-
-    /// Registers the process to record: signals that would end the recorder are passed on to it.
-    pub fn started(&self, pid: u32) {
-        self.shared.started(pid);
-    }
-
-    /// Emits an event other than branches (mappings, names, tasks).
-    ///
-    /// # Errors
-    /// [`Closed`].
-    pub fn emit(&self, event: Event) -> Result<(), Closed> {
-        if self.shared.has_failed() {
-            return Err(Closed);
-        }
-        self.shared.send(event)
-    }
-
     /// The target has ended, or is held at its end until its branches are recorded. Ends the
     /// sampling, and returns when every stack has been decoded. No branch can be retired
     /// afterwards; events still can be emitted.
@@ -88,16 +159,45 @@ impl Gate {
         self.rings.close();
         self.shared.end();
     }
+}
 
-    /// Whether the recorder wants the source to stop.
-    #[must_use]
-    pub fn is_closed(&self) -> bool {
+impl Recorder for Gate {
+    type Ring = Ring;
+
+    fn start(&self, thread: ThreadId) -> Result<Ring, Closed> {
+        if self.is_closed() {
+            return Err(Closed);
+        }
+        let cell = self.rings.open(thread).ok_or(Closed)?;
+        Ok(Ring { gate: self.clone(), cell, retired: 0 })
+    }
+
+    fn emit(&self, event: Event) -> Result<(), Closed> {
+        if self.shared.has_failed() {
+            return Err(Closed);
+        }
+        self.shared.send(event)
+    }
+
+    fn is_closed(&self) -> bool {
         self.shared.is_closed()
+    }
+
+    fn started(&self, pid: u32) {
+        self.shared.started(pid);
+    }
+
+    fn model(&self) -> Option<SoftLbr> {
+        self.rings.model()
+    }
+
+    fn period(&self) -> Option<u64> {
+        self.rings.period
     }
 }
 
 /// The software LBR of one thread of the target. Dropping it has the effect of
-/// [`finish`](Self::finish).
+/// [`finish`](Retire::finish).
 pub struct Ring {
     gate: Gate,
     cell: Arc<Cell>,
@@ -114,30 +214,17 @@ impl fmt::Debug for Ring {
     }
 }
 
-impl Ring {
-    /// Retires one taken branch; see [`retire_run`](Self::retire_run).
-    ///
-    /// # Errors
-    /// [`Closed`].
-    pub fn retire(&mut self, branch: &Retired) -> Result<(), Closed> {
+impl Retire for Ring {
+    fn retire(&mut self, branch: &Retired) -> Result<(), Closed> {
         self.retire_run(std::slice::from_ref(branch))
     }
 
-    /// Retires taken branches, oldest first. Drains whenever the period is full.
-    ///
-    /// # Errors
-    /// [`Closed`].
-    pub fn retire_run(&mut self, run: &[Retired]) -> Result<(), Closed> {
+    /// Drains whenever the period is full.
+    fn retire_run(&mut self, run: &[Retired]) -> Result<(), Closed> {
         self.retire_newest(0, run)
     }
 
-    /// Retires the newest branches of a run whose first `left_out` branches were omitted: they
-    /// passed the filter, but the run overwrites their records. Only for the registers of
-    /// [`Gate::model`].
-    ///
-    /// # Errors
-    /// [`Closed`].
-    pub fn retire_newest(&mut self, left_out: u64, run: &[Retired]) -> Result<(), Closed> {
+    fn retire_newest(&mut self, left_out: u64, run: &[Retired]) -> Result<(), Closed> {
         if self.gate.is_closed() {
             return Err(Closed);
         }
@@ -145,12 +232,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Retires the branch that enters a function, with the argument registers; then drains, so that
-    /// it is the newest entry.
-    ///
-    /// # Errors
-    /// [`Closed`].
-    pub fn retire_entry(&mut self, branch: &Retired, arguments: [u64; 6]) -> Result<(), Closed> {
+    fn retire_entry(&mut self, branch: &Retired, arguments: [u64; 6]) -> Result<(), Closed> {
         if self.gate.is_closed() {
             return Err(Closed);
         }
@@ -158,39 +240,23 @@ impl Ring {
         Ok(())
     }
 
-    /// The kernel moves the thread: `from` is the first instruction that has not executed, `to` the
-    /// next one that executes. Recorded only together with every branch.
-    ///
-    /// # Errors
-    /// [`Closed`].
-    pub fn moved(&mut self, kind: MoveKind, from: u64, to: u64) -> Result<(), Closed> {
+    fn moved(&mut self, kind: MoveKind, from: u64, to: u64) -> Result<(), Closed> {
         self.gate.rings.moved(&self.cell, kind, from, to);
         if self.gate.shared.has_failed() { Err(Closed) } else { Ok(()) }
     }
 
-    /// Whether the clock requests a drain. A source that buffers branches must then retire them and
-    /// call [`flush`](Self::flush).
-    #[must_use]
-    pub fn is_due(&self) -> bool {
+    fn is_due(&self) -> bool {
         self.cell.is_due()
     }
 
-    /// Drains now, and returns when done. For events such as exec, after which the same addresses
-    /// hold other code.
-    ///
-    /// # Errors
-    /// [`Closed`].
-    pub fn flush(&mut self) -> Result<(), Closed> {
+    fn flush(&mut self) -> Result<(), Closed> {
         self.gate.rings.drain(&self.cell);
         if self.gate.shared.has_failed() { Err(Closed) } else { Ok(()) }
     }
 
-    /// The thread has ended: drains the remaining records.
-    ///
-    /// # Errors
     /// [`Closed`] if nothing can be recorded any more. After Ctrl-C the remaining records are still
     /// drained.
-    pub fn finish(self) -> Result<(), Closed> {
+    fn finish(self) -> Result<(), Closed> {
         let shared = Arc::clone(&self.gate.shared);
         drop(self);
         if shared.has_failed() { Err(Closed) } else { Ok(()) }

@@ -1,6 +1,5 @@
 //! State shared by source, samplers and decoder.
 
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::Thread;
@@ -18,6 +17,7 @@ pub(crate) enum Message {
 }
 
 /// State shared by source, samplers and decoder.
+#[derive(Debug)]
 pub(crate) struct Shared {
     /// The target has ended: the samplers drain the remaining records and end.
     ended: AtomicBool,
@@ -36,12 +36,6 @@ pub(crate) struct Shared {
 /// Ignores poisoning: the panic is reported elsewhere, and other threads must still be able to end.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("closed", &self.is_closed()).finish_non_exhaustive()
-    }
 }
 
 impl Shared {

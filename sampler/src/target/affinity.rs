@@ -40,19 +40,16 @@ impl Affinity {
     /// [`SourceError::NoSuchCpu`], [`SourceError::Os`], [`SourceError::NotThere`]. Only in the last
     /// case the thread is pinned.
     pub fn pin_this_thread(&self, cpu: u32) -> Result<(), SourceError> {
-        let os = |cause| SourceError::Os { what: format!("pinning to CPU {cpu}"), cause };
         // The crate passes the number to CPU_SET unchecked, which aborts beyond the set's size.
         self.only(cpu)?;
         if !core_affinity::set_for_current(CoreId { id: cpu as usize }) {
-            return Err(os(std::io::Error::last_os_error()));
+            let cause = std::io::Error::last_os_error();
+            return Err(SourceError::os(format!("pinning to CPU {cpu}"), cause));
         }
         match sched_getcpu() {
             Ok(seen) if seen == cpu as usize => Ok(()),
             Ok(seen) => Err(SourceError::NotThere { cpu, seen }),
-            Err(cause) => Err(SourceError::Os {
-                what: "asking which CPU this is".to_owned(),
-                cause: cause.into(),
-            }),
+            Err(cause) => Err(SourceError::os("asking which CPU this is", cause)),
         }
     }
 
@@ -61,10 +58,9 @@ impl Affinity {
     /// # Errors
     /// [`SourceError::Os`].
     pub fn of(tid: i32) -> Result<Affinity, SourceError> {
-        sched_getaffinity(Pid::from_raw(tid)).map(Affinity).map_err(|cause| SourceError::Os {
-            what: format!("reading the CPU affinity of thread {tid}"),
-            cause: cause.into(),
-        })
+        let what = || format!("reading the CPU affinity of thread {tid}");
+        let found = sched_getaffinity(Pid::from_raw(tid));
+        found.map(Affinity).map_err(|cause| SourceError::os(what(), cause))
     }
 
     /// The set with only these CPUs, if `self` contains them all.
@@ -85,7 +81,6 @@ impl Affinity {
     }
 
     /// The set without these CPUs; `None` if it would be empty.
-    #[must_use]
     pub fn without(&self, cpus: &[u32]) -> Option<Affinity> {
         let mut set = self.0;
         for &cpu in cpus {
@@ -101,14 +96,11 @@ impl Affinity {
     /// # Errors
     /// [`SourceError::Os`].
     pub fn apply(&self, tid: i32) -> Result<(), SourceError> {
-        sched_setaffinity(Pid::from_raw(tid), &self.0).map_err(|cause| SourceError::Os {
-            what: format!("pinning to CPU {}", self.list()),
-            cause: cause.into(),
-        })
+        sched_setaffinity(Pid::from_raw(tid), &self.0)
+            .map_err(|cause| SourceError::os(format!("pinning to CPU {}", self.list()), cause))
     }
 
     /// The CPUs as a list of ranges: `0-3,8`.
-    #[must_use]
     pub fn list(&self) -> String {
         let mut ranges: Vec<(u32, u32)> = Vec::new();
         for cpu in self.cpus() {
@@ -145,7 +137,6 @@ impl Moved {
 
     /// Moves the calling thread off these CPUs to the others of `allowed`, so that its own
     /// execution is not recorded. `None` if there are no others.
-    #[must_use]
     pub fn off(cpus: &[u32], allowed: &Affinity) -> Option<Moved> {
         allowed.without(cpus).and_then(|others| Moved::to(&others).ok())
     }

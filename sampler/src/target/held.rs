@@ -30,21 +30,17 @@ impl Held {
     /// [`SourceError::NotExecutable`] for an argument with a NUL byte,
     /// [`SourceError::Os`].
     pub fn spawn(path: &Path, command: &Command) -> Result<Held, SourceError> {
-        let os = |what: &str, cause: nix::Error| SourceError::Os {
-            what: what.to_owned(),
-            cause: cause.into(),
-        };
         let image = ExecArguments::new(path, command)
             .map_err(|cause| SourceError::NotExecutable { path: path.to_owned(), cause })?;
-        let (go_read, go_write) =
-            pipe2(nix::fcntl::OFlag::O_CLOEXEC).map_err(|e| os("opening a pipe", e))?;
-        let (failure_read, failure_write) =
-            pipe2(nix::fcntl::OFlag::O_CLOEXEC).map_err(|e| os("opening a pipe", e))?;
+        let pipe = || {
+            pipe2(nix::fcntl::OFlag::O_CLOEXEC).map_err(|e| SourceError::os("opening a pipe", e))
+        };
+        let ((go_read, go_write), (failure_read, failure_write)) = (pipe()?, pipe()?);
         // SAFETY: until execve, the child of a multi-threaded process may only call
         // async-signal-safe functions. `ExecArguments::execute` calls close, read, signal,
         // sigprocmask, setgroups, setresgid, setresuid, execve, write and _exit, and does not
         // allocate.
-        let forked = unsafe { fork() }.map_err(|e| os("forking", e))?;
+        let forked = unsafe { fork() }.map_err(|e| SourceError::os("forking", e))?;
         match forked {
             ForkResult::Child => {
                 image.execute([&go_read, &go_write, &failure_read, &failure_write])
@@ -56,7 +52,6 @@ impl Held {
     }
 
     /// The child.
-    #[must_use]
     pub fn pid(&self) -> Pid {
         self.pid
     }
@@ -67,8 +62,7 @@ impl Held {
     /// [`SourceError::Os`] if the child is gone.
     pub fn release(&mut self) -> Result<(), SourceError> {
         let Some(mut go) = self.go.take() else { return Ok(()) };
-        go.write_all(&[1])
-            .map_err(|cause| SourceError::Os { what: "starting the program".to_owned(), cause })
+        go.write_all(&[1]).map_err(|cause| SourceError::os("starting the program", cause))
     }
 
     /// Why `execve` failed; `None` if it succeeded. Blocks until the result is known.

@@ -44,6 +44,31 @@ impl Exit {
     }
 }
 
+/// The registers of [`SignalStop::registers`], in this order.
+pub const REGISTERS: [&str; 18] = [
+    "rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "rsp", "r8", "r9", "r10", "r11", "r12", "r13",
+    "r14", "r15", "rip", "rflags",
+];
+
+/// A signal that is about to be delivered to a thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SignalStop {
+    /// Its number.
+    pub signal: i32,
+    /// `si_code`; `None` if the source does not see it.
+    pub code: Option<i32>,
+    /// `si_addr` of a fault: the address that could not be accessed.
+    pub address: Option<u64>,
+    /// `si_pid`, if a process sent it.
+    pub sender: Option<u32>,
+    /// The next instruction; for a fault, the faulting one.
+    pub ip: u64,
+    /// The values of [`REGISTERS`].
+    pub registers: Option<[u64; 18]>,
+    /// The code bytes at `ip`, as far as they can be read.
+    pub code_bytes: Vec<u8>,
+}
+
 /// The command to run, and where recording starts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Command {
@@ -75,7 +100,6 @@ impl Command {
     }
 
     /// The user whose rights it gets; `None`: this process's.
-    #[must_use]
     pub fn rights(&self) -> Option<User> {
         self.user.clone().or_else(User::real)
     }
@@ -95,14 +119,12 @@ pub struct User {
 impl User {
     /// The user who started this process, if it runs with another user's rights (setuid, setgid):
     /// started programs must not inherit them.
-    #[must_use]
     pub fn real() -> Option<User> {
         let (uid, gid) = (getuid(), getgid());
-        let groups = || getgroups().unwrap_or_default().into_iter().map(Gid::as_raw).collect();
         (uid != geteuid() || gid != getegid()).then(|| User {
             uid: uid.as_raw(),
             gid: gid.as_raw(),
-            groups: groups(),
+            groups: getgroups().unwrap_or_default().into_iter().map(Gid::as_raw).collect(),
         })
     }
 }
@@ -169,4 +191,10 @@ pub enum SourceError {
         /// The system's error message.
         cause: std::io::Error,
     },
+}
+
+impl SourceError {
+    pub(crate) fn os(what: impl Into<String>, cause: impl Into<std::io::Error>) -> SourceError {
+        SourceError::Os { what: what.into(), cause: cause.into() }
+    }
 }

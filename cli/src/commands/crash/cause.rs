@@ -4,7 +4,8 @@ use lbr_msr::insn;
 use lbr_msr::record::HwBranchType;
 use nix::libc;
 use nix::sys::signal::Signal;
-use sampler::flight::{SignalStop, StepKind};
+use sampler::flight::StepKind;
+use sampler::target::SignalStop;
 
 use super::Scene;
 

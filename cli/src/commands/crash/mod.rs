@@ -18,13 +18,11 @@ use profile::brstack::type_name;
 use profile::maps::Maps;
 use profile::perf_data::{Meta, Rate};
 use profile::symbols::Module;
-use sampler::flight::{
-    Flight, FlightRecorder, Path, REGISTERS, SignalStop, Step, StepKind, Trigger,
-};
+use sampler::flight::{Flight, FlightRecorder, Path, Step, StepKind, Trigger};
 use sampler::interrupt::Interrupts;
 use sampler::source::qemu::Qemu;
 use sampler::source::{Command, SourceError};
-use sampler::target;
+use sampler::target::{self, REGISTERS, SignalStop};
 use serde_json::{Map, Value, json};
 
 use super::backend::{Backend, not_started};

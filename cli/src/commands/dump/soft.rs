@@ -11,10 +11,10 @@ use lbr_msr::caps::FilterRegister;
 use lbr_msr::record::Event;
 use lbr_msr::snapshot::Snapshot;
 use lbr_msr::soft::{Retired, SoftCpu, SoftLbr};
-use sampler::gate::Closed;
+use sampler::gate::{Closed, Recorder, Retire};
 use sampler::interrupt::Interrupts;
 use sampler::source::Exit;
-use sampler::source::ptrace::{Ptrace, Recorder, Retire};
+use sampler::source::ptrace::Ptrace;
 use sampler::target::ThreadId;
 
 use super::DumpArgs;

@@ -5,7 +5,6 @@ use alloc::{collections::BTreeMap, format, string::String, vec::Vec};
 use crate::{address::Msr, arm::Need};
 
 /// The line of the list that allows `need`: address and write mask.
-#[must_use]
 pub fn line(need: &Need) -> String {
     format!("{:#010x} {:#018x}", need.msr.0, need.write_mask)
 }
@@ -18,7 +17,6 @@ pub struct Allowlist(BTreeMap<Msr, u64>);
 impl Allowlist {
     /// Parses the list: per line an address and a write mask in hexadecimal, then an optional
     /// comment after `#`. Lines of any other form are ignored.
-    #[must_use]
     pub fn parse(text: &str) -> Allowlist {
         let hex = |word: &str| {
             let digits = word.strip_prefix("0x").or_else(|| word.strip_prefix("0X"));
@@ -33,14 +31,12 @@ impl Allowlist {
     }
 
     /// A register's write mask; `None` if it is not listed.
-    #[must_use]
     pub fn write_mask(&self, msr: Msr) -> Option<u64> {
         self.0.get(&msr).copied()
     }
 
     /// The needs that the list does not cover, each with the mask its line must have: the bits
     /// already allowed and the missing ones.
-    #[must_use]
     pub fn missing(&self, needs: &[Need]) -> Vec<Need> {
         let lacks = |need: &Need| match self.write_mask(need.msr) {
             Some(mask) if need.write_mask & !mask == 0 => None,

@@ -77,7 +77,6 @@ impl MsrSafe {
     }
 
     /// The list of allowed registers; `None` if it is unreadable.
-    #[must_use]
     pub const fn allowlist(&self) -> Option<&Allowlist> {
         self.allowlist.as_ref()
     }

@@ -99,13 +99,11 @@ impl core::fmt::Debug for RecordedCpuid {
 
 impl RecordedCpuid {
     /// An empty recording.
-    #[must_use]
     pub fn new() -> RecordedCpuid {
         RecordedCpuid::default()
     }
 
     /// Copies the leaves that probing needs from a reader.
-    #[must_use]
     pub fn record<R: CpuIdReader>(reader: &R) -> RecordedCpuid {
         let mut recorded = RecordedCpuid::new();
         let mut copy = |leaf: u32| {
@@ -131,7 +129,6 @@ impl RecordedCpuid {
     /// The CPUID of the logical CPU that this code runs on. To choose the CPU, pin the thread
     /// first.
     #[cfg(target_arch = "x86_64")]
-    #[must_use]
     pub fn here() -> RecordedCpuid {
         RecordedCpuid::record(&raw_cpuid::CpuIdReaderNative)
     }
@@ -142,7 +139,6 @@ impl RecordedCpuid {
     }
 
     /// A recorded leaf.
-    #[must_use]
     pub fn get(&self, leaf: u32, subleaf: u32) -> Option<CpuIdResult> {
         let [eax, ebx, ecx, edx] = *self.leaves.get(&(leaf, subleaf))?;
         Some(CpuIdResult { eax, ebx, ecx, edx })
@@ -157,7 +153,6 @@ impl RecordedCpuid {
 
     /// The first leaf that the CPU has and probing needs, but that is absent, and the highest leaf
     /// of its range. The vendor and the model decide which leaves are needed.
-    #[must_use]
     pub fn missing(&self) -> Option<(u32, u32)> {
         let Some(first) = self.get(0, 0) else { return Some((0, 0)) };
         let absent =

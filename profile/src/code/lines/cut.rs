@@ -33,7 +33,6 @@ static NAMES: Mutex<(BTreeMap<usize, PathBuf>, BTreeSet<PathBuf>)> =
 static BEFORE: OnceLock<Option<(usize, SigAction)>> = OnceLock::new();
 
 /// Debug files that were truncated while they were read: their source lines are missing.
-#[must_use]
 pub fn cut_files() -> Vec<PathBuf> {
     let names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
     let (mapped, gone) = &*names;

@@ -35,7 +35,6 @@ pub struct SourceLine {
 
 impl SourceLine {
     /// The file's name without its folders.
-    #[must_use]
     pub fn file_name(&self) -> &str {
         self.file.rsplit('/').next().unwrap_or(&self.file)
     }

@@ -264,14 +264,12 @@ impl MappedFile {
 impl Maps {
     /// Path of a file, as recorded; for generated code `[JIT] tid PID`, as in perf. `None` if the
     /// recording has symbols without files.
-    #[must_use]
     pub fn path(&self, file: usize) -> Option<&str> {
         let said = |file: &&MappedFile| file.kind != FileKind::Named || !file.path.is_empty();
         self.files.get(file).filter(said).map(|file| file.path.as_str())
     }
 
     /// Path of the file that contains a location.
-    #[must_use]
     pub fn path_of(&self, location: Location) -> Option<&str> {
         self.path(location.file()?)
     }
@@ -279,7 +277,6 @@ impl Maps {
     /// The file offset of a location; in the kernel relative to the symbol that its recorder gives,
     /// in a module to its start. `None` if only addresses exist: generated code, locations recorded
     /// by name, and addresses outside of files.
-    #[must_use]
     pub fn file_offset(&self, location: Location) -> Option<u64> {
         let Location::File { file, offset } = location else { return None };
         let counts = match &self.files.get(file)?.kind {
@@ -349,7 +346,6 @@ impl Maps {
     }
 
     /// The recorded build ID of a file.
-    #[must_use]
     pub fn build_id(&self, file: usize) -> Option<&[u8]> {
         self.files.get(file)?.build_id.as_deref()
     }

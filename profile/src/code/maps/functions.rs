@@ -33,7 +33,6 @@ pub struct Function {
 
 impl Function {
     /// Whether the function contains a location.
-    #[must_use]
     pub fn contains(&self, location: Location) -> bool {
         matches!(location, Location::File { file, offset }
             if file == self.file && self.offsets.contains(&offset))

@@ -30,7 +30,6 @@ pub struct LocationFilter {
 impl LocationFilter {
     /// The files with these names, and in them the functions that match these patterns; an empty
     /// list means all.
-    #[must_use]
     pub fn new(maps: &mut Maps, files: &[String], functions: &[String]) -> LocationFilter {
         let mut within = LocationFilter::files(maps, files);
         if !functions.is_empty() {
@@ -40,7 +39,6 @@ impl LocationFilter {
     }
 
     /// The files with these names; an empty list means all.
-    #[must_use]
     pub fn files(maps: &Maps, names: &[String]) -> LocationFilter {
         let is = |name: &String, path: &str| {
             let path = path.strip_suffix(DELETED).unwrap_or(path);
@@ -59,20 +57,17 @@ impl LocationFilter {
 
     /// The recorded program's own files, and code in no file. `None` if the recording
     /// does not show which program was recorded.
-    #[must_use]
     pub fn own(maps: &Maps) -> Option<LocationFilter> {
         let files = Some(maps.own_files()?);
         Some(LocationFilter { files, unknown: true, missing: Vec::new(), functions: None })
     }
 
     /// Whether the file with an index is selected.
-    #[must_use]
     pub fn has_file(&self, file: usize) -> bool {
         self.files.as_ref().is_none_or(|files| files.get(file).copied().unwrap_or(false))
     }
 
     /// Whether a location is selected.
-    #[must_use]
     pub fn has(&self, location: Location) -> bool {
         let (file, offset) = match location {
             Location::File { file, offset } => (file, offset),
@@ -86,13 +81,11 @@ impl LocationFilter {
     }
 
     /// Names that match no file and no function.
-    #[must_use]
     pub fn missing(&self) -> &[String] {
         &self.missing
     }
 
     /// The file name of a location, as perf prints it in a column.
-    #[must_use]
     pub fn name_of(maps: &Maps, location: Location) -> &str {
         maps.path_of(location).map_or(UNKNOWN, short)
     }

@@ -60,7 +60,6 @@ pub enum Location {
 
 impl Location {
     /// The index of its file; `None` outside of files.
-    #[must_use]
     pub const fn file(self) -> Option<usize> {
         match self {
             Location::File { file, .. } => Some(file),
@@ -123,13 +122,11 @@ pub struct Maps {
 
 impl Maps {
     /// With places to search for symbols.
-    #[must_use]
     pub fn with_sources(sources: Sources) -> Maps {
         Maps { sources, ..Maps::default() }
     }
 
     /// The places to search for symbols.
-    #[must_use]
     pub fn sources(&self) -> &Sources {
         &self.sources
     }
@@ -172,7 +169,6 @@ impl Maps {
     }
 
     /// Data beyond memory limits.
-    #[must_use]
     pub fn unkept(&self) -> Unkept {
         self.unkept
     }
@@ -213,19 +209,16 @@ impl Maps {
     }
 
     /// Number of address spaces.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.spaces.len()
     }
 
     /// Whether there are none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.spaces.is_empty()
     }
 
     /// Whether no recording has a mapping other than the kernel's.
-    #[must_use]
     pub fn is_without_files(&self) -> bool {
         self.files.iter().all(|file| file.kind.is_kernel())
     }
@@ -325,7 +318,6 @@ impl Maps {
     }
 
     /// The location of an address in a space.
-    #[must_use]
     pub fn locate(&self, space: usize, addr: u64) -> Location {
         let Some(known) = self.spaces.get(space) else { return Location::Address(addr) };
         if let Some(location) = known.named.and_then(|table| self.named.locate(table, addr)) {

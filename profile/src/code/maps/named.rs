@@ -115,13 +115,11 @@ impl Maps {
     }
 
     /// Whether any recording has symbols instead of addresses.
-    #[must_use]
     pub fn has_names(&self) -> bool {
         self.named.symbols.len() > 0
     }
 
     /// Whether a location was recorded by symbol, and has no address.
-    #[must_use]
     pub fn is_named(&self, location: Location) -> bool {
         matches!(location, Location::File { file, .. } if self.is_named_file(file))
     }
@@ -132,7 +130,6 @@ impl Maps {
 
     /// The address of a location, given as `addr` by an analysis: `None` if it was recorded by
     /// symbol or file offset.
-    #[must_use]
     pub fn address_of(&self, location: Location, addr: u64) -> Option<u64> {
         let is_offset = matches!(location, Location::File { .. }) && names::is_name(addr);
         (!is_offset && !self.is_named(location)).then_some(addr)
@@ -140,7 +137,6 @@ impl Maps {
 
     /// The identity of a location across recordings: the file, the symbol if recorded by symbol,
     /// and the offset.
-    #[must_use]
     pub fn key(&self, location: Location) -> Option<(&str, Option<&str>, u64)> {
         let Location::File { file, offset } = location else { return None };
         let path = self.files.get(file)?;

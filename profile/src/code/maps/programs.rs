@@ -178,7 +178,6 @@ impl Maps {
     /// (`branches`, by file): not one that only runs others, nor one that has
     /// replaced itself by another or was started by another of them. Of several, the
     /// one of the recorder's command line, then the one with most branches.
-    #[must_use]
     pub fn recorded_programs(&self, branches: &HashMap<usize, u64>) -> Option<RecordedPrograms> {
         let count = |file: &usize| branches.get(file).copied().unwrap_or(0);
         let mut all = self.programs();

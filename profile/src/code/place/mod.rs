@@ -20,7 +20,6 @@ pub struct Span {
 
 impl Span {
     /// Whether the range contains a location.
-    #[must_use]
     pub fn contains(&self, location: Location) -> bool {
         match (self.start, location) {
             (Location::Address(start), Location::Address(addr)) => {

@@ -152,13 +152,11 @@ impl Module {
     }
 
     /// The file's path.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Its build id.
-    #[must_use]
     pub fn build_id(&self) -> Option<&[u8]> {
         self.build_id.as_deref()
     }
@@ -191,14 +189,12 @@ impl Module {
     }
 
     /// Whether it has no code symbols.
-    #[must_use]
     pub fn is_stripped(&self) -> bool {
         self.symbols().is_empty()
     }
 
     /// The symbol-table address of a file offset. Page rounding makes adjacent segments share pages
     /// of the file, so the segment that contains the byte decides, executable ones first.
-    #[must_use]
     pub fn address_of_offset(&self, offset: u64) -> Option<u64> {
         let holds =
             |s: &&Segment| offset.checked_sub(s.offset).is_some_and(|within| within < s.file_size);
@@ -214,7 +210,6 @@ impl Module {
 
     /// The file offset of a symbol-table address. The inverse of
     /// [`address_of_offset`](Self::address_of_offset).
-    #[must_use]
     pub fn offset_of_address(&self, addr: u64) -> Option<u64> {
         let segment = self.segment_at(addr)?;
         segment.offset.checked_add(addr - segment.vaddr)
@@ -222,14 +217,12 @@ impl Module {
 
     /// The symbol that covers a symbol-table address, and the offset in it. The name is as in the
     /// file.
-    #[must_use]
     pub fn symbol_at(&self, addr: u64) -> Option<(&str, u64)> {
         let (name, range) = self.function_at(addr)?;
         Some((name, addr - range.start))
     }
 
     /// The symbol that covers an address, and its range.
-    #[must_use]
     pub fn function_at(&self, addr: u64) -> Option<(&str, Range<u64>)> {
         let found = self.symbols().at(addr)?;
         let range = self.range(&found)?;
@@ -273,14 +266,12 @@ impl Module {
     }
 
     /// The line of an address; for inlined code, the innermost.
-    #[must_use]
     pub fn source(&self, addr: u64) -> Option<SourceLine> {
         self.lines()?.source(addr)
     }
 
     /// The functions that contain an address: inlined functions from the innermost on, then the
     /// enclosing one.
-    #[must_use]
     pub fn frames(&self, addr: u64) -> Vec<Frame> {
         self.lines().map(|lines| lines.frames(addr)).unwrap_or_default()
     }

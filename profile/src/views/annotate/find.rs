@@ -57,14 +57,12 @@ impl Stretch {
     }
 
     /// The location of one of its addresses, which are counted from [`address`](Self::address).
-    #[must_use]
     pub fn location(&self, address: u64) -> Location {
         let offset = address.wrapping_sub(self.address).wrapping_add(self.offset);
         Location::File { file: self.file, offset }
     }
 
     /// The distance of a location from its start, bytes; `None` outside of it.
-    #[must_use]
     pub fn distance(&self, location: Location) -> Option<u64> {
         match location {
             Location::File { file, offset } if file == self.file => {
@@ -333,7 +331,6 @@ fn shift(flow: &mut Flow, file: usize) -> u64 {
 }
 
 /// The functions that ran and have code, hottest first.
-#[must_use]
 pub fn hottest(flow: &mut Flow) -> Vec<Hot> {
     let mut heats: HashMap<(usize, u64), (Function, u64)> = HashMap::new();
     let mut add = |maps: &mut Maps, location: Location, heat: u64| {

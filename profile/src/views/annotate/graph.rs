@@ -69,7 +69,6 @@ pub enum EdgeKind {
 
 impl Annotated {
     /// Its control-flow graph.
-    #[must_use]
     pub fn graph(&self) -> Graph {
         let mut builder = Builder::new(self);
         for at in 0..builder.blocks.len() {

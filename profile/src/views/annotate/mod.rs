@@ -133,7 +133,6 @@ pub struct Timed {
 
 impl Timed {
     /// Mean of the cycles; `None` if none are known.
-    #[must_use]
     pub fn mean(&self) -> Option<f64> {
         let n = self.cycles.n();
         let sum: f64 = self.cycles.iter().map(|(cycles, n)| f64::from(cycles) * n as f64).sum();
@@ -142,7 +141,6 @@ impl Timed {
 
     /// Instructions per core cycle: the block's instructions divided by its mean cycles. An upper
     /// bound if cycles are saturated.
-    #[must_use]
     pub fn ipc(&self) -> Option<f64> {
         let mean = self.mean().filter(|mean| *mean > 0.0)?;
         self.instructions.map(|count| count as f64 / mean)
@@ -190,7 +188,6 @@ impl Annotated {
     }
 
     /// Its basic blocks, in address order.
-    #[must_use]
     pub fn basic_blocks(&self) -> Vec<BasicBlock> {
         let leads = |(_, insn): &(usize, &Instruction)| insn.leads;
         let starts: Vec<usize> =
@@ -205,7 +202,6 @@ impl Annotated {
 
     /// The block to show at each instruction: of those ending there, the one with the most cycle
     /// counts, or else the most executed one.
-    #[must_use]
     pub fn blocks_by_end(&self) -> Vec<Option<&Timed>> {
         let mut ending: Vec<Option<&Timed>> = vec![None; self.instructions.len()];
         for block in &self.blocks {
@@ -219,13 +215,11 @@ impl Annotated {
     }
 
     /// Executions of its hottest instruction.
-    #[must_use]
     pub fn peak(&self) -> u64 {
         self.instructions.iter().filter_map(|insn| insn.count).max().unwrap_or(0)
     }
 
     /// Instructions executed in it, of those counted.
-    #[must_use]
     pub fn executed(&self) -> u64 {
         let counts = self.instructions.iter().filter_map(|insn| insn.count);
         counts.fold(0, u64::saturating_add)

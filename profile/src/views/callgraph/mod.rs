@@ -44,7 +44,6 @@ pub enum Unit {
 
 impl Unit {
     /// Its name.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Unit::Stacks => "stacks",
@@ -119,20 +118,17 @@ pub struct Sum {
 /// Builds the call graph of recordings. `stitch` joins truncated stacks to earlier ones. Functions
 /// are identified by name while stacks are read, so other [sources](Maps::set_sources) of names
 /// must be set before.
-#[must_use]
 pub fn counter(stitch: bool) -> Counter<impl View<Table = CallGraph>> {
     Counter::of(Walk::new(Builder::new(stitch)))
 }
 
 impl CallGraph {
     /// The sum of all counts.
-    #[must_use]
     pub fn total(&self) -> u64 {
         self.nodes.first().map_or(0, |root| root.total)
     }
 
     /// The functions, by descending total.
-    #[must_use]
     pub fn sums(&self) -> Vec<Sum> {
         let mut sums: Vec<Sum> =
             (0..self.functions.len()).map(|function| Sum { function, ..Sum::default() }).collect();
@@ -162,7 +158,6 @@ impl CallGraph {
     }
 
     /// The children of each context, by descending total.
-    #[must_use]
     pub fn children(&self) -> Vec<Vec<usize>> {
         let mut children: Vec<Vec<usize>> = vec![Vec::new(); self.nodes.len()];
         for (at, node) in self.nodes.iter().enumerate() {
@@ -193,7 +188,6 @@ impl CallGraph {
     }
 
     /// The functions from the outermost one to this context.
-    #[must_use]
     pub fn path(&self, node: usize) -> Vec<usize> {
         let mut path = Vec::new();
         let mut at = self.nodes.get(node);
@@ -207,7 +201,6 @@ impl CallGraph {
 
     /// The inverted tree: below each function its callers, with the counts of the function itself.
     /// Paths are limited to 64 frames.
-    #[must_use]
     pub fn inverted(&self) -> CallGraph {
         const FRAMES: usize = 64;
         let mut tree = Tree::new();

@@ -12,7 +12,6 @@ use super::tree::ROOT;
 ///
 /// A replay counts the stack after each call and return, as call-stack mode samples it; stacks
 /// without an open call are in neither. `None` if one of the two has no stack.
-#[must_use]
 pub fn score(ours: &CallGraph, truth: &CallGraph) -> Option<f64> {
     let moves = |graph: &CallGraph| graph.nodes.iter().map(|node| node.moves as f64).sum::<f64>();
     let (all_ours, all_truth) = (moves(ours), moves(truth));

@@ -30,7 +30,6 @@ pub struct Function {
 
 impl Function {
     /// The text to print.
-    #[must_use]
     pub fn label(&self) -> String {
         match (self.name.as_ref().or(self.place.as_ref()), self.location) {
             (Some(name), _) => name.clone(),

@@ -79,7 +79,6 @@ impl Change {
 
     /// The relative change: 0.5 is 50% more. `None` if a value is unavailable, or the baseline is
     /// 0.
-    #[must_use]
     pub fn relative(&self) -> Option<f64> {
         let (before, after) = (self.before?, self.after?);
         (before > 0.0).then(|| after / before - 1.0)
@@ -93,7 +92,6 @@ impl Change {
     }
 
     /// It increased significantly. A new row counts as an increase.
-    #[must_use]
     pub fn is_worse(&self) -> bool {
         self.significant && self.after > self.before
     }
@@ -131,25 +129,21 @@ pub struct Row {
 
 impl Row {
     /// Its location in the new recording, otherwise in the baseline.
-    #[must_use]
     pub fn side(&self) -> Option<&Side> {
         self.after.as_ref().or(self.before.as_ref())
     }
 
     /// The change of a measure.
-    #[must_use]
     pub fn change(&self, measure: Measure) -> Option<&Change> {
         self.changes.iter().find(|change| change.measure == measure)
     }
 
     /// Some measure changed significantly.
-    #[must_use]
     pub fn is_significant(&self) -> bool {
         self.changes.iter().any(|change| change.significant)
     }
 
     /// It exists on both sides.
-    #[must_use]
     pub fn is_matched(&self) -> bool {
         self.before.is_some() && self.after.is_some()
     }
@@ -187,7 +181,6 @@ pub struct Rows {
 
 impl Rows {
     /// The paths of matched files, in pairs.
-    #[must_use]
     pub fn files(&self) -> &[[String; 2]] {
         &self.matched.files
     }
@@ -208,7 +201,6 @@ pub fn rows(before: &mut Looked, after: &mut Looked, by: Option<By>) -> Rows {
 
 impl Comparison {
     /// Compares the counts of the rows.
-    #[must_use]
     pub fn of(rows: Rows, before: &StackSums, after: &StackSums) -> Comparison {
         let Rows { matched, medians: [was, is], .. } = rows;
         let mut rows = matched.rows;

@@ -96,7 +96,6 @@ impl Total {
     }
 
     /// The relative change: 0.5 is 50% more.
-    #[must_use]
     pub fn relative(&self) -> f64 {
         self.after / self.before - 1.0
     }

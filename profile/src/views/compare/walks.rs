@@ -36,7 +36,6 @@ pub struct Looked {
 }
 
 /// Finds the branches of recordings, in a first pass over them.
-#[must_use]
 pub fn looker() -> Counter<impl View<Table = Looked>> {
     Counter::of(Walk::new(First::default()))
 }

@@ -40,13 +40,11 @@ pub type FlowCounter = Counter<FlowCounts>;
 impl FlowCounter {
     /// Starts empty, for callers that need only branches: blocks are not kept, which saves more
     /// than half of the memory. Blocks still count towards the branches inside them.
-    #[must_use]
     pub fn without_blocks() -> FlowCounter {
         Counter::of(FlowCounts::without_blocks())
     }
 
     /// Starts empty, for callers that need only blocks: the flow will have no sites.
-    #[must_use]
     pub fn without_sites() -> FlowCounter {
         Counter::of(FlowCounts::without_sites())
     }
@@ -104,7 +102,6 @@ pub struct Site {
 
 impl Site {
     /// Mispredicted (y) of known (x), by stack.
-    #[must_use]
     pub fn misses(&self) -> Clusters {
         let more = self.surplus.as_ref().map_or_else(More::default, |surplus| surplus.misses);
         more.clusters(self.known, self.mispredicted.unwrap_or(0))
@@ -112,7 +109,6 @@ impl Site {
 
     /// Taken (y) of executed (x), by stack: only after a known block, so that both outcomes were
     /// equally observable.
-    #[must_use]
     pub fn outcomes(&self) -> Clusters {
         let more = self.surplus.as_ref().map_or_else(More::default, |surplus| surplus.outcomes);
         let executed = self.settled.saturating_add(self.not_taken.unwrap_or(0));
@@ -120,7 +116,6 @@ impl Site {
     }
 
     /// Taken to this target (y) of taken (x), by stack.
-    #[must_use]
     pub fn to_target(&self, target: &Target) -> Clusters {
         let more = self.surplus.as_ref().map_or_else(More::default, |surplus| surplus.taken);
         let count = target.count;
@@ -176,7 +171,6 @@ pub struct Block {
 }
 
 /// The share (0 to 1) of all block executions that went through a function.
-#[must_use]
 pub fn share_of(blocks: &[Block], function: &Function) -> f64 {
     let runs = |inside: &dyn Fn(&Block) -> bool| {
         let counts = blocks.iter().filter(|block| inside(block)).map(|block| block.count);
@@ -233,7 +227,6 @@ impl Flow {
 
     /// Whether every taken branch and the start and end of every thread are included: counts of
     /// branches not taken and of straight-line code are then exact too.
-    #[must_use]
     pub fn is_whole(&self) -> bool {
         self.is_complete() && self.block_quality.open == 0
     }
@@ -255,7 +248,6 @@ impl Flow {
     }
 
     /// Whether every taken branch is included: counts are then exact.
-    #[must_use]
     pub fn is_complete(&self) -> bool {
         self.quality.is_complete() && self.block_quality.filtered == 0
     }

@@ -53,7 +53,6 @@ pub struct HotBranch {
 
 impl HotBranch {
     /// Share of mispredictions among entries with a known prediction; `None` if there are none.
-    #[must_use]
     pub fn mispredict_rate(&self) -> Option<f64> {
         self.mispredicted.map(|missed| missed as f64 / self.known as f64)
     }
@@ -126,7 +125,6 @@ impl HotTable {
     }
 
     /// Share of a branch among all, 0 to 1.
-    #[must_use]
     pub fn share(&self, branch: &HotBranch) -> f64 {
         if self.total == 0 { 0.0 } else { branch.count as f64 / self.total as f64 }
     }

@@ -38,7 +38,6 @@ pub enum Severity {
 
 impl Severity {
     /// Its name.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Severity::Note => "note",
@@ -61,7 +60,6 @@ pub enum Verdict {
 
 impl Verdict {
     /// Its name.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Verdict::Sound => "sound",
@@ -94,7 +92,6 @@ pub struct Finding {
 
 impl Finding {
     /// Share, 0 to 1; `None` if nothing was checked.
-    #[must_use]
     pub fn share(&self) -> Option<f64> {
         (self.of > 0).then(|| self.count as f64 / self.of as f64)
     }
@@ -143,7 +140,6 @@ impl Lint {
     }
 
     /// The verdict.
-    #[must_use]
     pub fn verdict(&self) -> Verdict {
         match self.findings.iter().map(|finding| finding.severity).max() {
             Some(Severity::Error) => Verdict::Poor,

@@ -86,7 +86,6 @@ pub struct Loop {
 
 impl Loop {
     /// Mean trip count, estimated if the recording is a sample; `None` if no entry was seen to end.
-    #[must_use]
     pub fn mean_trips(&self) -> Option<f64> {
         match self.mean {
             Some(estimate) => estimate.mean,
@@ -97,7 +96,6 @@ impl Loop {
     /// Trips of all entries: exact if every entry was recorded from start to end. Otherwise the
     /// recorded trips, to which a loop with its test at the head may add one for each exit from its
     /// middle.
-    #[must_use]
     pub fn all_trips(&self) -> u64 {
         let begun = self.trips.n().saturating_add(self.trips.open());
         match (self.trips.open(), self.headless) {
@@ -108,7 +106,6 @@ impl Loop {
     }
 
     /// The highest known trip count of an entry, and whether that entry was recorded to its end.
-    #[must_use]
     pub fn longest(&self) -> Option<(u64, bool)> {
         let whole = self.trips.max().map(|max| (u64::from(max), true));
         let open = self.trips.longest_open().map(|max| (u64::from(max), false));
@@ -199,7 +196,6 @@ pub struct LoopFinder {
 }
 
 /// Finds the loops of recordings, in a first pass over them.
-#[must_use]
 pub fn finder() -> Counter<impl View<Table = LoopFinder>> {
     Counter::of(Walk::new(FirstWalk::default()))
 }

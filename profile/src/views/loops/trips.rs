@@ -24,50 +24,42 @@ impl Trips {
     }
 
     /// Entries with a recorded start and end.
-    #[must_use]
     pub fn n(&self) -> u64 {
         self.counts.n()
     }
 
     /// Entries with a recorded start but no end.
-    #[must_use]
     pub fn open(&self) -> u64 {
         self.open.n()
     }
 
     /// Trips of all entries recorded from start to end.
-    #[must_use]
     pub fn sum(&self) -> u64 {
         self.sum
     }
 
     /// Fewest trips of such an entry.
-    #[must_use]
     pub fn min(&self) -> Option<u32> {
         self.counts.min()
     }
 
     /// Most trips of such an entry.
-    #[must_use]
     pub fn max(&self) -> Option<u32> {
         self.counts.max()
     }
 
     /// The highest minimum of an open entry.
-    #[must_use]
     pub fn longest_open(&self) -> Option<u32> {
         self.open.max()
     }
 
     /// Mean over entries recorded from start to end.
-    #[must_use]
     pub fn mean(&self) -> Option<f64> {
         (self.n() > 0).then(|| self.sum as f64 / self.n() as f64)
     }
 
     /// Whether counts are rounded down to five significant bits, because there were too many
     /// distinct ones.
-    #[must_use]
     pub fn is_rounded(&self) -> bool {
         self.counts.is_rounded()
     }
@@ -82,7 +74,6 @@ impl Trips {
     ///
     /// Open entries are included with their known minimum: the product-limit estimator for censored
     /// observations (Kaplan and Meier, 1958). Without any, this is the plain quantile.
-    #[must_use]
     pub fn quantile(&self, share: f64) -> Quantile {
         let all = self.n().saturating_add(self.open());
         if all == 0 {

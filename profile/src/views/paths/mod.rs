@@ -82,7 +82,6 @@ pub enum Break {
 
 impl Break {
     /// Its name.
-    #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
             Break::Call => "call",
@@ -160,7 +159,6 @@ pub struct Paths {
 
 impl Paths {
     /// Source and target of a follower.
-    #[must_use]
     pub fn follower(&self, follower: &Follower) -> Option<(u64, Location, u64, Location)> {
         let &(from, to, space) = self.ends.get(follower.edge)?;
         let locate = |addr| self.maps.locate(space as usize, addr);
@@ -407,7 +405,6 @@ pub struct PathFinder {
 }
 
 /// Finds the followers of branches, in a first pass over recordings.
-#[must_use]
 pub fn finder() -> Counter<impl View<Table = PathFinder>> {
     Counter::of(Walk::new(FirstWalk::default()))
 }

@@ -36,7 +36,6 @@ pub(crate) enum Transfer {
 
 impl Transfer {
     /// The kind for perf's type.
-    #[must_use]
     pub(crate) const fn of(branch_type: Option<BranchType>) -> Transfer {
         let Some(branch_type) = branch_type else { return Transfer::Unknown };
         match branch_type {
@@ -57,7 +56,6 @@ impl Transfer {
     }
 
     /// Whether it stays in the frame: neither call nor return. Unknown branches count as jumps.
-    #[must_use]
     pub(crate) const fn is_jump(self) -> bool {
         !matches!(self, Transfer::Call | Transfer::Return)
     }

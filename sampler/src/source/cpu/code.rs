@@ -3,14 +3,13 @@
 //! Branch records do not name a process. A stack with a user-mode branch outside of the target's
 //! mappings belongs at least partly to another task.
 
-use lbr_msr::text::AsText;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lbr_msr::insn::{Insn, decode};
-use lbr_msr::record::{BranchType, Comm, Event};
+use lbr_msr::record::{BranchType, Event};
 
 use crate::config::{Classify, Owns};
 use crate::maps::{self, Mapping};
@@ -117,13 +116,6 @@ pub(super) fn classifier() -> Classify {
             }
         })
     })
-}
-
-/// An event with the name of a process.
-pub(in crate::source) fn comm(id: ThreadId, time: u64, exec: bool) -> Option<Event> {
-    let name = std::fs::read(format!("/proc/{}/comm", id.pid)).ok()?;
-    let comm = name.as_text().trim_end_matches('\n').to_owned();
-    Some(Event::Comm(Comm { time, pid: id.pid, tid: id.tid, comm, exec }))
 }
 
 /// The involuntary context switches of a single-threaded process. Several threads also switch among

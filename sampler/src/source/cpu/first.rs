@@ -25,7 +25,6 @@ pub(super) fn go_first() -> io::Result<()> {
 }
 
 /// Whether `go_first` would succeed, without applying it to the caller.
-#[must_use]
 pub fn may_go_first() -> bool {
     let thread = std::thread::Builder::new().spawn(|| go_first().is_ok());
     thread.is_ok_and(|thread| thread.join().unwrap_or(false))

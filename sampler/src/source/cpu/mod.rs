@@ -38,7 +38,7 @@ use lbr_msr::{MsrError, MsrWrite};
 use super::{Decoding, Exit, Source, SourceError, SourceNotes};
 use crate::clock::{DEFAULT_HZ, Pace};
 use crate::config::{RecordConfig, Sampling};
-use crate::gate::Gate;
+use crate::gate::{Gate, Recorder};
 use crate::outlet::{Outlet, Sampler};
 use crate::target::{Affinity, Moved};
 pub use code::{ProcessCode, Switches, UserCode};
@@ -48,7 +48,6 @@ use sampler::CpuSampler;
 use target::Target;
 
 /// Why a CPU whose LBR has no filter (Core 2, Bonnell) cannot be recorded; `None` if it has one.
-#[must_use]
 pub fn unrecordable(caps: &LbrCaps) -> Option<&'static str> {
     let is_ring = caps.facility == Facility::IntelLegacy;
     (is_ring && caps.filter == FilterRegister::None).then_some(

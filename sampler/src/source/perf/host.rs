@@ -55,7 +55,6 @@ pub struct Host {
 
 impl Host {
     /// Reads the files.
-    #[must_use]
     pub fn look(root: &Root) -> Host {
         let read = |path: &str| fs::read_to_string(root.join(path)).ok();
         let sources = "sys/bus/event_source/devices";
@@ -93,7 +92,6 @@ impl Host {
     }
 
     /// Depth of the deepest branch stack; `None` if unknown.
-    #[must_use]
     pub fn branches(&self) -> Option<u32> {
         self.monitors.as_ref()?.iter().filter_map(|monitor| monitor.branches).max()
     }

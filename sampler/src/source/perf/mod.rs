@@ -32,13 +32,14 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 
 use super::cpu::ProcessCode;
-use super::cpu::code::{UserCode, comm};
+use super::cpu::code::UserCode;
 use super::cpu::target::wait_until;
 use super::{Command, Decoding, Exit, Source, SourceError, SourceNotes};
 use crate::clock::monotonic_ns;
 use crate::config::{RecordConfig, Sampling};
 use crate::drain::RawStack;
-use crate::gate::Gate;
+use crate::gate::{Gate, Recorder};
+use crate::maps::{comm, numbers};
 use crate::outlet::{KernelReport, Outlet, Sampler, SamplerError};
 use crate::target::{Affinity, Held, ThreadId};
 pub use counting::Counting;
@@ -151,10 +152,7 @@ impl Perf {
 }
 
 fn threads_of(pid: u32) -> Result<Vec<i32>, Refused> {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
-    let tasks = tasks.map_err(|_| Refused::NoProcess { pid })?.flatten();
-    let threads: Vec<i32> =
-        tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()).collect();
+    let threads = numbers(&format!("/proc/{pid}/task")).unwrap_or_default();
     if threads.is_empty() { Err(Refused::NoProcess { pid }) } else { Ok(threads) }
 }
 
@@ -183,9 +181,12 @@ impl<'a> Source<'a> for Perf {
             call_stack: config.call_stack,
             is_by_thread: !matches!(self.followed, Followed::Everything(_)),
             there: match self.followed {
-                Followed::Program(..) => There::Nothing,
-                Followed::Process(pid, _) => There::Processes(vec![pid]),
-                Followed::Everything(_) => There::Processes(processes()),
+                Followed::Program(..) => None,
+                Followed::Process(pid, _) => Some(vec![pid]),
+                Followed::Everything(_) => {
+                    let all = numbers("/proc").unwrap_or_default();
+                    Some(all.into_iter().map(i32::cast_unsigned).collect())
+                }
             },
             alone: self.alone,
             children_left: Arc::clone(&self.children_left),
@@ -224,10 +225,6 @@ fn run_program(
     path: &Path,
     is_over: &dyn Fn() -> bool,
 ) -> Result<Exit, SourceError> {
-    let os = |cause: Errno| SourceError::Os {
-        what: "waiting for the program".to_owned(),
-        cause: cause.into(),
-    };
     let pid = held.pid();
     held.release()?;
     let refused = held.exec_error();
@@ -238,7 +235,7 @@ fn run_program(
             Ok(WaitStatus::Exited(_, code)) => return Ok(Exit::Code(code)),
             Ok(WaitStatus::Signaled(_, signal, _)) => return Ok(Exit::Signal(signal as i32)),
             Ok(_) | Err(Errno::EINTR) => {}
-            Err(errno) => return Err(os(errno)),
+            Err(errno) => return Err(SourceError::os("waiting for the program", errno)),
         }
         if is_over() && !std::mem::replace(&mut is_killed, true) {
             // It did not end, although signals were passed on to it.
@@ -250,27 +247,15 @@ fn run_program(
     Err(SourceError::NotExecutable { path: path.to_owned(), cause })
 }
 
-/// Every visible process.
-fn processes() -> Vec<u32> {
-    let found = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    found.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
-}
-
-/// Steps before the events are enabled.
-enum There {
-    /// Nothing: the events start with the program.
-    Nothing,
-    /// Processes whose names and mappings must be reported first.
-    Processes(Vec<u32>),
-}
-
 /// The sampler: reads the records that the kernel wrote.
 struct Emptying {
     events: Events,
     depth: u32,
     call_stack: bool,
     is_by_thread: bool,
-    there: There,
+    /// Processes whose names and mappings must be reported first; `None`: the events start with the
+    /// program.
+    there: Option<Vec<u32>>,
     alone: Option<u32>,
     children_left: Arc<AtomicU64>,
     report: KernelReport,
@@ -279,8 +264,7 @@ struct Emptying {
 impl Emptying {
     fn run(mut self, outlet: &mut Outlet) -> Result<(), SamplerError> {
         self.begin(outlet).map_err(|cause| {
-            let what = "switching the perf events on".to_owned();
-            SamplerError::Place(SourceError::Os { what, cause })
+            SamplerError::Place(SourceError::os("switching the perf events on", cause))
         })?;
         outlet.ready();
         let mut waiting: Vec<RawStack> = Vec::new();
@@ -315,7 +299,7 @@ impl Emptying {
 
     /// Enables the events if the program's start does not, and reports what already exists.
     fn begin(&mut self, outlet: &Outlet) -> std::io::Result<()> {
-        let There::Processes(pids) = &self.there else { return Ok(()) };
+        let Some(pids) = &self.there else { return Ok(()) };
         let time = monotonic_ns();
         for ring in &mut self.events.rings {
             ring.enable()?;

@@ -102,7 +102,6 @@ pub(super) struct Asked {
 
 impl Refused {
     /// The fix, if there is one.
-    #[must_use]
     pub fn remedy(&self) -> Option<String> {
         Some(match self {
             Refused::Level { highest, .. } => format!(

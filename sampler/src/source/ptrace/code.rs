@@ -42,7 +42,6 @@ impl Decoded {
     }
 
     /// Whether it is INT3, INT1 or INT n, except for system calls.
-    #[must_use]
     pub fn is_interrupt(&self) -> bool {
         !self.int80 && matches!(self.insn, Insn::Branch(b) if b.branch_type == BranchType::IRQ)
     }

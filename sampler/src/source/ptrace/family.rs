@@ -7,10 +7,10 @@ use nix::libc;
 use nix::sys::ptrace;
 use nix::unistd::Pid;
 
-use super::sys::os;
+use super::sys;
 use super::task::{Process, Task, exit_of, is_thread_of, task_event};
 use super::tracer::{Stop, Tracer};
-use super::{Recorder, Retire, sys};
+use crate::gate::{Recorder, Retire};
 use crate::source::SourceError;
 use crate::target;
 use crate::target::ThreadId;
@@ -23,7 +23,7 @@ impl<R: Recorder> Tracer<'_, R> {
         self.notes.children_left += 1;
         match sys::detach(tid, signal) {
             Ok(()) | Err(Errno::ESRCH) => Ok(()),
-            Err(e) => Err(os("leaving a child alone", e).into()),
+            Err(e) => Err(SourceError::os("leaving a child alone", e).into()),
         }
     }
 
@@ -31,7 +31,7 @@ impl<R: Recorder> Tracer<'_, R> {
     pub(super) fn bore(&mut self, tid: i32) -> Result<(), Stop> {
         let Some(parent) = self.tasks.get(&tid).map(|task| task.id) else { return Ok(()) };
         let message = ptrace::getevent(Pid::from_raw(tid))
-            .map_err(|e| os("asking for a new thread's id", e))?;
+            .map_err(|e| SourceError::os("asking for a new thread's id", e))?;
         let Ok(child) = i32::try_from(message) else { return Ok(()) };
         let stopped = self.early.remove(&child);
         let number = child.unsigned_abs();
@@ -172,7 +172,7 @@ impl<R: Recorder> Tracer<'_, R> {
     pub(super) fn ends(&mut self, tid: i32) -> Result<(), Stop> {
         let recorded = self.record_end(tid);
         // Also if the recorder has closed: no signal ends this stop.
-        sys::cont(tid, 0).map_err(|e| os("ending a thread", e))?;
+        sys::cont(tid, 0).map_err(|e| SourceError::os("ending a thread", e))?;
         recorded
     }
 

@@ -36,14 +36,11 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
 
-use lbr_msr::record::{Event, MoveKind, SourceKnowledge};
-use lbr_msr::soft::{Retired, SoftLbr};
+use lbr_msr::record::SourceKnowledge;
 
 use super::sites::Sites;
 use super::{Command, Decoding, Exit, Software, Source, SourceError, SourceNotes};
-use crate::flight::SignalStop;
-use crate::gate::{Closed, Gate, Ring};
-use crate::target::ThreadId;
+use crate::gate::{Gate, Recorder};
 use crate::target::{self, Affinity};
 use sys::pid_of;
 use tracer::Tracer;
@@ -54,174 +51,6 @@ pub const SOFTWARE: Software = Software {
     about: "From branch to branch with ptrace: any program, thousands of branches a second",
     open: |command| Ok(Box::new(Ptrace::new(command)?)),
 };
-
-/// The destination of branches: the part of [`Gate`] that this source needs.
-pub trait Recorder {
-    /// One thread's LBR.
-    type Ring: Retire;
-
-    /// A thread starts.
-    ///
-    /// # Errors
-    /// [`Closed`].
-    fn start(&self, thread: ThreadId) -> Result<Self::Ring, Closed>;
-
-    /// Emits an event other than branches.
-    ///
-    /// # Errors
-    /// [`Closed`].
-    fn emit(&self, event: Event) -> Result<(), Closed>;
-
-    /// Whether the source should stop.
-    fn is_closed(&self) -> bool;
-
-    /// Registers the process that was started for recording.
-    fn started(&self, _pid: u32) {}
-
-    /// Whether [`Retire::signalled`] and [`Retire::died`] are to be called.
-    fn wants_signals(&self) -> bool {
-        false
-    }
-
-    /// See [`Gate::model`].
-    fn model(&self) -> Option<SoftLbr> {
-        None
-    }
-
-    /// See [`Gate::period`].
-    fn period(&self) -> Option<u64> {
-        None
-    }
-}
-
-/// Receives the branches of one thread: the part of [`Ring`] that this source needs.
-pub trait Retire {
-    /// Retires one taken branch.
-    ///
-    /// # Errors
-    /// [`Closed`].
-    fn retire(&mut self, branch: &Retired) -> Result<(), Closed>;
-
-    /// Retires taken branches, oldest first.
-    ///
-    /// # Errors
-    /// [`Closed`].
-    fn retire_run(&mut self, run: &[Retired]) -> Result<(), Closed> {
-        run.iter().try_for_each(|branch| self.retire(branch))
-    }
-
-    /// See [`Ring::retire_entry`].
-    ///
-    /// # Errors
-    /// [`Closed`].
-    fn retire_entry(&mut self, branch: &Retired, _arguments: [u64; 6]) -> Result<(), Closed> {
-        self.retire(branch)
-    }
-
-    /// See [`Ring::moved`].
-    ///
-    /// # Errors
-    /// [`Closed`].
-    fn moved(&mut self, _kind: MoveKind, _from: u64, _to: u64) -> Result<(), Closed> {
-        Ok(())
-    }
-
-    /// See [`Ring::retire_newest`]; called if the recorder has a [model](Recorder::model), and
-    /// followed by a flush if it has no [period](Recorder::period).
-    ///
-    /// # Errors
-    /// [`Closed`].
-    fn retire_newest(&mut self, _left_out: u64, run: &[Retired]) -> Result<(), Closed> {
-        self.retire_run(run)
-    }
-
-    /// See [`Ring::is_due`].
-    fn is_due(&self) -> bool {
-        false
-    }
-
-    /// See [`Ring::flush`].
-    ///
-    /// # Errors
-    /// [`Closed`].
-    fn flush(&mut self) -> Result<(), Closed> {
-        Ok(())
-    }
-
-    /// A signal is about to be delivered. All earlier branches were retired.
-    fn signalled(&mut self, _stop: &SignalStop) {}
-
-    /// A signal has ended the thread's process, and was delivered to this thread.
-    fn died(&mut self, _stop: SignalStop) {}
-
-    /// The thread has ended.
-    ///
-    /// # Errors
-    /// [`Closed`].
-    fn finish(self) -> Result<(), Closed>;
-}
-
-impl Recorder for Gate {
-    type Ring = Ring;
-
-    fn start(&self, thread: ThreadId) -> Result<Ring, Closed> {
-        Gate::start(self, thread)
-    }
-
-    fn emit(&self, event: Event) -> Result<(), Closed> {
-        Gate::emit(self, event)
-    }
-
-    fn is_closed(&self) -> bool {
-        Gate::is_closed(self)
-    }
-
-    fn started(&self, pid: u32) {
-        Gate::started(self, pid);
-    }
-
-    fn model(&self) -> Option<SoftLbr> {
-        Gate::model(self)
-    }
-
-    fn period(&self) -> Option<u64> {
-        Gate::period(self)
-    }
-}
-
-impl Retire for Ring {
-    fn retire(&mut self, branch: &Retired) -> Result<(), Closed> {
-        Ring::retire(self, branch)
-    }
-
-    fn retire_run(&mut self, run: &[Retired]) -> Result<(), Closed> {
-        Ring::retire_run(self, run)
-    }
-
-    fn retire_entry(&mut self, branch: &Retired, arguments: [u64; 6]) -> Result<(), Closed> {
-        Ring::retire_entry(self, branch, arguments)
-    }
-
-    fn moved(&mut self, kind: MoveKind, from: u64, to: u64) -> Result<(), Closed> {
-        Ring::moved(self, kind, from, to)
-    }
-
-    fn retire_newest(&mut self, left_out: u64, run: &[Retired]) -> Result<(), Closed> {
-        Ring::retire_newest(self, left_out, run)
-    }
-
-    fn is_due(&self) -> bool {
-        Ring::is_due(self)
-    }
-
-    fn flush(&mut self) -> Result<(), Closed> {
-        Ring::flush(self)
-    }
-
-    fn finish(self) -> Result<(), Closed> {
-        Ring::finish(self)
-    }
-}
 
 /// State shared by the tracer and the thread that waits for it.
 #[derive(Debug)]
@@ -314,9 +143,9 @@ impl Ptrace {
                 caller.unpark();
                 result
             };
-            let tracer = Builder::new().spawn_scoped(scope, trace).map_err(|cause| {
-                SourceError::Os { what: "starting a thread that traces".to_owned(), cause }
-            })?;
+            let tracer = Builder::new()
+                .spawn_scoped(scope, trace)
+                .map_err(|cause| SourceError::os("starting a thread that traces", cause))?;
             while !tracer.is_finished() {
                 std::thread::park_timeout(LOOK);
                 if recorder.is_closed() {

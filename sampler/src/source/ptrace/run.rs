@@ -11,10 +11,11 @@ use lbr_msr::record::HwBranchType;
 use lbr_msr::soft::Retired;
 use nix::libc::user_regs_struct;
 
-use super::Recorder;
-use super::sys::{self, RESUME_FLAG, USER_CS, os};
+use super::sys::{self, RESUME_FLAG, USER_CS};
 use super::task::{Passage, Run};
 use super::tracer::{Breakpoints, Stop, Tracer};
+use crate::gate::Recorder;
+use crate::source::SourceError;
 
 impl<R: Recorder> Tracer<'_, R> {
     /// Runs a stopped thread, if that gets further than a step.
@@ -76,7 +77,7 @@ impl<R: Recorder> Tracer<'_, R> {
         }
         // With stops at system calls, so that a thread that was moved past its breakpoint stops at
         // all.
-        sys::to_syscall(tid).map_err(|e| os("running the program", e))?;
+        sys::to_syscall(tid).map_err(|e| SourceError::os("running the program", e))?;
         Ok(true)
     }
 

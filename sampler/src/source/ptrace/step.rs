@@ -1,21 +1,21 @@
 //! One step of one thread: the pending instruction and its effect.
 
 use lbr_msr::insn::{BranchInsn, Insn, UnderTrapFlag};
-use lbr_msr::record::{BranchType, Comm, Event, HwBranchType, MoveKind};
+use lbr_msr::record::{BranchType, Event, HwBranchType, MoveKind};
 use lbr_msr::soft::Retired;
 use nix::libc::{self, user_regs_struct};
 use nix::sys::ptrace;
 use nix::unistd::Pid;
 
 use super::code::Decoded;
-use super::sys::{self, TRAP_FLAG, USER_CS, hide_trap_flag, os};
-use super::task::{Call, Passage, Pending, comm, next_ip};
+use super::sys::{self, TRAP_FLAG, USER_CS, hide_trap_flag};
+use super::task::{Call, Passage, Pending, next_ip};
 use super::tracer::{Breakpoints, Stop, Tracer};
-use super::{Recorder, Retire};
 use crate::clock::monotonic_ns;
-use crate::flight::SignalStop;
+use crate::gate::{Recorder, Retire};
 use crate::maps;
-use crate::target::ThreadId;
+use crate::source::SourceError;
+use crate::target::{SignalStop, ThreadId};
 
 /// The page of emulated system calls, Documentation/arch/x86/x86_64/mm.rst.
 const VSYSCALL: std::ops::Range<u64> = 0xffff_ffff_ff60_0000..0xffff_ffff_ff60_1000;
@@ -61,7 +61,8 @@ impl<R: Recorder> Tracer<'_, R> {
                 self.moved(tid, MoveKind::Signal, from, regs.rip)?;
                 self.notes.kernel_returns_omitted += 1;
                 // The handler's own mask, often all signals, is now in effect.
-                sys::unblock_sigtrap(tid).map_err(|e| os("changing the signal mask", e))?;
+                sys::unblock_sigtrap(tid)
+                    .map_err(|e| SourceError::os("changing the signal mask", e))?;
                 Ok(true)
             }
             libc::TRAP_BRKPT if !traps => {
@@ -111,10 +112,11 @@ impl<R: Recorder> Tracer<'_, R> {
             pending.call.is_some_and(|call| call.number.cast_signed() == libc::SYS_rt_sigprocmask);
         if masks && signal == 0 && !task.in_syscall && ip == regs.rip {
             task.passage = Passage::Entering;
-            return sys::to_syscall(tid).map_err(|e| os("running a system call", e).into());
+            return sys::to_syscall(tid)
+                .map_err(|e| SourceError::os("running a system call", e).into());
         }
         task.passage = Passage::Stepped;
-        sys::step(tid, signal).map_err(|e| os("stepping the program", e).into())
+        sys::step(tid, signal).map_err(|e| SourceError::os("stepping the program", e).into())
     }
 
     fn plan(&mut self, tid: i32, ip: u64, regs: &user_regs_struct) -> Pending {
@@ -389,7 +391,7 @@ impl<R: Recorder> Tracer<'_, R> {
         let write = |offset: usize, value: u64| {
             let offset = offset as ptrace::AddressType;
             ptrace::write_user(Pid::from_raw(tid), offset, value.cast_signed())
-                .map_err(|e| os("writing registers", e))
+                .map_err(|e| SourceError::os("writing registers", e))
         };
         let asks_to_be_traced = number == libc::SYS_ptrace && call.args[0] == PTRACE_TRACEME;
         let refused = regs.rax.cast_signed() == -i64::from(libc::EPERM);
@@ -427,11 +429,10 @@ impl<R: Recorder> Tracer<'_, R> {
 
     /// Reports a thread's name.
     pub(super) fn tell_comm(&mut self, id: ThreadId, exec: bool) -> Result<(), Stop> {
-        if let (true, Some(comm)) = (self.recording, comm(id)) {
-            let time = monotonic_ns();
-            self.recorder.emit(Event::Comm(Comm { time, pid: id.pid, tid: id.tid, comm, exec }))?;
+        match maps::comm(id, monotonic_ns(), exec).filter(|_| self.recording) {
+            Some(named) => Ok(self.recorder.emit(named)?),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 

@@ -8,8 +8,6 @@ use nix::libc;
 use nix::sys::ptrace;
 use nix::unistd::Pid;
 
-use crate::source::SourceError;
-
 /// RFLAGS.TF.
 pub const TRAP_FLAG: u64 = 1 << 8;
 
@@ -193,8 +191,4 @@ pub(super) const USER_CS: u64 = 0x33;
 pub(super) fn pid_of(id: u32) -> Pid {
     // Linux pids are below 2^22.
     Pid::from_raw(id as i32)
-}
-
-pub(super) fn os(what: impl Into<String>, cause: impl Into<std::io::Error>) -> SourceError {
-    SourceError::Os { what: what.into(), cause: cause.into() }
 }

@@ -1,6 +1,5 @@
 //! State of the target's threads and processes.
 
-use lbr_msr::text::AsText;
 use std::collections::HashSet;
 use std::fs;
 use std::sync::Arc;
@@ -12,10 +11,9 @@ use nix::libc::{self, user_regs_struct};
 
 use super::code::{Decoded, Path, TracedCode};
 use crate::clock::monotonic_ns;
-use crate::flight::SignalStop;
 use crate::maps::Mapping;
 use crate::source::Exit;
-use crate::target::ThreadId;
+use crate::target::{SignalStop, ThreadId};
 
 /// Progress of a system call that runs from stop to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,12 +151,6 @@ pub(super) struct Process {
 /// Whether `tid` is a thread of process `pid`.
 pub(super) fn is_thread_of(tid: i32, pid: u32) -> bool {
     fs::exists(format!("/proc/{pid}/task/{tid}")).unwrap_or(false)
-}
-
-/// The name of a thread, at most 15 bytes; `None` if it has ended.
-pub(super) fn comm(thread: ThreadId) -> Option<String> {
-    let bytes = fs::read(format!("/proc/{}/task/{}/comm", thread.pid, thread.tid)).ok()?;
-    Some((bytes.strip_suffix(b"\n").unwrap_or(&bytes)).as_text().into_owned())
 }
 
 /// The address where a stopped thread continues: after an interrupted system call that the kernel

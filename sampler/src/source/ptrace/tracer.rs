@@ -9,10 +9,10 @@ use nix::sys::ptrace::{self, Options};
 use nix::unistd::Pid;
 
 use super::start::{Start, relocated};
-use super::sys::{self, os};
+use super::sys;
 use super::task::{Passage, Process, Task, exit_of, task_event};
-use super::{Ptrace, Recorder, Shared};
-use crate::gate::Closed;
+use super::{Ptrace, Shared};
+use crate::gate::{Closed, Recorder};
 use crate::interrupt::Delivered;
 use crate::source::{Exit, SourceError, SourceNotes};
 use crate::target::ThreadId;
@@ -91,8 +91,8 @@ impl<'a, R: Recorder> Tracer<'a, R> {
         let pin = match source.pin {
             Some(pin) => pin,
             None => {
-                let here =
-                    nix::sched::sched_getcpu().map_err(|e| os("asking which CPU this is", e))?;
+                let here = nix::sched::sched_getcpu()
+                    .map_err(|e| SourceError::os("asking which CPU this is", e))?;
                 source.allowed.only(u32::try_from(here).unwrap_or(0))?
             }
         };
@@ -100,11 +100,11 @@ impl<'a, R: Recorder> Tracer<'a, R> {
         let mut held = Held::spawn(&source.path, &source.command)?;
         let pid = held.pid();
         ptrace::seize(pid, options).map_err(|e| match e {
-            Errno::EPERM => os(
+            Errno::EPERM => SourceError::os(
                 "tracing the program (a sandbox or /proc/sys/kernel/yama/ptrace_scope forbids it)",
                 e,
             ),
-            e => os("tracing the program", e),
+            e => SourceError::os("tracing the program", e),
         })?;
         held.release()?;
         let mut tracer = Tracer {
@@ -132,20 +132,24 @@ impl<'a, R: Recorder> Tracer<'a, R> {
 
     fn wait_for_exec(&mut self, held: &mut Held) -> Result<(), SourceError> {
         loop {
-            let (tid, status) = sys::wait().map_err(|e| os("waiting for the program", e))?;
+            let (tid, status) =
+                sys::wait().map_err(|e| SourceError::os("waiting for the program", e))?;
             if !libc::WIFSTOPPED(status) {
                 self.shared.none_left();
                 let path = self.source.path.clone();
                 return Err(match held.exec_error() {
                     Some(cause) => SourceError::NotExecutable { path, cause },
-                    None => os("starting the program", std::io::Error::other("it was killed")),
+                    None => SourceError::os(
+                        "starting the program",
+                        std::io::Error::other("it was killed"),
+                    ),
                 });
             }
             if status >> 16 == libc::PTRACE_EVENT_EXEC {
                 return Ok(());
             }
             let signal = if status >> 16 == 0 { libc::WSTOPSIG(status) } else { 0 };
-            sys::cont(tid, signal).map_err(|e| os("starting the program", e))?;
+            sys::cont(tid, signal).map_err(|e| SourceError::os("starting the program", e))?;
         }
     }
 
@@ -167,9 +171,10 @@ impl<'a, R: Recorder> Tracer<'a, R> {
                 Err(SourceError::NeverReached { symbol: format!("{asked:#x}") })
             }
             (None, Some(exit)) => Ok((exit, self.notes)),
-            (None, None) => {
-                Err(os("waiting for the program", std::io::Error::other("its end was not seen")))
-            }
+            (None, None) => Err(SourceError::os(
+                "waiting for the program",
+                std::io::Error::other("its end was not seen"),
+            )),
         }
     }
 
@@ -200,7 +205,7 @@ impl<'a, R: Recorder> Tracer<'a, R> {
             let (tid, status) = match sys::wait() {
                 Ok(news) => news,
                 Err(Errno::ECHILD) => break,
-                Err(e) => return Err(os("waiting for the program", e).into()),
+                Err(e) => return Err(SourceError::os("waiting for the program", e).into()),
             };
             let done = match libc::WIFSTOPPED(status) {
                 true => self.stopped(tid, libc::WSTOPSIG(status), status >> 16),
@@ -237,14 +242,15 @@ impl<'a, R: Recorder> Tracer<'a, R> {
         {
             let entry = self.source.entry.unwrap_or(*entry);
             let function = relocated(self.main, function, entry)
-                .map_err(|e| os("finding where the program was loaded", e))?;
+                .map_err(|e| SourceError::os("finding where the program was loaded", e))?;
             self.function = Some(function);
         }
         match (self.source.command.from, program) {
             (Some(from), ProgramKind::Elf { entry }) => {
                 let entry = self.source.entry.unwrap_or(entry);
-                let start = Start::arm(self.main, from, entry)
-                    .map_err(|e| os(format!("setting a breakpoint at {from:#x}"), e))?;
+                let start = Start::arm(self.main, from, entry).map_err(|e| {
+                    SourceError::os(format!("setting a breakpoint at {from:#x}"), e)
+                })?;
                 self.start = Some(start);
             }
             _ => self.begin_recording()?,
@@ -343,7 +349,7 @@ impl<'a, R: Recorder> Tracer<'a, R> {
                     libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU
                 ) =>
             {
-                sys::listen(tid).map_err(|e| os("waiting out a stop", e).into())
+                sys::listen(tid).map_err(|e| SourceError::os("waiting out a stop", e).into())
             }
             libc::PTRACE_EVENT_STOP => self.go_on(tid, 0),
             _ => {
@@ -356,7 +362,7 @@ impl<'a, R: Recorder> Tracer<'a, R> {
     /// A SIGTRAP: the step's, the breakpoint's, or the program's own.
     fn trapped(&mut self, tid: i32) -> Result<(), Stop> {
         let code = ptrace::getsiginfo(Pid::from_raw(tid))
-            .map_err(|e| os("asking why the program stopped", e))?
+            .map_err(|e| SourceError::os("asking why the program stopped", e))?
             .si_code;
         let regs = self.regs(tid)?;
         let start = self.start.as_ref().filter(|start| start.is_hit(regs.rip));
@@ -383,7 +389,7 @@ impl<'a, R: Recorder> Tracer<'a, R> {
     /// A thread has hit the breakpoint; `regs` are its registers before that.
     fn at_start(&mut self, tid: i32, regs: user_regs_struct) -> Result<(), Stop> {
         ptrace::setregs(Pid::from_raw(tid), regs)
-            .map_err(|e| os("going back to the breakpoint", e))?;
+            .map_err(|e| SourceError::os("going back to the breakpoint", e))?;
         if !self.recording {
             self.begin_recording()?;
             self.gather(tid);
@@ -409,12 +415,13 @@ impl<'a, R: Recorder> Tracer<'a, R> {
         let Some(task) = self.tasks.get_mut(&tid) else { return Ok(()) };
         if task.passage == Passage::Entering {
             task.passage = Passage::Leaving;
-            return sys::to_syscall(tid).map_err(|e| os("running a system call", e).into());
+            return sys::to_syscall(tid)
+                .map_err(|e| SourceError::os("running a system call", e).into());
         }
         // A thread that ran past its breakpoint makes an unexpected call.
         task.in_syscall |= task.passage == Passage::Stepped;
         task.passage = Passage::Stepped;
-        sys::unblock_sigtrap(tid).map_err(|e| os("changing the signal mask", e))?;
+        sys::unblock_sigtrap(tid).map_err(|e| SourceError::os("changing the signal mask", e))?;
         let regs = self.regs(tid)?;
         self.complete(tid, &regs)?;
         self.advance(tid, &regs, 0)
@@ -427,7 +434,8 @@ impl<'a, R: Recorder> Tracer<'a, R> {
                 // At full speed, exits of system calls are not reported.
                 task.in_syscall = false;
             }
-            return sys::cont(tid, signal).map_err(|e| os("running the program", e).into());
+            return sys::cont(tid, signal)
+                .map_err(|e| SourceError::os("running the program", e).into());
         }
         if signal != 0 {
             self.interrupted(tid)?;
@@ -439,10 +447,10 @@ impl<'a, R: Recorder> Tracer<'a, R> {
             return self.advance(tid, &regs, signal);
         }
         task.passage = Passage::Stepped;
-        sys::step(tid, signal).map_err(|e| os("stepping the program", e).into())
+        sys::step(tid, signal).map_err(|e| SourceError::os("stepping the program", e).into())
     }
 
     pub(super) fn regs(&self, tid: i32) -> Result<user_regs_struct, SourceError> {
-        ptrace::getregs(Pid::from_raw(tid)).map_err(|e| os("reading registers", e))
+        ptrace::getregs(Pid::from_raw(tid)).map_err(|e| SourceError::os("reading registers", e))
     }
 }

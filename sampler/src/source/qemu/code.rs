@@ -18,6 +18,7 @@ use object::read::elf::{FileHeader, ProgramHeader};
 use crate::clock::monotonic_ns;
 use crate::maps::{self, Mapping};
 use crate::source::SourceError;
+use crate::target::ThreadId;
 
 /// A PT_LOAD segment of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,20 +88,11 @@ fn part(mapping: &Mapping, start: u64, end: u64, pid: u32, tid: u32) -> Option<M
     let (start, end) = (start.max(mapping.start), end.min(mapping.end));
     let len = end.checked_sub(start).filter(|&len| len > 0)?;
     Some(Mmap {
-        time: monotonic_ns(),
-        pid,
-        tid,
         addr: start,
         len,
         pgoff: mapping.pgoff.wrapping_add(start - mapping.start),
-        dev: mapping.dev,
-        ino: mapping.ino,
-        ino_generation: 0,
-        build_id: None,
         prot: mapping.prot | libc::PROT_EXEC.cast_unsigned(),
-        flags: mapping.flags(),
-        // perf's name for executable memory without a file.
-        path: if mapping.path.is_empty() { "//anon".to_owned() } else { mapping.path.clone() },
+        ..mapping.event(monotonic_ns(), ThreadId { pid, tid })
     })
 }
 

@@ -16,8 +16,7 @@ use lbr_msr::soft::Retired;
 use nix::libc;
 
 use super::super::ptrace::code;
-use crate::flight::SignalStop;
-use crate::target::User;
+use crate::target::{SignalStop, User};
 
 /// How long QEMU may take to start, or to answer.
 const PATIENCE: Duration = Duration::from_secs(20);

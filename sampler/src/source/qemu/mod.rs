@@ -37,10 +37,9 @@ use std::path::{Path, PathBuf};
 
 use lbr_msr::record::SourceKnowledge;
 
-use super::ptrace::Recorder;
 use super::sites::Sites;
 use super::{Command, Decoding, Exit, Software, Source, SourceError, SourceNotes};
-use crate::gate::Gate;
+use crate::gate::{Gate, Recorder};
 use crate::target::{self, Affinity};
 
 pub use find::Unavailable;
@@ -71,7 +70,6 @@ impl Qemu {
     }
 
     /// The emulator.
-    #[must_use]
     pub fn emulator(&self) -> &Path {
         &self.emulator
     }

@@ -16,12 +16,11 @@ use super::gdb::{Gdb, News, unseen_branch};
 use super::record::{self, Corrupt, Record, Words};
 use super::{Emulated, code};
 use crate::clock::monotonic_ns;
-use crate::flight::SignalStop;
-use crate::gate::Closed;
-use crate::source::ptrace::{Recorder, Retire};
+use crate::gate::{Closed, Recorder, Retire};
+use crate::maps::comm;
 use crate::source::sites::SiteCache;
 use crate::source::{SourceError, SourceNotes};
-use crate::target::ThreadId;
+use crate::target::{SignalStop, ThreadId};
 
 /// Records read from one ring before the next ring's turn.
 const BATCH: u64 = 2048;
@@ -54,11 +53,7 @@ impl From<Corrupt> for Stop {
 }
 
 pub(super) fn failed(why: String) -> SourceError {
-    os("recording in qemu-x86_64", io::Error::other(why))
-}
-
-pub(super) fn os(what: &str, cause: io::Error) -> SourceError {
-    SourceError::Os { what: what.to_owned(), cause }
+    SourceError::os("recording in qemu-x86_64", io::Error::other(why))
 }
 
 /// The branches that the plugin may omit because no drain would see them.
@@ -178,9 +173,9 @@ impl<'a, R: Recorder> Reader<'a, R> {
             self.signals()?;
             match count {
                 0 => {
-                    let status = child
-                        .try_wait()
-                        .map_err(|cause| Stop::Failed(os("waiting for qemu-x86_64", cause)))?;
+                    let status = child.try_wait().map_err(|cause| {
+                        Stop::Failed(SourceError::os("waiting for qemu-x86_64", cause))
+                    })?;
                     if let Some(status) = status {
                         while self.round()? > 0 {}
                         self.signals()?;
@@ -204,7 +199,7 @@ impl<'a, R: Recorder> Reader<'a, R> {
 
     /// Shows the recorder the signals that threads have stopped at.
     fn signals(&mut self) -> Result<(), Stop> {
-        let failed = |cause| Stop::Failed(os("talking to qemu's GDB stub", cause));
+        let failed = |cause| Stop::Failed(SourceError::os("talking to qemu's GDB stub", cause));
         let Some(mut gdb) = self.gdb.take() else { return Ok(()) };
         while let Some(news) = gdb.news(self.pid).map_err(failed)? {
             match news {
@@ -407,14 +402,11 @@ impl<'a, R: Recorder> Reader<'a, R> {
     }
 
     fn tell_name(&self, tid: u32) -> Result<(), Stop> {
-        let pid = self.pid;
         // A thread that was killed has no name.
-        if let Ok(name) = std::fs::read(format!("/proc/{pid}/task/{tid}/comm")) {
-            let comm = name.as_text().trim_end_matches('\n').to_owned();
-            let comm = Comm { time: monotonic_ns(), pid, tid, comm, exec: false };
-            self.recorder.emit(Event::Comm(comm))?;
+        match comm(ThreadId { pid: self.pid, tid }, monotonic_ns(), false) {
+            Some(named) => Ok(self.recorder.emit(named)?),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn tell_mappings(&self, mappings: io::Result<Vec<Mmap>>) -> Result<(), Stop> {
@@ -427,7 +419,7 @@ impl<'a, R: Recorder> Reader<'a, R> {
                 return Ok(());
             }
             Err(cause) => {
-                return Err(Stop::Failed(os("reading the program's mappings", cause)));
+                return Err(Stop::Failed(SourceError::os("reading the program's mappings", cause)));
             }
         };
         for mapping in mappings {

@@ -105,7 +105,6 @@ pub(super) type Words = [u64; 2];
 
 /// The first word of a branch's record, which is constant per branch; the second is the target.
 /// `None` for far branches and for addresses outside user space.
-#[must_use]
 pub(super) fn branch_word(from: u64, class: HwBranchType, zero_length_call: bool) -> Option<u64> {
     let tag = CLASSES.iter().position(|&known| known == class)? as u64 + 1;
     let tag = tag | if zero_length_call { ZERO_LENGTH_CALL } else { 0 };
@@ -113,7 +112,6 @@ pub(super) fn branch_word(from: u64, class: HwBranchType, zero_length_call: bool
 }
 
 /// The tag of a record, from its first word.
-#[must_use]
 pub(super) const fn tag(word: u64) -> u64 {
     word >> ADDRESS_BITS
 }
@@ -121,7 +119,6 @@ pub(super) const fn tag(word: u64) -> u64 {
 /// A branch's address, its class, and whether it is a call to the next instruction, from its
 /// record's first word; `None` for other records.
 #[inline]
-#[must_use]
 pub(super) fn branch(word: u64) -> Option<(u64, HwBranchType, bool)> {
     let tag = tag(word);
     let class = (tag & !(ZERO_LENGTH_CALL | MISPREDICTED)).checked_sub(1)?;
@@ -156,7 +153,6 @@ pub(super) fn tags(wants: impl Fn(HwBranchType, bool) -> bool) -> u32 {
 
 impl Record {
     /// The record's words; `None` if [`branch_word`] returns `None`.
-    #[must_use]
     pub(super) fn encode(self) -> Option<Words> {
         let tagged = |tag: u64, low: u64, high| {
             (low <= ADDRESS).then_some([tag << ADDRESS_BITS | low, high])

@@ -7,10 +7,10 @@ use std::process::{Child, Command as Process, ExitStatus};
 use std::sync::atomic::Ordering;
 
 use super::gdb::Gdb;
-use super::reader::{Reader, Stop, Thinning, failed, os};
+use super::reader::{Reader, Stop, Thinning, failed};
 use super::shared::{Plugin, Shared};
 use super::{Emulated, code, find};
-use crate::source::ptrace::Recorder;
+use crate::gate::Recorder;
 use crate::source::{Exit, SourceError, SourceNotes};
 
 /// The running emulator. Killed on drop.
@@ -28,14 +28,16 @@ pub(super) fn run<R: Recorder>(
     source: &Emulated,
     recorder: &R,
 ) -> Result<(Exit, SourceNotes), SourceError> {
-    let shared = Shared::new().map_err(|cause| os("making memory to share with qemu", cause))?;
+    let shared = Shared::new()
+        .map_err(|cause| SourceError::os("making memory to share with qemu", cause))?;
     let thinning = if source.command.model { Thinning::NONE } else { Thinning::of(recorder) };
     if source.command.model {
         shared.region().header.model();
     }
     shared.region().header.open(thinning.wanted, thinning.sampling);
     let gdb = recorder.wants_signals().then(|| Gdb::new(source.command.rights().as_ref()));
-    let mut gdb = gdb.transpose().map_err(|cause| os("making a socket for qemu", cause))?;
+    let mut gdb =
+        gdb.transpose().map_err(|cause| SourceError::os("making a socket for qemu", cause))?;
     let mut running = Running(start(source, &shared, gdb.as_ref())?);
     let pid = running.0.id();
     if let Some(pin) = &source.pin {
@@ -43,7 +45,8 @@ pub(super) fn run<R: Recorder>(
     }
     recorder.started(pid);
     if let Some(gdb) = &mut gdb {
-        gdb.connect(&mut running.0).map_err(|cause| os("connecting to qemu's GDB stub", cause))?;
+        gdb.connect(&mut running.0)
+            .map_err(|cause| SourceError::os("connecting to qemu's GDB stub", cause))?;
     }
     let mut reader = Reader::new(source, recorder, pid, shared.region(), thinning);
     reader.gdb = gdb;
@@ -55,7 +58,7 @@ pub(super) fn run<R: Recorder>(
         Err(Stop::Failed(error)) => return Err(error),
         Err(Stop::Closed) => {
             let wait = running.0.kill().and_then(|()| running.0.wait());
-            wait.map_err(|cause| os("ending qemu-x86_64", cause))?
+            wait.map_err(|cause| SourceError::os("ending qemu-x86_64", cause))?
         }
     };
     let closed = recorder.is_closed();
@@ -84,8 +87,8 @@ pub(super) fn run<R: Recorder>(
 
 fn start(source: &Emulated, shared: &Shared, gdb: Option<&Gdb>) -> Result<Child, SourceError> {
     let parent = std::process::id();
-    let plugin =
-        Plugin::new(find::LIBRARY).map_err(|cause| os("making the plugin's memory", cause))?;
+    let plugin = Plugin::new(find::LIBRARY)
+        .map_err(|cause| SourceError::os("making the plugin's memory", cause))?;
     let mut arguments = vec![format!("fd={}", shared.fd()), format!("parent={parent}")];
     if let Some(code::Start { from, text }) = source.start {
         arguments.push(format!("from={from:#x}"));
@@ -105,9 +108,9 @@ fn start(source: &Emulated, shared: &Shared, gdb: Option<&Gdb>) -> Result<Child,
         // Supplementary groups are dropped.
         process.uid(user.uid).gid(user.gid);
     }
-    process
-        .spawn()
-        .map_err(|cause| os(&format!("starting {}", source.qemu.emulator.as_text()), cause))
+    process.spawn().map_err(|cause| {
+        SourceError::os(format!("starting {}", source.qemu.emulator.as_text()), cause)
+    })
 }
 
 fn exit(status: ExitStatus) -> Exit {

@@ -6,7 +6,8 @@ use nix::libc;
 
 use super::{Emit, Target, wait_until};
 use crate::clock::monotonic_ns;
-use crate::source::cpu::code::{ProcessCode, UserCode, comm};
+use crate::maps::{comm, numbers};
+use crate::source::cpu::code::{ProcessCode, UserCode};
 use crate::target::{Affinity, Exit, SourceError, ThreadId};
 
 /// A running process, moved to the recorded CPUs until this is dropped.
@@ -31,13 +32,9 @@ impl Process {
     ) -> Result<Process, SourceError> {
         let id = ThreadId { pid, tid: pid };
         let mut process = Process { id, code: ProcessCode::new(id), moved: Vec::new(), limit };
-        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).map_err(|cause| {
-            SourceError::Os { what: format!("looking at process {pid}"), cause }
-        })?;
-        for task in tasks.flatten() {
-            let Some(tid) = task.file_name().to_str().and_then(|name| name.parse().ok()) else {
-                continue;
-            };
+        let threads = numbers(&format!("/proc/{pid}/task"))
+            .map_err(|cause| SourceError::os(format!("looking at process {pid}"), cause))?;
+        for tid in threads {
             let before = match Affinity::of(tid) {
                 Ok(before) => before,
                 // A thread may end at any time.

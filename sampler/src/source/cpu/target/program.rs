@@ -13,7 +13,8 @@ use nix::unistd::Pid;
 use super::{Emit, LONG_NAP, Target};
 use crate::clock::monotonic_ns;
 use crate::interrupt::Delivered;
-use crate::source::cpu::code::{ProcessCode, UserCode, comm};
+use crate::maps::comm;
+use crate::source::cpu::code::{ProcessCode, UserCode};
 use crate::source::ptrace::sys;
 use crate::target::{Affinity, Command, Exit, Held, SourceError, ThreadId};
 
@@ -55,7 +56,7 @@ impl Program {
         cpus.apply(pid.as_raw())?;
         let options = Options::PTRACE_O_TRACEEXEC | Options::PTRACE_O_TRACEEXIT;
         ptrace::seize(pid, options)
-            .map_err(|cause| os("holding the program until recording is on", cause))?;
+            .map_err(|cause| SourceError::os("holding the program until recording is on", cause))?;
         held.release()?;
         let number = pid.as_raw().cast_unsigned();
         let id = ThreadId { pid: number, tid: number };
@@ -79,7 +80,7 @@ impl Program {
                     let path = path.to_owned();
                     return Err(match held.exec_error() {
                         Some(cause) => SourceError::NotExecutable { path, cause },
-                        None => os("starting the program", Errno::ESRCH),
+                        None => SourceError::os("starting the program", Errno::ESRCH),
                     });
                 }
                 other => program.pass(other)?,
@@ -92,7 +93,7 @@ impl Program {
     }
 
     fn look(&self) -> Result<Option<i32>, SourceError> {
-        sys::look_for(self.tid()).map_err(|cause| os("waiting for the program", cause))
+        sys::look_for(self.tid()).map_err(|cause| SourceError::os("waiting for the program", cause))
     }
 
     fn go_on(&mut self, signal: i32) -> Result<(), SourceError> {
@@ -100,7 +101,7 @@ impl Program {
         match sys::cont(self.tid(), signal) {
             // It was killed; waiting reports how.
             Ok(()) | Err(Errno::ESRCH) => Ok(()),
-            Err(cause) => Err(os("continuing the program", cause)),
+            Err(cause) => Err(SourceError::os("continuing the program", cause)),
         }
     }
 
@@ -109,7 +110,7 @@ impl Program {
         match stop {
             Stop::Group => match sys::listen(self.tid()) {
                 Ok(()) | Err(Errno::ESRCH) => Ok(()),
-                Err(cause) => Err(os("leaving the program stopped", cause)),
+                Err(cause) => Err(SourceError::os("leaving the program stopped", cause)),
             },
             Stop::Signal(signal) => {
                 let repeated = self.delivered.is_repeated(signal, sys::sender(self.tid()));
@@ -228,10 +229,6 @@ impl Drop for Program {
             }
         }
     }
-}
-
-fn os(what: &str, cause: Errno) -> SourceError {
-    SourceError::Os { what: what.to_owned(), cause: cause.into() }
 }
 
 /// Sleeps that get longer while nothing happens.

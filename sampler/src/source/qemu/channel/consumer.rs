@@ -14,7 +14,6 @@ pub(in super::super) struct Consumer<'a> {
 
 impl<'a> Consumer<'a> {
     /// Reads `ring` from the position where the last consumer stopped.
-    #[must_use]
     pub(in super::super) fn new(ring: &'a Ring) -> Consumer<'a> {
         Consumer { ring, head: ring.head.0.load(Ordering::Relaxed) }
     }

@@ -84,13 +84,11 @@ impl Header {
     }
 
     /// Whether the memory has the right magic.
-    #[must_use]
     pub(super) fn is_ours(&self) -> bool {
         self.magic.load(Ordering::Acquire) == MAGIC
     }
 
     /// Whether the consumer wants branches whose record starts with this word.
-    #[must_use]
     pub(super) fn wants(&self, word: u64) -> bool {
         self.wanted.load(Ordering::Relaxed) >> (record::tag(word) & 31) & 1 != 0
     }
@@ -102,7 +100,6 @@ impl Header {
     }
 
     /// Whether the consumer wants predictions and cycles of the model.
-    #[must_use]
     pub(super) fn is_modelled(&self) -> bool {
         self.modelled.load(Ordering::Relaxed) != 0
     }
@@ -113,7 +110,6 @@ impl Header {
     }
 
     /// Whether the consumer wants no more records.
-    #[must_use]
     pub(super) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire) != 0
     }
@@ -121,7 +117,6 @@ impl Header {
 
 impl Region {
     /// The rings that threads have ever used.
-    #[must_use]
     pub(super) fn claimed(&self) -> &[Ring] {
         let count = self.header.claimed.load(Ordering::Acquire);
         let count = usize::try_from(count).unwrap_or(RINGS).min(RINGS);

@@ -7,7 +7,6 @@ use super::{CAPACITY, Counts, MOST_KEPT, Region, Ring, Stopped};
 
 impl Region {
     /// A producer for a new thread, on the first free ring; `None` if all are in use.
-    #[must_use]
     pub(in super::super) fn claim(&self) -> Option<Producer<'_>> {
         let free = |ring: &Ring| {
             ring.live.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
@@ -51,7 +50,6 @@ impl<'a> Producer<'a> {
     /// Takes a branch if that requires neither waiting nor writing kept branches; on `false`, call
     /// [`branch`](Self::branch).
     #[inline]
-    #[must_use]
     pub(in super::super) fn offer(&mut self, words: Words) -> bool {
         if self.newest == 0 {
             let has_room = self.tail != self.limit;
@@ -179,14 +177,12 @@ impl<'a> Producer<'a> {
     }
 
     /// Whether the consumer wants every branch.
-    #[must_use]
     pub(in super::super) fn wants_all(&self) -> bool {
         self.newest == 0
     }
 
     /// The thread's counters.
     #[inline]
-    #[must_use]
     pub(in super::super) fn counts(&self) -> &'a Counts {
         &self.ring.counts
     }
