@@ -21,7 +21,7 @@ use sampler::source::perf::Refused;
 
 use super::machine::MachineArgs;
 use super::probe::is_wrong_assumption;
-use crate::exit::{FAILED, Failure, NO_LBR, NOT_PERMITTED, OrExit, USAGE};
+use crate::exit::{FAILED, Failure, NO_LBR, NOT_PERMITTED, OrExit, USAGE, usage};
 use crate::present::out::say;
 
 /// `--backend` of every command.
@@ -96,7 +96,7 @@ impl Backend {
 }
 
 fn not_with_perf<T>() -> Result<T, Failure> {
-    Err(anyhow!("--backend perf is for lbr record and lbr time")).or_exit(USAGE)
+    Err(usage!("--backend perf is for lbr record and lbr time"))
 }
 
 /// `--backend` of commands that need registers.

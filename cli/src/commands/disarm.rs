@@ -19,7 +19,7 @@ use super::{
 use crate::args::heading;
 use crate::present::out::{Out, say};
 use crate::{
-    exit::{DONE, Failure, NO_LBR, OrExit, Outcome, USAGE},
+    exit::{DONE, Failure, NO_LBR, OrExit, Outcome, usage},
     present::json,
 };
 
@@ -64,8 +64,7 @@ struct DisarmedCpu {
 /// Runs `lbr disarm`.
 pub(crate) fn run(args: DisarmArgs) -> Outcome {
     if args.backend == Backend::Soft || args.machine.soft_cpu.is_some() {
-        let error = anyhow!("a software LBR lives no longer than the command that uses it");
-        return Err(error).or_exit(USAGE);
+        return Err(usage!("a software LBR lives no longer than the command that uses it"));
     }
     let list = match &args.cpu {
         Some(list) => list.clone(),

@@ -26,7 +26,7 @@ pub(crate) use self::progress::Progress;
 pub(crate) use self::reread::Reread;
 pub(crate) use self::source::{Source, warn};
 use crate::args::heading;
-use crate::exit::{FAILED, Failure, OrExit, USAGE};
+use crate::exit::{FAILED, Failure, OrExit, USAGE, usage};
 use crate::present::out::say;
 
 /// Recordings as arguments.
@@ -103,12 +103,11 @@ pub(crate) fn open_whole(path: &Path, force: bool) -> Result<Recording, Failure>
         let kind = file.metadata().map_err(cannot)?;
         if kind.is_file() && !force && !file::is_owned(&file)? {
             let owner = kind.uid();
-            let error = anyhow!(
+            return Err(usage!(
                 "{} belongs to another user ({owner}), who may have made it to deceive: --force \
                  reads it all the same",
                 path.as_text()
-            );
-            return Err(Failure { code: USAGE, error });
+            ));
         }
         if kind.is_file() || kind.is_dir() {
             Recording::of_file(path, file)
@@ -239,7 +238,7 @@ fn warn_of_twins(paths: &[PathBuf]) {
 pub(crate) fn failure(path: &Path, error: ReadError) -> Failure {
     let code = if matches!(error, ReadError::Io { .. }) { FAILED } else { USAGE };
     if let Some(why) = nothing_there(path, &error) {
-        return Failure { code: USAGE, error: anyhow!(why) };
+        return usage!(why);
     }
     // An error of opening names the file itself.
     let named = matches!(error, ReadError::Open { .. });

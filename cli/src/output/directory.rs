@@ -21,7 +21,7 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
 use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
 
-use crate::exit::{Failure, USAGE};
+use crate::exit::{Failure, USAGE, usage};
 use crate::input::file::is_trusted;
 
 /// Links followed in one path, the kernel's own limit (`MAXSYMLINKS`).
@@ -41,8 +41,7 @@ impl DirEntry {
     pub(super) fn of(path: &Path) -> Result<DirEntry, Failure> {
         let Some(name) = path.file_name() else {
             let what = if path.as_os_str().is_empty() { "empty" } else { "a directory" };
-            let error = anyhow!("{} is {what}: name a file", path.as_text());
-            return Err(Failure { code: USAGE, error });
+            return Err(usage!("{} is {what}: name a file", path.as_text()));
         };
         let parent = path.parent().unwrap_or(Path::new(""));
         let directory = Walk::to(parent).map_err(|stop| stop.failure(path))?;

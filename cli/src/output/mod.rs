@@ -18,12 +18,12 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use nix::sys::stat::SFlag;
 
 use self::directory::DirEntry;
 use self::stream::Stream;
-use crate::exit::{Failure, OrExit, USAGE};
+use crate::exit::{Failure, usage};
 use crate::input::file::is_trusted;
 use crate::present::out::Out;
 
@@ -61,8 +61,7 @@ impl Output {
             let same = |input: &P| of_input(input.as_ref()).is_some_and(|it| is_same(&it, &there));
             if let Some(input) = inputs.into_iter().find(same).filter(|_| there.is_file()) {
                 let (path, input) = (path.as_text(), crate::input::name(input.as_ref()));
-                let error = anyhow!("{path} would be written over while it is read ({input})");
-                return Err(Failure { code: USAGE, error });
+                return Err(usage!("{path} would be written over while it is read ({input})"));
             }
         }
         Ok(Output { path: path.to_owned(), to, mode: 0o666 })
@@ -95,7 +94,7 @@ impl Output {
         if !matches!(&self.to, To::Ours(file) if file.is_terminal()) {
             return Ok(());
         }
-        Err(anyhow!("this output is binary: give -o FILE, or a pipe")).or_exit(USAGE)
+        Err(usage!("this output is binary: give -o FILE, or a pipe"))
     }
 
     /// Writes all of it.
@@ -149,7 +148,7 @@ impl To {
         }
         let entry = DirEntry::of(path)?;
         let Ok(status) = entry.status() else { return Ok(To::File(entry)) };
-        let refuse = |what: &str| Err(anyhow!("{} is {what}", path.as_text())).or_exit(USAGE);
+        let refuse = |what: &str| Err(usage!("{} is {what}", path.as_text()));
         match SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT {
             SFlag::S_IFDIR => refuse("a directory: name a file"),
             SFlag::S_IFBLK | SFlag::S_IFSOCK => refuse("a disk or a socket: name a file"),

@@ -10,7 +10,6 @@ pub(crate) mod text;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::anyhow;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use profile::Flow;
@@ -19,7 +18,7 @@ use profile::flow::FlowCounter;
 use profile::maps::Location;
 
 use crate::args::heading;
-use crate::exit::{DONE, Failure, OrExit, Outcome, USAGE};
+use crate::exit::{DONE, Failure, OrExit, Outcome, USAGE, usage};
 use crate::head::{self, Notes, Totals, finish, without};
 use crate::input::source_text::Sources;
 use crate::input::{self, Source};
@@ -125,7 +124,7 @@ fn is_dot(path: &Path) -> Result<bool, Failure> {
         Some("dot" | "gv") => Ok(true),
         Some("svg") => Ok(false),
         _ if path == Path::new("-") => Ok(false),
-        _ => Err(anyhow!("--graph {}: neither .svg nor .dot", path.display())).or_exit(USAGE),
+        _ => Err(usage!("--graph {}: neither .svg nor .dot", path.display())),
     }
 }
 
@@ -166,8 +165,7 @@ fn annotate(args: &Annotate) -> Outcome {
     let found = found.or_exit(USAGE)?;
     let place = Location::File { file: found.file, offset: found.offset };
     if args.rows.places(&mut flow.maps, std::iter::empty())?.is_some_and(|dsos| !dsos.has(place)) {
-        let error = anyhow!("{} of {} is not among --dso and --symbol", found.name, found.path);
-        return Err(Failure { code: USAGE, error });
+        return Err(usage!("{} of {} is not among --dso and --symbol", found.name, found.path));
     }
     let mut annotated = annotate::annotate(&mut flow, &found, syntax).or_exit(USAGE)?;
     if !args.json && !args.load_addresses {

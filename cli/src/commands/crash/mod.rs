@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::{Path as FilePath, PathBuf};
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use clap::Args;
 use lbr_msr::disasm::{Disassembler, Syntax};
 use lbr_msr::record::{
@@ -29,7 +29,7 @@ use super::backend::{Backend, not_started};
 use super::record::software_sources;
 use super::rights::Rights;
 use crate::args::heading;
-use crate::exit::{FAILED, Failure, Outcome, USAGE};
+use crate::exit::{FAILED, Failure, Outcome, usage};
 use crate::output::{Output, recording};
 use crate::present::json;
 use crate::present::number::{counted, grouped};
@@ -122,8 +122,7 @@ pub(crate) fn run(args: Crash) -> Outcome {
         Backend::Msr | Backend::MsrSafe => Some("the CPU's registers are not read at signals yet"),
     };
     if let Some(why) = not_here {
-        let error = anyhow!("{why}; --backend soft records every branch");
-        return Err(Failure { code: USAGE, error });
+        return Err(usage!("{why}; --backend soft records every branch"));
     }
     args.rights.check()?;
     let command = args.rights.command(&args.command)?;

@@ -8,7 +8,7 @@ mod trace;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{anyhow, bail};
+use anyhow::bail;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use profile::compare::{self, By, Comparison, Looked, Measure, NotComparable, Row, Total};
@@ -17,7 +17,7 @@ use profile::maps::Maps;
 
 use self::print::{html_page, print};
 use crate::args::heading;
-use crate::exit::{DIFFERS, DONE, Failure, OrExit, Outcome, USAGE};
+use crate::exit::{DIFFERS, DONE, Failure, OrExit, Outcome, USAGE, usage};
 use crate::input::{self, Reading, Reread, Source};
 use crate::output::Output;
 use crate::select::{RowArgs, SelectArgs, Spans, spans};
@@ -169,7 +169,7 @@ pub(crate) fn run(args: &Diff) -> Outcome {
     let inputs = || both.iter().copied().chain(args.symbols.files());
     let output = args.html.as_ref().map(|path| Output::new(path, inputs())).transpose()?;
     if both.iter().filter(|path| **path == Path::new("-")).count() > 1 {
-        return Err(anyhow!("standard input (-) can be read once only")).or_exit(USAGE);
+        return Err(usage!("standard input (-) can be read once only"));
     }
     args.baseline_is_here().or_exit(USAGE)?;
     let (compared, mut names) = compare(args, [&before, &after])?;

@@ -4,13 +4,13 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use profile::maps::{Location, LocationFilter, Maps};
 use profile::trace::{Files, Follower, Meeting, Parting, Survey, Traced};
 use serde_json::json;
 
 use super::Diff;
-use crate::exit::{DONE, FAILED, Failure, OrExit, Outcome, USAGE};
+use crate::exit::{DONE, FAILED, Failure, OrExit, Outcome, USAGE, usage};
 use crate::input::{self, Reread};
 use crate::present::json;
 use crate::present::number::{counted, grouped};
@@ -34,16 +34,14 @@ pub(super) fn run(args: &Diff) -> Outcome {
         let [a, b] = args.sides();
         args.baseline_is_here().or_exit(USAGE)?;
         let [[a], [b]] = [a.as_slice(), b.as_slice()] else {
-            return Err(anyhow!("--trace compares two recordings, each in one file"))
-                .or_exit(USAGE);
+            return Err(usage!("--trace compares two recordings, each in one file"));
         };
         [a.clone(), b.clone()]
     } else {
         let mut commands = args.commands.split(|word| word == "--");
         let (Some(one), Some(other), None) = (commands.next(), commands.next(), commands.next())
         else {
-            let error = anyhow!("two commands are compared: --trace -- PROG a -- PROG b");
-            return Err(Failure { code: USAGE, error });
+            return Err(usage!("two commands are compared: --trace -- PROG a -- PROG b"));
         };
         [
             recorded(one, &folder.path().join("first"))?,
@@ -61,13 +59,12 @@ pub(super) fn run(args: &Diff) -> Outcome {
     if first.identity(0) != second.identity(0) {
         let (one, other) = (program(&first), program(&second));
         let builds = if one == other { " (another build)" } else { "" };
-        return Err(anyhow!(
+        return Err(usage!(
             "{} ran {one}, and {} ran {other}{builds}: only runs of one program can be compared \
              branch by branch",
             names[0],
             names[1]
-        ))
-        .or_exit(USAGE);
+        ));
     }
     let within = [within(args, &mut first, &names[0])?, within(args, &mut second, &names[1])?];
     let files = Files::of([&first, &second]);
@@ -93,7 +90,7 @@ fn recorded(command: &[String], to: &Path) -> Result<PathBuf, Failure> {
     let done = done.context("lbr record")?;
     if !to.exists() {
         let why = String::from_utf8_lossy(&done.stderr).replace("lbr: ", "");
-        return Err(anyhow!("{}", why.trim_end())).or_exit(USAGE);
+        return Err(usage!("{}", why.trim_end()));
     }
     Ok(to.to_owned())
 }
@@ -123,7 +120,7 @@ fn within(args: &Diff, survey: &mut Survey, name: &str) -> Result<Option<Locatio
         [] => Ok(Some(within)),
         missing => {
             let missing = missing.join(", ");
-            Err(anyhow!("{name}: nothing that was recorded has the name {missing}")).or_exit(USAGE)
+            Err(usage!("{name}: nothing that was recorded has the name {missing}"))
         }
     }
 }

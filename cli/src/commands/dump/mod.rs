@@ -6,7 +6,6 @@ mod soft;
 
 use std::io::{self, Write};
 
-use anyhow::anyhow;
 use clap::Args;
 use lbr_msr::record::SourceKnowledge;
 use lbr_msr::{BranchFilter, LbrCaps, caps::Order, filter, snapshot::Snapshot};
@@ -24,7 +23,7 @@ use super::{
 use crate::args::heading;
 use crate::present::out::{Out, say};
 use crate::{
-    exit::{DONE, OrExit, Outcome, USAGE},
+    exit::{DONE, Outcome, usage},
     present::json,
 };
 
@@ -97,12 +96,10 @@ impl DumpArgs {
 pub(crate) fn run(args: DumpArgs) -> Outcome {
     let soft = match (args.backend, &args.machine.soft_cpu) {
         (Backend::Soft, None) => {
-            let error = anyhow!("--backend soft needs --soft-cpu, such as --soft-cpu skylake");
-            return Err(error).or_exit(USAGE);
+            return Err(usage!("--backend soft needs --soft-cpu, such as --soft-cpu skylake"));
         }
         (Backend::Msr | Backend::MsrSafe, Some(_)) => {
-            let error = anyhow!("--soft-cpu names a software CPU; omit --backend");
-            return Err(error).or_exit(USAGE);
+            return Err(usage!("--soft-cpu names a software CPU; omit --backend"));
         }
         (_, soft) => soft,
     };

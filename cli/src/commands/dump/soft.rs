@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::anyhow;
 use lbr_msr::BranchFilter;
 use lbr_msr::caps::FilterRegister;
 use lbr_msr::record::Event;
@@ -20,7 +19,7 @@ use sampler::target::ThreadId;
 use super::DumpArgs;
 use crate::commands::backend::{not_here, not_started, refused};
 use crate::commands::record::in_user_mode;
-use crate::exit::{Failure, OrExit, USAGE};
+use crate::exit::{Failure, usage};
 use crate::present::out::say;
 
 /// The LBR stack of the program's first thread, if a program is run.
@@ -28,8 +27,7 @@ pub(super) fn snapshot(args: &DumpArgs, soft: &SoftCpu) -> Result<Snapshot, Fail
     let mut ring = SoftLbr::new(&soft.caps, soft.perf_capabilities).on_cpu(args.cpu);
     if let Some(filter) = args.arm {
         if args.command.is_empty() {
-            let error = anyhow!("nothing runs on a software CPU by itself: give a program, -- CMD");
-            return Err(error).or_exit(USAGE);
+            return Err(usage!("nothing runs on a software CPU by itself: give a program, -- CMD"));
         }
         let filter = in_user_mode(filter)?;
         // Without a filter every branch is recorded; the kernel's are never seen.

@@ -22,7 +22,7 @@ use super::output::{Recording, meta};
 use super::{Placing, Record, announce, software};
 use crate::commands::backend::{self as registers, Hardware};
 use crate::commands::machine::MachineArgs;
-use crate::exit::{FAILED, Failure, NO_LBR, NOT_PERMITTED, OrExit, Outcome, USAGE};
+use crate::exit::{FAILED, Failure, NO_LBR, NOT_PERMITTED, OrExit, Outcome, USAGE, usage};
 use crate::output::Output;
 use crate::present::out::say;
 
@@ -49,12 +49,11 @@ pub(super) fn look(args: &Record) -> Result<Chosen, Failure> {
         let caps = registers::look(args.backend, cpu, &machine, recordable)?.caps;
         match &found {
             Some(first) if first.registers != caps.registers || first.layout != caps.layout => {
-                return Err(anyhow!(
+                return Err(usage!(
                     "the branch records of CPU {cpu} are not like those of CPU {}: record them \
                      apart from each other",
                     cpus.first().copied().unwrap_or(0)
-                ))
-                .or_exit(USAGE);
+                ));
             }
             Some(_) => {}
             None => found = Some(caps),
@@ -187,15 +186,13 @@ fn placement(
     let has_others = Affinity::current()?.without(cpus).is_some();
     let beside = Placement::Beside { in_one_call };
     match args.placement {
-        Placing::Same if in_one_call => Err(anyhow!(
+        Placing::Same if in_one_call => Err(usage!(
             "--placement same: msr-safe's calls leave branches of lbr itself in the ring; it \
              drains from beside, which cuts nothing with it"
-        ))
-        .or_exit(USAGE),
-        Placing::Beside if !has_others => Err(anyhow!(
+        )),
+        Placing::Beside if !has_others => Err(usage!(
             "--placement beside: lbr needs an allowed CPU besides the recorded ones ({cpus:?})"
-        ))
-        .or_exit(USAGE),
+        )),
         Placing::Beside => Ok(beside),
         Placing::Auto if in_one_call => Ok(beside),
         Placing::Auto | Placing::Same => {

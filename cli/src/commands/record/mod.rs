@@ -21,7 +21,7 @@ use self::spelling::{PerfSpelling, Rate};
 use super::backend::{Backend, Choice};
 use super::{cpus::CpuList, machine::HostArgs, rights::Rights, soft::CpuParser};
 use crate::args::heading;
-use crate::exit::{Failure, NO_LBR, OrExit, Outcome, USAGE};
+use crate::exit::{Failure, NO_LBR, Outcome, USAGE, usage};
 use crate::output::{Output, recording};
 use crate::present::out::say;
 use anyhow::anyhow;
@@ -234,8 +234,7 @@ fn output_of(args: &Record) -> Result<Output, Failure> {
     };
     let output = Output::new(&args.output, program.iter().chain(&args.host.cpuid))?;
     if args.report && !output.is_file() {
-        let error = anyhow!("--report reads the recording again: give -o FILE");
-        return Err(Failure { code: USAGE, error });
+        return Err(usage!("--report reads the recording again: give -o FILE"));
     }
     recording::prepare(&output)?;
     Ok(output)
@@ -262,7 +261,7 @@ pub(crate) fn run(mut args: Record) -> Outcome {
     let args = &args;
     args.rights.check()?;
     if let Some(pid) = args.pid.filter(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
-        return Err(anyhow!("no process {pid} is running")).or_exit(USAGE);
+        return Err(usage!("no process {pid} is running"));
     }
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     if let Some(pairs) = args.overhead {
@@ -288,7 +287,7 @@ pub(crate) fn run(mut args: Record) -> Outcome {
             Some(Failure { code, error }) => {
                 Failure { code, error: anyhow!("{refusal}; no hardware LBR: {error:#}") }
             }
-            None => Failure { code: USAGE, error: anyhow!(refusal) },
+            None => usage!(refusal),
         });
     }
     software::record(args, output, why.map(|why| format!("{:#}", why.error)).as_deref())
@@ -308,7 +307,7 @@ fn choose(args: &Record) -> Result<Choice<HardwareBackend>, Failure> {
         },
         || match args.served_by_perf() {
             Err(_) if args.backend == Backend::Auto => None,
-            Err(refusal) => Some(Err(anyhow!(refusal)).or_exit(USAGE)),
+            Err(refusal) => Some(Err(usage!(refusal))),
             Ok(()) => Some(perf::look(args)?.map(|chosen| HardwareBackend::Perf(Box::new(chosen)))),
         },
     )

@@ -19,7 +19,7 @@ use super::output::{Recording, meta};
 use super::{AUTO, Record, SOFT_CPU, announce};
 use crate::commands::backend::not_started;
 use crate::commands::cpus::CpuList;
-use crate::exit::{FAILED, Failure, NO_LBR, OrExit, Outcome, USAGE};
+use crate::exit::{FAILED, Failure, NO_LBR, OrExit, Outcome, USAGE, usage};
 use crate::output::Output;
 use crate::present::out::say;
 
@@ -84,11 +84,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// kernel.
 pub(crate) fn in_user_mode(filter: BranchFilter) -> Result<BranchFilter, Failure> {
     if filter.contains(BranchFilter::KERNEL) {
-        let error = anyhow!(
+        return Err(usage!(
             "`{filter}` asks for branches of the kernel, which the software LBR does not see: it is \
              fed by ptrace or user-mode QEMU; ask for `u`, or record on hardware"
-        );
-        return Err(Failure { code: USAGE, error });
+        ));
     }
     Ok(filter | BranchFilter::USER)
 }
@@ -195,7 +194,7 @@ fn one_cpu(args: &Record) -> Result<Option<u32>, Failure> {
     match args.cpu.as_ref().map(CpuList::cpus) {
         None => Ok(None),
         Some([cpu]) => Ok(Some(*cpu)),
-        Some(_) => Err(anyhow!("-C: the software LBR pins a program to one CPU")).or_exit(USAGE),
+        Some(_) => Err(usage!("-C: the software LBR pins a program to one CPU")),
     }
 }
 

@@ -3,12 +3,11 @@
 use std::fs;
 use std::str::FromStr;
 
-use anyhow::anyhow;
 use clap::Args;
 
 use super::Record;
 use crate::commands::machine::MachineArgs;
-use crate::exit::{Failure, OrExit, USAGE};
+use crate::exit::{Failure, OrExit, USAGE, usage};
 
 /// Options of `perf record`.
 #[derive(Debug, Args)]
@@ -129,7 +128,7 @@ impl Record {
 }
 
 fn refuse<T>(why: impl Into<String>) -> Result<T, Failure> {
-    Err(anyhow!(why.into())).or_exit(USAGE)
+    Err(usage!(why.into()))
 }
 
 /// perf's names of the event that lbr samples by.

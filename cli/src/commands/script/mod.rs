@@ -4,7 +4,6 @@ mod order;
 
 use std::io::{BufWriter, Write};
 
-use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use lbr_msr::record::{Head, Integrity};
 use order::Ordered;
@@ -14,7 +13,7 @@ use profile::{Item, RawBranch, SampleHead, Stack, Symbol};
 use serde_json::{Value, json};
 
 use crate::args::heading;
-use crate::exit::{DONE, Failure, Outcome, USAGE};
+use crate::exit::{DONE, Outcome, usage};
 use crate::input::{self, Inputs, Reread, selected};
 use crate::present::escape::escaped;
 use crate::present::json;
@@ -88,8 +87,7 @@ pub(crate) fn run(args: &Script) -> Outcome {
     let reading = args.select.reading();
     let paths = args.inputs.paths();
     let [path] = paths else {
-        let error = anyhow!("one recording at a time: lbr script FILE");
-        return Err(Failure { code: USAGE, error });
+        return Err(usage!("one recording at a time: lbr script FILE"));
     };
     let copied = match reading.selection.needs_names() {
         true => Some(Reread::new(paths, &reading)?),

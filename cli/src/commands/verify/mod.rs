@@ -31,7 +31,7 @@ use super::{
     machine::MachineArgs,
 };
 use crate::args::heading;
-use crate::exit::{DONE, FAILED, Failure, NO_LBR, OrExit, Outcome, USAGE};
+use crate::exit::{DONE, FAILED, Failure, NO_LBR, OrExit, Outcome, USAGE, usage};
 use crate::output::Output;
 use crate::present::out::{Out, say};
 use lies::Lies;
@@ -137,25 +137,21 @@ pub(crate) fn run(args: &VerifyArgs) -> Outcome {
     if machine.host.cpuid.is_some() && machine.host.msr_root.is_none()
         || machine.perf_capabilities.is_some()
     {
-        let error = anyhow!(
+        return Err(usage!(
             "recorded values have no registers to verify: omit --perf-capabilities, and \
              --cpuid without --msr-root (lbr probe shows what they say)"
-        );
-        return Err(error).or_exit(USAGE);
+        ));
     }
     if args.backend == Backend::Soft && args.machine.soft_cpu.is_none() {
-        let error = anyhow!("which software CPU? give --soft-cpu, such as --soft-cpu skylake");
-        return Err(error).or_exit(USAGE);
+        return Err(usage!("which software CPU? give --soft-cpu, such as --soft-cpu skylake"));
     }
     if args.machine.soft_cpu.is_some() && !matches!(args.backend, Backend::Auto | Backend::Soft) {
-        let error = anyhow!("--soft-cpu names a software CPU; omit --backend");
-        return Err(error).or_exit(USAGE);
+        return Err(usage!("--soft-cpu names a software CPU; omit --backend"));
     }
     if args.json.as_deref() == Some(Path::new("-"))
         && args.markdown.as_deref() == Some(Path::new("-"))
     {
-        return Err(anyhow!("--json and --markdown cannot both go to standard output"))
-            .or_exit(USAGE);
+        return Err(usage!("--json and --markdown cannot both go to standard output"));
     }
     check_lies(args)?;
     let output = |path: &PathBuf| Output::new(path, args.machine.host.cpuid.iter());
@@ -178,13 +174,12 @@ fn check_lies(args: &VerifyArgs) -> Result<(), Failure> {
     let names: Vec<&str> = none.iter().map(|fault| fault.name()).collect();
     let (faults, have) =
         if names.len() == 1 { ("this fault", "has") } else { ("these faults", "have") };
-    let error = anyhow!(
+    Err(usage!(
         "--soft-lie {}: {faults} {have} no effect on this CPU; lbr verify --soft-cpu {} --soft-lie \
          list lists those that have one",
         names.join(","),
         soft.key
-    );
-    Err(error).or_exit(USAGE)
+    ))
 }
 
 /// Verifies each CPU in turn; those with one outcome become one.
@@ -219,12 +214,11 @@ fn verify_all(args: &VerifyArgs) -> Result<Machine, Failure> {
     let mut notice = args.write;
     for cpu in chosen {
         let Some(found) = cpus.iter().find(|found| found.cpu == cpu) else {
-            let error = anyhow!(
+            return Err(usage!(
                 "CPU {cpu} does not exist, is offline, or this process may not run on it (see \
                  taskset); online: {}",
                 args.machine.root().online()
-            );
-            return Err(error).or_exit(USAGE);
+            ));
         };
         let verified = subject::verify(args, found, &config, &mut notice);
         everywhere.apply(0)?;
