@@ -8,59 +8,39 @@ pub const PREAMBLE: [u8; 8] = *b"\0LBRTM1\n";
 /// The maximum length; a longer one means that the stream is damaged.
 pub const LONGEST: u32 = 1 << 20;
 
-/// The contents of a frame.
+/// The contents of a frame, by its code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub enum FrameKind {
     /// Bytes of the command's standard output.
-    Stdout,
+    Stdout = b'1',
     /// Bytes of the command's standard error.
-    Stderr,
+    Stderr = b'2',
     /// The name of a returned file, relative to the folder of results; its contents follow in
     /// [`FrameKind::FileData`].
-    FileName,
+    FileName = b'F',
     /// The next bytes of the last named file.
-    FileData,
+    FileData = b'D',
     /// A message of `init` to the user.
-    Notice,
+    Notice = b'N',
     /// The command has ended: its exit status, or 128 + the signal, as four bytes, little-endian.
     /// The last frame.
-    Status,
+    Status = b'S',
 }
 
 impl FrameKind {
-    /// The kind's code.
-    #[must_use]
-    pub const fn code(self) -> u8 {
-        match self {
-            FrameKind::Stdout => b'1',
-            FrameKind::Stderr => b'2',
-            FrameKind::FileName => b'F',
-            FrameKind::FileData => b'D',
-            FrameKind::Notice => b'N',
-            FrameKind::Status => b'S',
-        }
-    }
-
     /// The kind of a code; `None` for any other byte.
-    #[must_use]
-    pub const fn from_code(code: u8) -> Option<FrameKind> {
-        Some(match code {
-            b'1' => FrameKind::Stdout,
-            b'2' => FrameKind::Stderr,
-            b'F' => FrameKind::FileName,
-            b'D' => FrameKind::FileData,
-            b'N' => FrameKind::Notice,
-            b'S' => FrameKind::Status,
-            _ => return None,
-        })
+    pub fn from_code(code: u8) -> Option<FrameKind> {
+        use FrameKind::{FileData, FileName, Notice, Status, Stderr, Stdout};
+        let all = [Stdout, Stderr, FileName, FileData, Notice, Status];
+        all.into_iter().find(|kind| *kind as u8 == code)
     }
 }
 
 /// The five-byte header of a frame.
-#[must_use]
 pub const fn header(kind: FrameKind, len: u32) -> [u8; 5] {
     let [a, b, c, d] = len.to_le_bytes();
-    [kind.code(), a, b, c, d]
+    [kind as u8, a, b, c, d]
 }
 
 /// Reads until the end of the [`PREAMBLE`]. `false`: the stream ended first.

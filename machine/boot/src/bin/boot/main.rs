@@ -6,7 +6,7 @@
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -16,54 +16,20 @@ mod options;
 use lbr_test_machine::archive::Archive;
 use lbr_test_machine::frame::{self, FrameKind};
 use lbr_test_machine::{COMMAND_FILE, ENVIRONMENT_FILE, FRAME_PORT, MODULE_FOLDER, WORK_FOLDER};
-use options::{Options, USAGE};
+use options::{Options, Parts};
 
-/// Bad usage; the same status as `lbr`'s.
-const USAGE_STATUS: u8 = 2;
 /// The machine failed.
 const FAILED: u8 = 1;
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args_os().skip(1);
-    let mut part = || arguments.next().map(PathBuf::from);
-    let (Some(qemu), Some(kernel), Some(plugin), Some(root), Some(modules)) =
-        (part(), part(), part(), part(), part())
-    else {
-        eprintln!("test-machine: start this through scripts/test-machine");
-        return ExitCode::from(USAGE_STATUS);
-    };
-    let parts = Parts { qemu, kernel, plugin, root, modules };
-    let options = match Options::parse(arguments) {
-        Ok(Some(options)) => options,
-        Ok(None) => {
-            print!("{USAGE}");
-            return ExitCode::SUCCESS;
-        }
-        Err(why) => {
-            eprintln!("test-machine: {why}; see test-machine run --help");
-            return ExitCode::from(USAGE_STATUS);
-        }
-    };
-    match boot(&parts, &options) {
+    let options = Options::of_process();
+    match boot(&options.parts, &options) {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
             eprintln!("test-machine: {error}");
             ExitCode::from(FAILED)
         }
     }
-}
-
-/// The parts that the script has downloaded and built.
-#[derive(Debug)]
-struct Parts {
-    /// Runs a QEMU program, named by its first argument.
-    qemu: PathBuf,
-    kernel: PathBuf,
-    plugin: PathBuf,
-    /// The base files of the guest.
-    root: PathBuf,
-    /// The kernel modules.
-    modules: PathBuf,
 }
 
 /// Adds the failed operation to an error.
@@ -156,7 +122,7 @@ fn write_initrd(path: &Path, parts: &Parts, options: &Options) -> io::Result<()>
         archive.folder(folder)?;
     }
     archive.tree(&parts.root, "")?;
-    let modules = if options.msr { MODULE_FOLDER } else { WORK_FOLDER };
+    let modules = if options.no_msr { WORK_FOLDER } else { MODULE_FOLDER };
     archive.tree(&parts.modules, &format!("{modules}/"))?;
     for tree in &options.trees {
         archive.tree(tree, "")?;
@@ -219,14 +185,14 @@ fn follow(
     let mut file: Option<File> = None;
     let mut first = true;
     loop {
-        let left = options.timeout.saturating_sub(started.elapsed());
+        let left = Duration::from_secs(options.timeout).saturating_sub(started.elapsed());
         let (kind, contents) = match frames.recv_timeout(left) {
             Ok(message) => message?,
             Err(mpsc::RecvTimeoutError::Disconnected) => return Ok(None),
             Err(mpsc::RecvTimeoutError::Timeout) => {
                 return Err(io::Error::new(
                     io::ErrorKind::TimedOut,
-                    format!("the command did not end within {} s", options.timeout.as_secs()),
+                    format!("the command did not end within {} s", options.timeout),
                 ));
             }
         };

@@ -1,144 +1,122 @@
 //! Command-line options of the test machine.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser, value_parser};
 use lbr_test_machine::WORK_FOLDER;
 
-/// The usage message.
-pub(crate) const USAGE: &str = "\
-usage: test-machine run [OPTION]... -- COMMAND [ARGUMENT]...
-       test-machine run [OPTION]... --script FILE [-- ARGUMENT...]
-
-Runs a command as root in a virtual machine whose CPU has an LBR. There are
-busybox's commands beside lbr; `su user -c COMMAND` runs one without rights.
-
-  --cpu FF_MM         the CPU whose LBR the guest has, or a name such as
-                      skylake or zen4 (default 06_5E)
-  --lie NAME          let the CPU's LBR differ from its documents in this way;
-                      may be given more than once
-  --no-pmu            leave out the CPU's performance monitor
-  --deep-idle         let HLT stand for a C-state deeper than C1
-  --smp N             CPUs of the guest (default 2)
-  --threads N         hyperthreads of a core (default 1); they share
-                      MSR_LBR_SELECT where those of the CPU do
-  --memory MIB        memory of the guest (default 512)
-  --file PATH[:NAME]  put this file into the guest, as /work/NAME; a NAME that
-                      starts with / is a path there
-  --tree DIR          put everything below DIR into the guest, at its root
-  --script FILE       run FILE with the guest's sh
-  --out DIR           put what the command leaves in /out here
-  --env NAME=VALUE    an environment variable of the command
-  --no-msr            do not load the msr module (it is then in /work/msr.ko)
-  --append WORDS      further words for the kernel's command line
-  --timeout SECONDS   stop the machine after this time (default 300)
-  --verbose           show the kernel's console and how long each part took
-";
-
-/// The options, with defaults.
-#[derive(Debug)]
+/// Runs a command as root in a virtual machine whose CPU has an LBR
+///
+/// There are busybox's commands beside lbr; `su user -c COMMAND` runs one without rights.
+#[derive(Debug, Parser)]
+#[command(
+    name = "test-machine",
+    override_usage = "test-machine run [OPTION]... -- COMMAND [ARGUMENT]...\n       \
+                      test-machine run [OPTION]... --script FILE [-- ARGUMENT...]",
+    args_override_self = true
+)]
 pub(crate) struct Options {
-    pub(crate) cpu: String,
-    pub(crate) lies: Vec<String>,
-    pub(crate) pmu: bool,
-    pub(crate) deep_idle: bool,
+    #[command(flatten)]
+    pub(crate) parts: Parts,
+    /// The CPU whose LBR the guest has, or a name such as skylake or zen4
+    #[arg(long, value_name = "FF_MM", default_value = "06_5E")]
+    cpu: String,
+    /// Let the CPU's LBR differ from its documents in this way; may be repeated
+    #[arg(long = "lie", value_name = "NAME")]
+    lies: Vec<String>,
+    /// Leave out the CPU's performance monitor
+    #[arg(long)]
+    no_pmu: bool,
+    /// Let HLT stand for a C-state deeper than C1
+    #[arg(long)]
+    deep_idle: bool,
+    /// CPUs of the guest
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = value_parser!(u32).range(1..=64))]
     pub(crate) smp: u32,
+    /// Hyperthreads of a core, which share MSR_LBR_SELECT where those of the CPU do
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..=64))]
     pub(crate) threads: u32,
+    /// Memory of the guest
+    #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = value_parser!(u32).range(128..=65536))]
     pub(crate) memory: u32,
+    /// Put this file into the guest, as /work/NAME; a NAME that starts with / is a path there
+    #[arg(long = "file", value_name = "PATH[:NAME]", value_parser = file)]
     pub(crate) files: Vec<(PathBuf, String)>,
+    /// Put everything below DIR into the guest, at its root
+    #[arg(long = "tree", value_name = "DIR")]
     pub(crate) trees: Vec<PathBuf>,
+    /// Run FILE with the guest's sh
+    #[arg(long, value_name = "FILE", value_parser = file)]
+    script: Option<(PathBuf, String)>,
+    /// Put the files that the command leaves in /out here
+    #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
+    /// An environment variable of the command
+    #[arg(long = "env", value_name = "NAME=VALUE")]
     pub(crate) environment: Vec<String>,
-    pub(crate) msr: bool,
-    pub(crate) append: String,
-    pub(crate) timeout: Duration,
+    /// Do not load the msr module (it is then in /work/msr.ko)
+    #[arg(long)]
+    pub(crate) no_msr: bool,
+    /// Further words for the kernel's command line
+    #[arg(long, value_name = "WORDS", default_value = "", allow_hyphen_values = true)]
+    append: String,
+    /// Stop the machine after this time
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = value_parser!(u64).range(1..=86_400))]
+    pub(crate) timeout: u64,
+    /// Show the kernel's console and how long each part took
+    #[arg(long)]
     pub(crate) verbose: bool,
+    #[arg(last = true, hide = true)]
     pub(crate) command: Vec<String>,
 }
 
+/// The parts that the script has downloaded and built.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Parts {
+    /// Runs a QEMU program, named by its first argument.
+    #[arg(hide = true)]
+    pub(crate) qemu: PathBuf,
+    #[arg(hide = true)]
+    pub(crate) kernel: PathBuf,
+    #[arg(hide = true)]
+    pub(crate) plugin: PathBuf,
+    /// The base files of the guest.
+    #[arg(hide = true)]
+    pub(crate) root: PathBuf,
+    /// The kernel modules.
+    #[arg(hide = true)]
+    pub(crate) modules: PathBuf,
+}
+
+/// `PATH[:NAME]`; without a name, the last part of the path.
+fn file(text: &str) -> Result<(PathBuf, String), String> {
+    if let Some((path, name)) = text.rsplit_once(':').filter(|(_, name)| !name.is_empty()) {
+        return Ok((path.into(), name.to_owned()));
+    }
+    let name = Path::new(text).file_name().ok_or("it names no file")?;
+    Ok((text.into(), name.to_string_lossy().into_owned()))
+}
+
 impl Options {
-    /// `None`: help was requested.
-    pub(crate) fn parse(words: impl Iterator<Item = OsString>) -> Result<Option<Options>, String> {
-        let mut options = Options {
-            cpu: "06_5E".to_owned(),
-            lies: Vec::new(),
-            pmu: true,
-            deep_idle: false,
-            smp: 2,
-            threads: 1,
-            memory: 512,
-            files: Vec::new(),
-            trees: Vec::new(),
-            out: None,
-            environment: Vec::new(),
-            msr: true,
-            append: String::new(),
-            timeout: Duration::from_secs(300),
-            verbose: false,
-            command: Vec::new(),
-        };
-        let mut script = Vec::new();
-        let mut words = words.map(|word| {
-            word.into_string().map_err(|word| format!("{} is not UTF-8", word.display()))
-        });
-        while let Some(word) = words.next() {
-            let word = word?;
-            let mut value = || words.next().unwrap_or(Err(format!("{word} needs a value")));
-            match word.as_str() {
-                "--help" | "-h" => return Ok(None),
-                "--cpu" => options.cpu = value()?,
-                "--lie" => options.lies.push(value()?),
-                "--no-pmu" => options.pmu = false,
-                "--deep-idle" => options.deep_idle = true,
-                "--threads" => options.threads = number(&word, &value()?, 1..=64)?,
-                "--smp" => options.smp = number(&word, &value()?, 1..=64)?,
-                "--memory" => options.memory = number(&word, &value()?, 128..=65536)?,
-                "--file" => {
-                    let value = value()?;
-                    let (path, name) = match value.rsplit_once(':') {
-                        Some((path, name)) if !name.is_empty() => (path, name.to_owned()),
-                        _ => (value.as_str(), file_name(&value)?),
-                    };
-                    options.files.push((path.into(), name));
-                }
-                "--tree" => options.trees.push(value()?.into()),
-                "--script" => {
-                    let path = value()?;
-                    let name = file_name(&path)?;
-                    script = vec!["sh".to_owned(), format!("/{WORK_FOLDER}/{name}")];
-                    options.files.push((path.into(), name));
-                }
-                "--out" => options.out = Some(value()?.into()),
-                "--env" => options.environment.push(value()?),
-                "--no-msr" => options.msr = false,
-                "--append" => options.append = value()?,
-                "--timeout" => {
-                    let seconds = number(&word, &value()?, 1..=86_400)?;
-                    options.timeout = Duration::from_secs(seconds.into());
-                }
-                "--verbose" => options.verbose = true,
-                "--" => {
-                    for word in words.by_ref() {
-                        options.command.push(word?);
-                    }
-                }
-                _ => return Err(format!("unknown option {word}")),
-            }
-        }
-        if !script.is_empty() {
+    /// The options of this process. Prints help or what is wrong, and ends, where there are none.
+    pub(crate) fn of_process() -> Options {
+        let mut options = Options::parse();
+        if let Some((path, name)) = options.script.take() {
+            let script = ["sh".to_owned(), format!("/{WORK_FOLDER}/{name}")];
             options.command.splice(0..0, script);
+            options.files.push((path, name));
         }
-        if !options.smp.is_multiple_of(options.threads) {
-            return Err(format!(
-                "--threads {} does not divide --smp {}",
-                options.threads, options.smp
-            ));
+        let Options { threads, smp, .. } = options;
+        if !smp.is_multiple_of(threads) {
+            let why = format!("--threads {threads} does not divide --smp {smp}");
+            Options::command().error(ErrorKind::ValueValidation, why).exit()
         }
         if options.command.is_empty() {
-            return Err("no command to run in the guest".to_owned());
+            let why = "no command to run in the guest";
+            Options::command().error(ErrorKind::MissingRequiredArgument, why).exit()
         }
-        Ok(Some(options))
+        options
     }
 
     /// QEMU's CPU model: everything it can emulate, with the right vendor, because the plugin
@@ -173,7 +151,7 @@ impl Options {
     /// The plugin's arguments.
     pub(crate) fn plugin(&self) -> String {
         let mut arguments = format!("cpu={},threads={}", self.cpu, self.threads);
-        if !self.pmu {
+        if self.no_pmu {
             arguments.push_str(",pmu=off");
         }
         if self.deep_idle {
@@ -185,19 +163,4 @@ impl Options {
         }
         arguments
     }
-}
-
-fn number(option: &str, value: &str, range: std::ops::RangeInclusive<u32>) -> Result<u32, String> {
-    value
-        .parse()
-        .ok()
-        .filter(|number| range.contains(number))
-        .ok_or_else(|| format!("{option} {value}: expected {} to {}", range.start(), range.end()))
-}
-
-fn file_name(path: &str) -> Result<String, String> {
-    Path::new(path)
-        .file_name()
-        .map(|name| name.to_string_lossy().into_owned())
-        .ok_or_else(|| format!("{path} names no file"))
 }
