@@ -148,7 +148,9 @@ proptest! {
                     plain.missed += if prediction == "M" { weight } else { 0 };
                     plain.cycles += u64::from(*cycles) * weight;
                     plain.timed += if *cycles > 0 { weight } else { 0 };
-                    let named = profile::brstack::type_of_name(name);
+                    let entry = format!("0x1/0x2/P/-/-/0/{name}/-");
+                    let entry = profile::brstack::parse_entry(entry.as_bytes());
+                    let named = entry.expect("an entry").0.flags.branch_type();
                     // Whatever order threads come in: the lowest of several.
                     let types = plain.lowest_type.into_iter().chain(named);
                     plain.lowest_type = types.min_by_key(|branch_type| branch_type.0);

@@ -13,87 +13,101 @@
 use alloc::string::String;
 use core::{fmt, str::FromStr};
 
-/// One deviation from the documentation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-#[non_exhaustive]
-pub enum Fault {
+/// Defines each fault: its name, kind and source.
+macro_rules! faults {
+    ($($(#[$doc:meta])* $fault:ident $name:literal $kind:ident $source:literal;)*) => {
+        /// One deviation from the documentation.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        #[non_exhaustive]
+        pub enum Fault {
+            $($(#[$doc])* $fault,)*
+        }
+
+        /// Name, kind and source of each fault, in order of the enumeration.
+        const FAULTS: &[(Fault, &str, FaultKind, &str)] =
+            &[$((Fault::$fault, $name, FaultKind::$kind, $source),)*];
+    };
+}
+
+faults! {
     /// IA32_PERF_CAPABILITIES\[5:0\] reports a format other than the records'.
-    FormatCode,
+    FormatCode "format-code" Lie "";
     /// The INFO registers do not exist.
-    NoInfo,
+    NoInfo "no-info" Lie "";
     /// The filter for ring 0 has no effect.
-    IgnoresRing0,
+    IgnoresRing0 "ignores-ring0" Lie "";
     /// The filter for the other rings has no effect.
-    IgnoresUser,
+    IgnoresUser "ignores-user" Lie "";
     /// The filter for conditional branches has no effect.
-    IgnoresCond,
+    IgnoresCond "ignores-cond" Lie "";
     /// The filter for near relative calls has no effect.
-    IgnoresRelCall,
+    IgnoresRelCall "ignores-rel-call" Lie "";
     /// The filter for near indirect calls has no effect.
-    IgnoresIndCall,
+    IgnoresIndCall "ignores-ind-call" Lie "";
     /// The filter for near returns has no effect.
-    IgnoresRet,
+    IgnoresRet "ignores-ret" Lie "";
     /// The filter for near indirect jumps has no effect.
-    IgnoresIndJmp,
+    IgnoresIndJmp "ignores-ind-jmp" Lie "";
     /// The filter for near relative jumps has no effect.
-    IgnoresRelJmp,
+    IgnoresRelJmp "ignores-rel-jmp" Lie "";
     /// The filter for far branches has no effect.
-    IgnoresFar,
+    IgnoresFar "ignores-far" Lie "";
     /// Suppress bits capture, and capture bits suppress.
-    FilterPolarity,
+    FilterPolarity "filter-polarity" Lie "";
     /// The jump filters also suppress calls and returns, as before Sandy Bridge.
-    JumpsSwallowCalls,
+    JumpsSwallowCalls "jumps-swallow-calls" Erratum "SDM 17.8; Linux lbr.c (nhm map)";
     /// TOS reads as the index after the newest record.
-    TosOffByOne,
+    TosOffByOne "tos-off-by-one" Lie "";
     /// Records are written in the opposite order.
-    OrderReversed,
+    OrderReversed "order-reversed" Lie "";
     /// Addresses are recorded without copies of their sign bit.
-    NoSignExtension,
+    NoSignExtension "no-sign-extension" Lie "";
     /// The LBR wraps at half of the announced depth.
-    HalfDepth,
+    HalfDepth "half-depth" Lie "";
     /// IA32_LBR_DEPTH can be written without clearing the records.
-    DepthKeepsRecords,
+    DepthKeepsRecords "depth-keeps-records" Lie "";
     /// Every cycle count is the same.
-    CyclesConstant,
+    CyclesConstant "cycles-constant" Lie "";
     /// The cycle counter wraps instead of saturating.
-    CyclesWrap,
+    CyclesWrap "cycles-wrap" Lie "";
     /// The mispredict flag is never set.
-    MispredictNever,
+    MispredictNever "mispredict-never" Lie "";
     /// The mispredict flag is inverted.
-    MispredictInverted,
+    MispredictInverted "mispredict-inverted" Erratum "SDM09 Table 16-6; SDM 43.5.2";
     /// Call-stack mode pushes calls to the next instruction.
-    PushesZeroLengthCalls,
+    PushesZeroLengthCalls "pushes-zero-length-calls" Lie "";
     /// Architectural LBR counts calls to the next instruction as near calls.
-    RecordsZeroLengthCalls,
+    RecordsZeroLengthCalls "records-zero-length-calls" Lie "";
     /// When recording stops, the newest record is duplicated.
-    DuplicateNewest,
+    DuplicateNewest "duplicate-newest" Lie "";
     /// A transaction abort is recorded twice, the second time without its flag.
-    DoubleAbort,
+    DoubleAbort "double-abort" Erratum "Linux lbr.c (lbr_double_abort, Haswell)";
     /// The transaction flags are never set.
-    TsxNever,
+    TsxNever "tsx-never" Lie "";
     /// Branch types are numbered in the order of LBR_SELECT's bits.
-    TypesSwapped,
+    TypesSwapped "types-swapped" Lie "";
     /// FROM of a branch from a ring that is not recorded is visible.
-    FromNotHidden,
+    FromNotHidden "from-not-hidden" Lie "";
     /// FROM of a conditional branch is the previous instruction (macro fusion).
-    FusedFrom,
+    FusedFrom "fused-from" Erratum "Linux amd/lbr.c";
     /// A deep C-state clears the records although that is not announced.
-    CStateWipe,
+    CStateWipe "c-state-wipe" Lie "";
     /// A PMI does not freeze.
-    NoFreezeOnPmi,
+    NoFreezeOnPmi "no-freeze-on-pmi" Erratum "Linux lbr.c (Bonnell); AMD without EAX[2]";
     /// A freeze on PMI comes one branch too early.
-    FreezeEarly,
+    FreezeEarly "freeze-early" Erratum "AM94";
     /// The newest record is wrong after an SMI.
-    SmmCorrupts,
+    SmmCorrupts "smm-corrupts" Erratum "BU10";
     /// The last-exception pair holds the exception itself.
-    LastExceptionEqual,
+    LastExceptionEqual "last-exception-equal" Erratum "C9";
     /// Bits 63:61 of LER_TO are not copies of its sign.
-    LerToUnsigned,
+    LerToUnsigned "ler-to-unsigned" Erratum "BDM131, BDW120, BDF93, BDH80, BDX93";
     /// Writing FROM checks bits 62:61 as part of the sign.
-    FromWriteChecksFlags,
+    FromWriteChecksFlags "from-write-checks-flags" Erratum
+        "HSM182, HSD172, HSE117, BDM127, BDD117, BDW117, BDF85, BDH75, BDX88, BDE105";
     /// Inverts whether hyperthreads share the filter register.
-    SelectSharing,
+    SelectSharing "select-sharing" Lie "";
 }
 
 /// Whether the fault was observed on real CPUs.
@@ -104,56 +118,6 @@ pub enum FaultKind {
     /// An invention, to test whether it is detected.
     Lie,
 }
-
-use Fault::*;
-use FaultKind::*;
-
-/// Name, kind and source of each fault, in order of the enumeration.
-const FAULTS: [(Fault, &str, FaultKind, &str); 38] = [
-    (FormatCode, "format-code", Lie, ""),
-    (NoInfo, "no-info", Lie, ""),
-    (IgnoresRing0, "ignores-ring0", Lie, ""),
-    (IgnoresUser, "ignores-user", Lie, ""),
-    (IgnoresCond, "ignores-cond", Lie, ""),
-    (IgnoresRelCall, "ignores-rel-call", Lie, ""),
-    (IgnoresIndCall, "ignores-ind-call", Lie, ""),
-    (IgnoresRet, "ignores-ret", Lie, ""),
-    (IgnoresIndJmp, "ignores-ind-jmp", Lie, ""),
-    (IgnoresRelJmp, "ignores-rel-jmp", Lie, ""),
-    (IgnoresFar, "ignores-far", Lie, ""),
-    (FilterPolarity, "filter-polarity", Lie, ""),
-    (JumpsSwallowCalls, "jumps-swallow-calls", Erratum, "SDM 17.8; Linux lbr.c (nhm map)"),
-    (TosOffByOne, "tos-off-by-one", Lie, ""),
-    (OrderReversed, "order-reversed", Lie, ""),
-    (NoSignExtension, "no-sign-extension", Lie, ""),
-    (HalfDepth, "half-depth", Lie, ""),
-    (DepthKeepsRecords, "depth-keeps-records", Lie, ""),
-    (CyclesConstant, "cycles-constant", Lie, ""),
-    (CyclesWrap, "cycles-wrap", Lie, ""),
-    (MispredictNever, "mispredict-never", Lie, ""),
-    (MispredictInverted, "mispredict-inverted", Erratum, "SDM09 Table 16-6; SDM 43.5.2"),
-    (PushesZeroLengthCalls, "pushes-zero-length-calls", Lie, ""),
-    (RecordsZeroLengthCalls, "records-zero-length-calls", Lie, ""),
-    (DuplicateNewest, "duplicate-newest", Lie, ""),
-    (DoubleAbort, "double-abort", Erratum, "Linux lbr.c (lbr_double_abort, Haswell)"),
-    (TsxNever, "tsx-never", Lie, ""),
-    (TypesSwapped, "types-swapped", Lie, ""),
-    (FromNotHidden, "from-not-hidden", Lie, ""),
-    (FusedFrom, "fused-from", Erratum, "Linux amd/lbr.c"),
-    (CStateWipe, "c-state-wipe", Lie, ""),
-    (NoFreezeOnPmi, "no-freeze-on-pmi", Erratum, "Linux lbr.c (Bonnell); AMD without EAX[2]"),
-    (FreezeEarly, "freeze-early", Erratum, "AM94"),
-    (SmmCorrupts, "smm-corrupts", Erratum, "BU10"),
-    (LastExceptionEqual, "last-exception-equal", Erratum, "C9"),
-    (LerToUnsigned, "ler-to-unsigned", Erratum, "BDM131, BDW120, BDF93, BDH80, BDX93"),
-    (
-        FromWriteChecksFlags,
-        "from-write-checks-flags",
-        Erratum,
-        "HSM182, HSD172, HSE117, BDM127, BDD117, BDW117, BDF85, BDH75, BDX88, BDE105",
-    ),
-    (SelectSharing, "select-sharing", Lie, ""),
-];
 
 /// An unknown fault name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -170,8 +134,7 @@ impl Fault {
     }
 
     fn row(self) -> &'static (Fault, &'static str, FaultKind, &'static str) {
-        // The table is in the order of the enumeration; a test checks that.
-        FAULTS.get(self as usize).unwrap_or(&FAULTS[0])
+        &FAULTS[self as usize]
     }
 
     /// The name that enables it.

@@ -57,7 +57,6 @@ pub struct Symbol<'a> {
 impl Symbol<'_> {
     /// The offset in the symbol for a number that replaces an address; `None` for numbers of other
     /// symbols.
-    #[must_use]
     pub fn offset_of(&self, number: u64) -> Option<u64> {
         let within = number.checked_sub(self.base).filter(|within| *within < REACH)?;
         Some(self.start.saturating_add(within))
@@ -155,7 +154,6 @@ enum What<'a> {
 
 impl Names {
     /// Whether there are no symbols.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.symbols.len() == 0
     }
@@ -237,7 +235,6 @@ impl Symbols {
 
     /// The symbol and offset for a number of an entry; `None` if it is an address. Only for entries
     /// after their symbols.
-    #[must_use]
     pub fn find(&self, number: u64) -> Option<(Symbol<'_>, u64)> {
         let symbol = Some(number).filter(|number| is_name(*number));
         let symbol = self.symbols.get(slot(symbol?))?;

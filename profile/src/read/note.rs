@@ -63,52 +63,33 @@ impl StackNote {
     const MAGIC: [u8; 3] = *b"lbr";
 
     /// The encoded note.
-    #[must_use]
-    pub const fn encode(&self) -> [u8; 12] {
+    pub fn encode(&self) -> [u8; 12] {
         let [l, b, r] = Self::MAGIC;
         let head = head_code(self.integrity.head);
         let bits = self.integrity.cut as u8
             | (self.integrity.truncated as u8) << 1
             | (self.integrity.underflow as u8) << 2
             | (self.tsx_known as u8) << 3;
-        let source = match self.source {
-            Source::Unsaid => 0,
-            Source::Hardware => 1,
-            Source::Software => 2,
-        };
+        let source = code(&SOURCES, self.source);
         let label = label_code(self.integrity.label);
         [l, b, r, Self::VERSION, label, head, bits, source, 0, 0, 0, 0]
     }
 
     /// Parses a note; `None` for anything else, and for values undefined in this version.
-    #[must_use]
-    pub const fn decode(raw: &[u8]) -> Option<StackNote> {
+    pub fn decode(raw: &[u8]) -> Option<StackNote> {
         // The kernel pads raw data to 8 bytes.
         let [b'l', b'b', b'r', Self::VERSION, label, head, bits, source, ..] = *raw else {
             return None;
         };
-        let head = match head {
-            0 => Head::Unknown,
-            1 => Head::Joined,
-            2 => Head::Lost,
-            _ => return None,
-        };
-        let Some(label) = label_of(label) else { return None };
-        let source = match source {
-            0 => Source::Unsaid,
-            1 => Source::Hardware,
-            2 => Source::Software,
-            _ => return None,
-        };
         Some(StackNote {
             integrity: Integrity {
-                head,
+                head: *HEADS.get(usize::from(head))?,
                 cut: bits & 1 != 0,
-                label,
+                label: label_of(label)?,
                 truncated: bits & 2 != 0,
                 underflow: bits & 4 != 0,
             },
-            source,
+            source: *SOURCES.get(usize::from(source))?,
             tsx_known: bits & 8 != 0,
         })
     }
@@ -132,7 +113,6 @@ impl<'a> Moves<'a> {
     }
 
     /// Whether there are none.
-    #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0.is_empty()
     }
@@ -143,14 +123,7 @@ impl<'a> Moves<'a> {
             let word = |at| bytes.get(at..).and_then(|rest| rest.first_chunk()).copied();
             let word = |at| u64::from_le_bytes(word(at).unwrap_or_default());
             let [from, to, rest] = [word(0), word(8), word(16)];
-            let kind = match rest >> 32 {
-                0 => MoveKind::Start,
-                1 => MoveKind::End,
-                2 => MoveKind::Signal,
-                3 => MoveKind::SignalAtBranch,
-                4 => MoveKind::Return,
-                _ => MoveKind::Unknown,
-            };
+            let kind = MOVES.get((rest >> 32) as usize).copied().unwrap_or(MoveKind::Unknown);
             ThreadMove { newer: rest as u32, kind, from, to }
         })
     }
@@ -162,14 +135,7 @@ pub(crate) fn with_moves(note: [u8; FIXED], moves: &[ThreadMove]) -> Vec<u8> {
     let mut bytes = fixed.to_vec();
     bytes.extend_from_slice(&(moves.len() as u32).to_le_bytes());
     for ThreadMove { newer, kind, from, to } in moves {
-        let kind: u64 = match kind {
-            MoveKind::Start => 0,
-            MoveKind::End => 1,
-            MoveKind::Signal => 2,
-            MoveKind::SignalAtBranch => 3,
-            MoveKind::Return => 4,
-            MoveKind::Unknown => 5,
-        };
+        let kind = u64::from(code(&MOVES, *kind));
         for word in [*from, *to, kind << 32 | u64::from(*newer)] {
             bytes.extend_from_slice(&word.to_le_bytes());
         }
@@ -180,40 +146,33 @@ pub(crate) fn with_moves(note: [u8; FIXED], moves: &[ThreadMove]) -> Vec<u8> {
 /// Offset of the code for the stack's continuity.
 pub(crate) const HEAD_AT: usize = 5;
 
+/// Each value at the index that is its code in files.
+const HEADS: [Head; 3] = [Head::Unknown, Head::Joined, Head::Lost];
+const SOURCES: [Source; 3] = [Source::Unsaid, Source::Hardware, Source::Software];
+const LABELS: [Label; 8] = {
+    use Label::{Foreign, Gap, Mixed, Snapshot, Stopped, Stream, Torn, Wiped};
+    [Stream, Snapshot, Gap, Wiped, Torn, Foreign, Stopped, Mixed]
+};
+const MOVES: [MoveKind; 6] = {
+    use MoveKind::{End, Return, Signal, SignalAtBranch, Start, Unknown};
+    [Start, End, Signal, SignalAtBranch, Return, Unknown]
+};
+
+fn code<T: PartialEq>(codes: &[T], value: T) -> u8 {
+    codes.iter().position(|known| *known == value).unwrap_or(0) as u8
+}
+
 /// The code of a head in files.
-pub(crate) const fn head_code(head: Head) -> u8 {
-    match head {
-        Head::Unknown => 0,
-        Head::Joined => 1,
-        Head::Lost => 2,
-    }
+pub(crate) fn head_code(head: Head) -> u8 {
+    code(&HEADS, head)
 }
 
 /// The code of a label in files.
-pub(crate) const fn label_code(label: Label) -> u8 {
-    match label {
-        Label::Stream => 0,
-        Label::Snapshot => 1,
-        Label::Gap => 2,
-        Label::Wiped => 3,
-        Label::Torn => 4,
-        Label::Foreign => 5,
-        Label::Stopped => 6,
-        Label::Mixed => 7,
-    }
+pub(crate) fn label_code(label: Label) -> u8 {
+    code(&LABELS, label)
 }
 
 /// The label for a code in files.
-pub(crate) const fn label_of(code: u8) -> Option<Label> {
-    Some(match code {
-        0 => Label::Stream,
-        1 => Label::Snapshot,
-        2 => Label::Gap,
-        3 => Label::Wiped,
-        4 => Label::Torn,
-        5 => Label::Foreign,
-        6 => Label::Stopped,
-        7 => Label::Mixed,
-        _ => return None,
-    })
+pub(crate) fn label_of(code: u8) -> Option<Label> {
+    LABELS.get(usize::from(code)).copied()
 }

@@ -20,7 +20,6 @@ pub(crate) fn regular(path: &Path) -> io::Result<Option<File>> {
 }
 
 /// Build ID of a file; `None` if it has none or is not an object file.
-#[must_use]
 pub fn build_id(path: &Path) -> Option<Vec<u8>> {
     if !path.is_absolute() {
         return None;

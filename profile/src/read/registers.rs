@@ -22,7 +22,6 @@ pub struct Registers<'a> {
 
 impl Registers<'_> {
     /// The value of a register; `None` if not recorded.
-    #[must_use]
     pub fn get(&self, register: u32) -> Option<u64> {
         let bit = 1u64.checked_shl(register)?;
         if self.mask & bit == 0 {

@@ -19,7 +19,6 @@ pub enum Entries<'a> {
 
 impl<'a> Entries<'a> {
     /// Number of entries.
-    #[must_use]
     pub const fn len(&self) -> usize {
         match self {
             Entries::Little(raw) | Entries::Big(raw) => raw.len(),
@@ -28,13 +27,11 @@ impl<'a> Entries<'a> {
     }
 
     /// Whether there are no entries.
-    #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// The entry at an index, 0 being the newest.
-    #[must_use]
     pub fn get(&self, index: usize) -> Option<RawBranch> {
         match self {
             Entries::Little(raw) => raw.get(index).map(little),
@@ -123,7 +120,6 @@ impl Counters<'_> {
 
     /// The counts of the entry at an index, 0 being the newest; `None` for counters without an
     /// event.
-    #[must_use]
     pub fn get(&self, index: usize) -> Option<[Option<u8>; 4]> {
         let bytes = *self.words.get(index)?;
         let word = if self.big { u64::from_be_bytes(bytes) } else { u64::from_le_bytes(bytes) };
@@ -206,7 +202,6 @@ pub struct Stack<'a> {
 impl Stack<'_> {
     /// The decoded sample. Unknown values become 0, because [`Sample`] cannot express them; entries
     /// are kept, except for empty ones.
-    #[must_use]
     pub fn to_sample(&self) -> Sample {
         let head = &self.head;
         let mut entries = Vec::with_capacity(self.entries.len());

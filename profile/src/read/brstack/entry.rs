@@ -7,43 +7,19 @@ use super::error::EntryError;
 use crate::stack::{EntryFlags, RawBranch};
 
 /// The branch type with this name; `None` for an unknown name.
-#[must_use]
-pub fn type_of_name(name: &str) -> Option<BranchType> {
-    type_of(name.as_bytes())
-}
-
-/// A single comparison, instead of up to twenty.
 pub(super) fn type_of(name: &[u8]) -> Option<BranchType> {
-    let code = match name {
-        b"COND" => 1,
-        b"UNCOND" => 2,
-        b"IND" => 3,
-        b"CALL" => 4,
-        b"IND_CALL" => 5,
-        b"RET" => 6,
-        b"SYSCALL" => 7,
-        b"SYSRET" => 8,
-        b"COND_CALL" => 9,
-        b"COND_RET" => 10,
-        b"ERET" => 11,
-        b"IRQ" => 12,
-        b"SERROR" => 13,
-        b"NO_TX" => 14,
-        b"FAULT_ALGN" => 16,
-        b"FAULT_DATA" => 17,
-        b"FAULT_INST" => 18,
-        // perf of aarch64 has other names for them.
-        b"ARCH_1" | b"ARM64_FIQ" => 19,
-        b"ARCH_2" | b"ARM64_DEBUG_HALT" => 20,
-        b"ARCH_3" | b"ARM64_DEBUG_EXIT" => 21,
-        b"ARCH_4" | b"ARM64_DEBUG_INST" => 22,
-        b"ARCH_5" | b"ARM64_DEBUG_DATA" => 23,
-        _ => {
-            let code = digits::decimal(name.strip_prefix(b"TYPE_")?)?;
-            u8::try_from(code).ok().filter(|code| *code < 32)?
-        }
-    };
-    Some(BranchType(code))
+    // perf's names of ARCH_1 to ARCH_5 on aarch64.
+    const AARCH64: [&str; 5] = ["FIQ", "DEBUG_HALT", "DEBUG_EXIT", "DEBUG_INST", "DEBUG_DATA"];
+    if let Some(name) = name.strip_prefix(b"ARM64_") {
+        let at = AARCH64.iter().position(|known| known.as_bytes() == name)?;
+        return Some(BranchType(BranchType::NEW_BASE + 3 + at as u8));
+    }
+    if let Some(code) = name.strip_prefix(b"TYPE_") {
+        let code = u8::try_from(digits::decimal(code)?).ok();
+        return code.filter(|code| *code < 32).map(BranchType);
+    }
+    let is = |known: &BranchType| known.name().is_some_and(|known| known.as_bytes() == name);
+    (1..32).map(BranchType).find(is)
 }
 
 /// Whether the text after the last entry is empty or something that perf prints there: the

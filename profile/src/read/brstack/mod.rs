@@ -26,7 +26,7 @@ mod split;
 mod symbolic;
 mod words;
 
-pub use entry::{parse_entry, type_of_name};
+pub use entry::parse_entry;
 pub use error::{EntryError, LineError};
 pub use instruction::BranchCounters;
 pub use line::{Behind, Line, parse_line};
@@ -83,7 +83,6 @@ impl fmt::Display for Printed {
 }
 
 /// perf's name of a type; `TYPE_n` for an undocumented one.
-#[must_use]
 pub fn type_name(branch_type: BranchType) -> std::borrow::Cow<'static, str> {
     match branch_type.name() {
         Some(name) => name.into(),

@@ -80,7 +80,6 @@ fn parse_mmap(text: &str) -> Option<Mmap> {
 
 /// Prints a mapping, or the start or end of a task, as perf does; `None` for events without
 /// addresses.
-#[must_use]
 pub fn event_text(event: &Event) -> Option<String> {
     let task = |kind: &str, task: &Task| {
         let [pid, tid, ppid, ptid] = [task.pid, task.tid, task.ppid, task.ptid].map(|id| id as i32);

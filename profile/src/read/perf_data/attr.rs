@@ -121,7 +121,6 @@ impl EventAttr {
     }
 
     /// Its name; without one in the file, the name that perf derives from the attribute.
-    #[must_use]
     pub fn perf_name(&self) -> String {
         if let Some(name) = &self.name {
             return name.clone();
@@ -166,19 +165,16 @@ impl EventAttr {
     }
 
     /// Whether its samples hold branch stacks.
-    #[must_use]
     pub const fn has_branches(&self) -> bool {
         self.sample_type & sample_type::BRANCH_STACK != 0
     }
 
     /// Whether `sample_period` is a frequency.
-    #[must_use]
     pub const fn is_frequency(&self) -> bool {
         self.flags & attr_flags::FREQ != 0
     }
 
     /// The sampling rate; `None` if the file does not state it.
-    #[must_use]
     pub fn rate(&self) -> Option<Rate> {
         let rate = if self.is_frequency() { Rate::Frequency } else { Rate::Period };
         Some(self.sample_period).filter(|period| *period > 0).map(rate)

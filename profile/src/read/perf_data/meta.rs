@@ -63,7 +63,6 @@ pub struct Meta {
 impl Meta {
     /// The metadata of this machine, with a software LBR, the default filter and 997 samples per
     /// second.
-    #[must_use]
     pub fn of_this_machine() -> Meta {
         let line = |path: &str| {
             let text = std::fs::read_to_string(path).ok()?;

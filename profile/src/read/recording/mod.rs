@@ -185,7 +185,6 @@ impl Recording {
     }
 
     /// Whether any were omitted so far.
-    #[must_use]
     pub fn has_omitted_modelled(&self) -> bool {
         self.unmodelled.as_ref().is_some_and(|unmodelled| unmodelled.has_omitted())
     }
@@ -262,19 +261,16 @@ impl Recording {
     }
 
     /// The selection, if any.
-    #[must_use]
     pub fn selection(&self) -> Option<&Arc<Selection>> {
         self.choice.as_ref().map(|choice| &choice.selection)
     }
 
     /// The samples that the selection has dropped.
-    #[must_use]
     pub fn left_out(&self) -> LeftOut {
         self.choice.as_ref().map(|choice| choice.left_out()).unwrap_or_default()
     }
 
     /// The names in the recording, and which of the requested ones exist. Complete at its end.
-    #[must_use]
     pub fn names(&self) -> Names {
         let events = self.samples_by_event().into_iter().map(|event| event.name);
         let events = events.filter(|name| !name.is_empty()).collect();
@@ -283,7 +279,6 @@ impl Recording {
 
     /// Samples returned so far, by event with branch stacks. For text, the first is for samples
     /// without an event name, if any.
-    #[must_use]
     pub fn samples_by_event(&self) -> Vec<EventSamples> {
         let samples = |at: usize| match (&self.choice, &self.form) {
             (Some(_), _) => self.taken.get(at).copied().unwrap_or(0),
@@ -350,7 +345,6 @@ impl Recording {
     }
 
     /// The names of its events, by the number in a sample; empty if unknown.
-    #[must_use]
     pub fn event_names(&self) -> Vec<String> {
         match &self.form {
             Form::PerfData(reader) => reader.events().iter().map(EventAttr::perf_name).collect(),
@@ -362,7 +356,6 @@ impl Recording {
     }
 
     /// Whether it is perf.data rather than text.
-    #[must_use]
     pub fn is_perf_data(&self) -> bool {
         matches!(self.form, Form::PerfData(_))
     }
@@ -388,7 +381,6 @@ impl Recording {
     }
 
     /// Metadata of the recording; text has none.
-    #[must_use]
     pub fn info(&self) -> Option<&FileInfo> {
         match &self.form {
             Form::PerfData(reader) => Some(reader.info()),
@@ -397,7 +389,6 @@ impl Recording {
     }
 
     /// Its events; text has none.
-    #[must_use]
     pub fn events(&self) -> &[EventAttr] {
         match &self.form {
             Form::PerfData(reader) => reader.events(),
@@ -406,7 +397,6 @@ impl Recording {
     }
 
     /// The anomalies so far.
-    #[must_use]
     pub fn notes(&self) -> Notes {
         match &self.form {
             Form::PerfData(reader) => reader.notes().clone(),
@@ -415,7 +405,6 @@ impl Recording {
     }
 
     /// Whether the part read so far has symbols instead of addresses: `perf script -F brstacksym`.
-    #[must_use]
     pub fn has_names(&self) -> bool {
         match &self.form {
             Form::PerfData(_) => false,
@@ -424,7 +413,6 @@ impl Recording {
     }
 
     /// Lines of text that were refused so far.
-    #[must_use]
     pub fn refused(&self) -> Option<&Refused> {
         match &self.form {
             Form::PerfData(_) => None,
@@ -433,7 +421,6 @@ impl Recording {
     }
 
     /// Bytes read so far.
-    #[must_use]
     pub fn position(&self) -> u64 {
         match &self.form {
             Form::PerfData(reader) => reader.position(),
@@ -442,7 +429,6 @@ impl Recording {
     }
 
     /// Total size in bytes, if known.
-    #[must_use]
     pub fn size(&self) -> Option<u64> {
         match &self.form {
             Form::PerfData(reader) => reader.size(),

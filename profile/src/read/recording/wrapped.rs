@@ -59,7 +59,6 @@ pub(super) fn unwrapped(
 }
 
 /// Whether a file that starts with these eight bytes is a perf.data.
-#[must_use]
 pub fn is_perf_data(magic: &[u8]) -> bool {
     [layout::MAGIC, layout::MAGIC_BIG, layout::MAGIC_OLD].iter().any(|known| magic == known)
 }

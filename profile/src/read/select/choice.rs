@@ -28,7 +28,6 @@ pub enum Field {
 
 impl Field {
     /// Its name: perf's name of the option.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Field::Event => "event",

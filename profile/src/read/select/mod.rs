@@ -42,14 +42,12 @@ pub struct Selection {
 
 impl Selection {
     /// Whether it selects every sample.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Selection::default()
     }
 
     /// Whether it needs names that a stream may contain only after the samples concerned: the
     /// recording must then be a file, which is read twice.
-    #[must_use]
     pub fn needs_names(&self) -> bool {
         let share = |times: &Times| matches!(times, Times::Share { .. });
         !self.events.is_empty() || !self.comms.is_empty() || self.times.iter().any(share)

@@ -142,7 +142,6 @@ impl TextReader {
     }
 
     /// The lines refused so far.
-    #[must_use]
     pub fn refused(&self) -> Option<&Refused> {
         self.refused.as_ref()
     }
@@ -158,7 +157,6 @@ impl TextReader {
     }
 
     /// The anomalies so far.
-    #[must_use]
     pub fn notes(&self) -> Notes {
         Notes {
             cut_at: self.lines.cut_at,
@@ -175,19 +173,16 @@ impl TextReader {
     }
 
     /// Bytes read so far.
-    #[must_use]
     pub fn position(&self) -> u64 {
         self.lines.position
     }
 
     /// Total size in bytes, if known.
-    #[must_use]
     pub fn size(&self) -> Option<u64> {
         self.lines.size
     }
 
     /// Whether the part read so far has symbols instead of addresses.
-    #[must_use]
     pub fn has_names(&self) -> bool {
         self.context.names.has_symbols()
     }

@@ -168,31 +168,26 @@ impl Reader {
     }
 
     /// Metadata of the file. Complete after the last record.
-    #[must_use]
     pub fn info(&self) -> &FileInfo {
         &self.info
     }
 
     /// The events of the file. Complete after the last record.
-    #[must_use]
     pub fn events(&self) -> &[EventAttr] {
         &self.events
     }
 
     /// The anomalies so far.
-    #[must_use]
     pub fn notes(&self) -> &Notes {
         &self.notes
     }
 
     /// Bytes read so far, for progress.
-    #[must_use]
     pub fn position(&self) -> u64 {
         self.offset
     }
 
     /// Size of the file in bytes, if known.
-    #[must_use]
     pub fn size(&self) -> Option<u64> {
         self.size
     }

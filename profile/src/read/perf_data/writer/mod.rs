@@ -142,7 +142,6 @@ impl<W: Write> Writer<W> {
     }
 
     /// The output.
-    #[must_use]
     pub fn output(&self) -> Option<&W> {
         self.out.as_ref()
     }
