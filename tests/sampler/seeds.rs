@@ -6,8 +6,9 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use lbr_msr::access::Access;
+use lbr_msr::access::{Access, Op};
 use lbr_msr::arm::{ArmOptions, ArmPlan};
+use lbr_msr::caps::Layout;
 use lbr_msr::filter::{BranchFilter, to_register_disarmed};
 use lbr_msr::record::{Head, HwBranchType};
 use lbr_msr::soft::{Retired, SoftCpu, SoftLbr};
@@ -49,8 +50,8 @@ struct World {
     faults: u64,
     /// The program runs beside the recorder: it branches during one access in so many.
     beside: u64,
-    /// Registers that were written.
-    written: Vec<Msr>,
+    /// Accesses of one batch are not interrupted.
+    one_call: bool,
 }
 
 impl World {
@@ -103,15 +104,26 @@ impl MsrRead for Registers {
     fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
         self.with(|world| world.access(msr, Access::Read).and_then(|()| world.soft.read(msr)))
     }
+    fn one_call(&self) -> bool {
+        self.with(|world| world.one_call)
+    }
 }
 
 impl MsrWrite for Registers {
     fn write(&mut self, msr: Msr, value: u64) -> Result<(), MsrError> {
         self.with(|world| {
-            world.written.push(msr);
             world.access(msr, Access::Write)?;
             world.soft.write(msr, value)
         })
+    }
+    fn run(&mut self, batch: &mut [Op]) -> Result<(), MsrError> {
+        let beside = self.with(|world| std::mem::take(&mut world.beside));
+        let done = batch.iter_mut().try_for_each(|op| match op {
+            Op::Read { msr, value } => self.read(*msr).map(|read| *value = read),
+            Op::Write { msr, value } => self.write(*msr, *value),
+        });
+        self.with(|world| world.beside = beside);
+        done
     }
 }
 
@@ -195,8 +207,8 @@ fn play(seed: u64) -> Played {
         chance: Chance(chance.next()),
         taken: 0,
         faults,
-        beside: if placement == Placement::Beside { 5 } else { 0 },
-        written: Vec::new(),
+        beside: 0,
+        one_call: caps.layout != Layout::Packed32 && chance.one_in(3),
     };
     let registers = Registers(Arc::new(Mutex::new(world)));
     let before = registers.control(caps);
@@ -226,6 +238,7 @@ fn record(
     armed: &mut impl MsrWrite,
     checked: &mut Checked,
 ) {
+    registers.with(|world| world.beside = if placement == Placement::Beside { 5 } else { 0 });
     let Ok(mut drain) = Drain::begin(caps, Mode::Stream, placement, armed) else { return };
     // A wipe before the first mark is invisible if TOS started at 0.
     registers.with(|world| world.run(1));

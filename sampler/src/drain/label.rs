@@ -32,13 +32,14 @@ impl Drain {
             End::Wiped | End::Foreign => Head::Unknown,
         };
         out.starts_after_thaw = end != End::Full;
+        let damaged = std::mem::take(&mut self.damaged);
         let label = if frozen.foreign {
             Label::Foreign
         } else if torn {
             Label::Torn
         } else if end == End::Foreign {
             Label::Foreign
-        } else if end == End::Wiped {
+        } else if end == End::Wiped || damaged {
             Label::Wiped
         } else if frozen.stopped {
             Label::Stopped

@@ -119,6 +119,8 @@ pub struct Drain {
     /// The head that the next non-empty stack must have regardless of what it finds, because
     /// earlier branches are in no stack that was delivered.
     owed: Option<Head>,
+    /// A batch failed, which may have zeroed some of the records.
+    damaged: bool,
 }
 
 impl Drain {
@@ -153,7 +155,7 @@ impl Drain {
             None => 0,
         };
         let edge = Edge::Blank { index: ring.map.tos.map(|_| base), head: Head::Joined };
-        Ok(Drain { ring, mode, placement, control, select, base, edge, owed: None })
+        Ok(Drain { ring, mode, placement, control, select, base, edge, owed: None, damaged: false })
     }
 
     /// Number of records, as armed.
@@ -229,6 +231,7 @@ impl Drain {
         out.accesses = registers.accesses();
         if drained.is_err() {
             self.owed = Some(Head::Unknown);
+            self.damaged |= in_one_call;
         }
         drained
     }
