@@ -80,8 +80,10 @@ fn screens_match_the_golden_files() {
             press(&mut browser, keys);
             writeln!(text, "== {keys}").unwrap();
             for line in browser.screen(size.0, size.1) {
-                // Folders differ, and are cut.
-                let is_of_folder = line.contains("software LBR") || line.contains("_start in ");
+                // Folders differ, and are cut; processes differ.
+                let is_of_folder = line.contains("software LBR")
+                    || line.contains("_start in ")
+                    || line.contains("only pid=");
                 text += if is_of_folder { "…" } else { &line };
                 text.push('\n');
             }
@@ -233,6 +235,16 @@ fn rows_are_searched_sorted_and_filtered() {
     assert_eq!(lines(&mut browser), sorted[..1]);
     press(&mut browser, "f Enter");
     assert_eq!(lines(&mut browser), sorted);
+    // The process is listed with its samples; all rows are its own.
+    press(&mut browser, "f");
+    let choices = browser.screen(80, 24);
+    let first = choices.iter().position(|line| line.starts_with("only dso=")).unwrap();
+    let process = choices.iter().position(|line| line.starts_with("only pid=")).unwrap();
+    assert!(choices[process].ends_with(": 4 samples"), "{choices:?}");
+    (first..process).for_each(|_| press(&mut browser, "j"));
+    press(&mut browser, "Enter");
+    assert_eq!(lines(&mut browser), sorted);
+    assert!(browser.screen(80, 24).iter().any(|line| line.starts_with("[pid=")));
 }
 
 /// Keys of every kind, and clicks.

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use lbr_msr::record::Event;
 
-use crate::clean::{Cleaned, CommonResult, Counter, View};
+use crate::clean::{ByThread, Cleaned, CommonResult, Counter, View};
 use crate::code::maps::Maps;
 use crate::read::perf_data::ReadError;
 use crate::read::recording::Recording;
+use crate::read::select::Comms;
+use crate::read::stack::Thread;
 use crate::views::flow::{self, Flow};
 use crate::views::hot::{self, HotBranch};
 use crate::views::lint::{DEFAULT_STRIDE, Finding, Lint, ReaderNotes, Scan, Verdict};
@@ -21,9 +23,24 @@ pub struct Judged {
     pub findings: Vec<Finding>,
 }
 
+/// A thread with samples.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Task {
+    /// Its process; `None` if not recorded.
+    pub pid: Option<u32>,
+    /// Its number; `None` if not recorded.
+    pub tid: Option<u32>,
+    /// Its last name; `None` if unknown.
+    pub name: Option<String>,
+    /// Its samples with branches.
+    pub samples: u64,
+}
+
 /// Merged data of one or several recordings.
 #[derive(Debug)]
 pub struct Overview {
+    /// The threads, those with most samples first.
+    pub tasks: Vec<Task>,
     /// Branches by (from, to), hottest first.
     pub branches: Vec<HotBranch>,
     /// Outcomes, blocks with their cycles, and totals.
@@ -49,14 +66,18 @@ struct Page {
     hot: hot::BranchCounts,
     flow: flow::FlowCounts,
     scan: Scan,
+    tasks: ByThread<u64>,
+    comms: Comms,
     /// With several recordings, the flow of the current one alone, for its verdict.
     own: Option<flow::FlowCounts>,
 }
 
 impl View for Page {
-    type Table = (Vec<HotBranch>, Flow, Scan);
+    type Table = (Vec<HotBranch>, Flow, Scan, Vec<Task>);
 
     fn stack(&mut self, stack: &Cleaned<'_>, maps: &mut Maps) {
+        let samples = self.tasks.entry(stack.thread).or_default();
+        *samples = samples.saturating_add(stack.weight);
         self.hot.stack(stack, maps);
         self.flow.stack(stack, maps);
         self.scan.stack(stack, maps);
@@ -82,6 +103,7 @@ impl View for Page {
     }
 
     fn event(&mut self, event: &Event) {
+        self.comms.event(event);
         self.scan.event(event);
     }
 
@@ -92,7 +114,16 @@ impl View for Page {
     fn finish(mut self, whole: CommonResult) -> Self::Table {
         self.scan.branches(&self.flow);
         let branches = self.hot.branches(&whole.maps);
-        (branches, self.flow.flow(whole), self.scan)
+        let name = |tid| self.comms.at(tid, None).map(str::to_owned);
+        let task = |((pid, tid), samples): (Thread, u64)| Task {
+            pid,
+            tid,
+            name: tid.and_then(name),
+            samples,
+        };
+        let mut tasks: Vec<Task> = self.tasks.into_iter().map(task).collect();
+        tasks.sort_by_key(|task| (std::cmp::Reverse(task.samples), task.pid, task.tid));
+        (branches, self.flow.flow(whole), self.scan, tasks)
     }
 }
 
@@ -152,12 +183,12 @@ impl OverviewCounter {
     #[must_use]
     pub fn finish(self) -> Overview {
         let OverviewCounter { counter, several, notes, mut judged } = self;
-        let (branches, mut flow, scan) = counter.finish();
+        let (branches, mut flow, scan, tasks) = counter.finish();
         if !several {
             let lint = Lint::of(&scan, flow, &notes);
             judged.push(Judged { verdict: lint.verdict(), findings: lint.findings });
             flow = lint.flow;
         }
-        Overview { branches, flow, judged }
+        Overview { tasks, branches, flow, judged }
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::anyhow;
 use profile::maps::Location;
 
-use super::filters::{Chip, Filters};
+use super::filters::{self, Chip, Filters};
 use super::lines::{Content, Lines};
 use super::page::{Body, Page, Subject};
 use super::reading::{Ask, Model, Reader, Told};
@@ -13,7 +13,7 @@ use super::views::{At, View};
 use crate::commands::functions::{self, moved};
 use crate::exit::Failure;
 use crate::input;
-use crate::present::number::percent;
+use crate::present::number::{counted, percent};
 use crate::present::place::Place;
 use crate::symbols;
 
@@ -379,10 +379,13 @@ impl App {
                 add(format!("only {typed}"), Choice::Add(typed));
             }
         }
-        for source in self.model.iter().flat_map(|model| &model.sources) {
-            let comms = source.names.comms.iter().map(|(name, _)| format!("comm={name}"));
-            let events = source.names.events.iter().map(|name| format!("event={name}"));
-            for typed in comms.chain(events).take(20) {
+        if let Some(model) = &self.model {
+            let events = model.sources.iter().flat_map(|source| &source.names.events);
+            for (typed, samples) in filters::tasks(&model.overview.tasks) {
+                let samples = counted(samples, "sample", "samples");
+                add(format!("only {typed}: {samples}"), Choice::Add(typed));
+            }
+            for typed in events.map(|name| format!("event={name}")) {
                 add(format!("only {typed}"), Choice::Add(typed));
             }
         }

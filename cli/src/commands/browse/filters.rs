@@ -1,12 +1,18 @@
 //! Filters: the options of a selection, one by one.
 
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::fmt::Display;
 use std::sync::Arc;
 
 use anyhow::{anyhow, bail};
+use profile::overview::Task;
 use profile::select::{Selection, Times};
 
 use crate::select::{RowArgs, SelectArgs};
+
+/// Names, processes and threads that are listed, each.
+const LISTED: usize = 20;
 
 /// The selected samples and rows.
 #[derive(Clone, Debug, PartialEq)]
@@ -92,4 +98,29 @@ impl Filters {
         }
         Ok(())
     }
+}
+
+/// Filters for the names, processes and threads with most samples, and their samples.
+pub(super) fn tasks(tasks: &[Task]) -> Vec<(String, u64)> {
+    let mut found: Vec<(String, u64)> = Vec::new();
+    let kinds: [fn(&Task) -> Option<String>; 3] = [
+        |task| task.name.as_ref().map(|name| format!("comm={name}")),
+        |task| task.pid.map(|pid| format!("pid={pid}")),
+        |task| task.tid.filter(|tid| task.pid != Some(*tid)).map(|tid| format!("tid={tid}")),
+    ];
+    for kind in kinds {
+        let (mut sums, mut known): (Vec<(String, u64)>, HashMap<String, usize>) =
+            Default::default();
+        for task in tasks {
+            let Some(typed) = kind(task) else { continue };
+            let at = *known.entry(typed.clone()).or_insert_with(|| {
+                sums.push((typed, 0));
+                sums.len() - 1
+            });
+            sums[at].1 = sums[at].1.saturating_add(task.samples);
+        }
+        sums.sort_by_key(|(_, samples)| Reverse(*samples));
+        found.extend(sums.into_iter().take(LISTED));
+    }
+    found
 }
