@@ -33,6 +33,8 @@ pub(super) fn run(
     let offsets = offsets(alignments);
     let placed = codes.iter().flat_map(|code| offsets.iter().map(|at| code.at_page_offset(*at)));
     let mut placed: Vec<TimedCode> = placed.collect();
+    // The counts are the same at every offset.
+    let options = Options { stepped: options.stepped.min(1), stepped_iterations: 2, ..options };
     let (turns, mut sides, source) = compare::measure(args, options, &mut placed, offsets.len())?;
     let time = |side: &Side| if turns.in_cycles { side.cycles } else { side.ticks };
     let ranges = sides.chunks(offsets.len()).map(|sides| Range::new(sides, &offsets, time));
