@@ -30,7 +30,7 @@ pub(super) struct Side {
     predicted: Option<f64>,
     page_offset: Option<u64>,
     /// The verdict on its code, at all offsets.
-    pub(super) at_any_offset: Option<&'static str>,
+    pub(super) at_all_offsets: Option<&'static str>,
 }
 
 impl Side {
@@ -163,7 +163,7 @@ impl Turns {
             ratio: (i > 0).then(|| ratio(i)),
             predicted: code.prediction.as_ref().map(|predicted| predicted.cycles),
             page_offset: code.body.page_offset,
-            at_any_offset: None,
+            at_all_offsets: None,
         };
         let sides = codes.iter().enumerate().map(side).collect();
         self.in_cycles = in_cycles;
@@ -255,7 +255,7 @@ impl Turns {
         if self.placed {
             table = table
                 .word("page_offset", "page offset", offset)
-                .only("at_any_offset", |(), side| Cell::word(side.at_any_offset));
+                .only("at_all_offsets", |(), side| Cell::word(side.at_all_offsets));
         }
         table = table
             .number("ratio", "ratio", |(), side| {

@@ -45,7 +45,7 @@ pub(super) fn run(
             *range,
             ranges.first().copied().flatten(),
         );
-        sides.iter_mut().for_each(|side| side.at_any_offset = Some(verdict));
+        sides.iter_mut().for_each(|side| side.at_all_offsets = Some(verdict));
     }
     let mut out = Out::stdout();
     let printer = Printer::of(args.json, args.csv);
@@ -124,8 +124,8 @@ fn print(
     }
     let pieces = || sides.chunks(each).filter_map(<[Side]>::first);
     let answers = pieces().filter_map(|side| {
-        let answer = match side.at_any_offset? {
-            verdict @ ("slower" | "faster") => format!("is {verdict} at any offset"),
+        let answer = match side.at_all_offsets? {
+            verdict @ ("slower" | "faster") => format!("is {verdict} at all {each} offsets"),
             "layout" => "differs no more than by layout".to_owned(),
             "not known" => "is not known".to_owned(),
             _ => "takes as long".to_owned(),
