@@ -263,7 +263,14 @@ fn record(
                 Ok(stack) if !stack.entries().is_empty() && chance.one_in(12) => {
                     drain.stack_dropped();
                 }
-                Ok(stack) => checked.take(caps, &stack, registers.with(|world| world.taken)),
+                Ok(stack) => {
+                    checked.take(caps, &stack, registers.with(|world| world.taken));
+                    registers.with(|world| {
+                        let recorded = world.soft.recorded();
+                        world.run(1);
+                        assert!(world.soft.recorded() > recorded, "recording does not go on");
+                    });
+                }
                 Err(_) => {
                     checked.faulty = true;
                     checked.played.faults += 1;
