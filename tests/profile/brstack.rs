@@ -553,3 +553,27 @@ m 8/8 1.3: PERF_RECORD_EXIT(8:8):(7:7)
     assert_eq!((table.maps.path(file), offset), (Some("/nowhere/parent"), 0x100));
     assert_eq!(recording.refused(), None);
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Printing and parsing is the identity, for every entry that perf can have.
+    #[test]
+    fn a_printed_entry_is_read_as_it_was(
+        from: u64,
+        to: u64,
+        prediction in 0u64..3,
+        bits in 0u64..8,
+        cycles in 0u32..=65_535,
+        kind in prop_oneof![Just(0u8), 1u8..=14, 16u8..=31],
+        spec in 0u8..4,
+    ) {
+        let [in_tx, abort, passed] = [EntryFlags::IN_TX, EntryFlags::ABORT, EntryFlags::NOT_TAKEN];
+        let set = (bits & 1) * in_tx | (bits >> 1 & 1) * abort | (bits >> 2) * passed;
+        let flags = EntryFlags(prediction | set).with_cycles(cycles);
+        let kind = (kind != 0).then_some(BranchType(kind));
+        let flags = flags.with_type(kind).with_spec(BranchSpec::from_code(spec));
+        let branch = RawBranch { from, to, flags };
+        prop_assert_eq!(parsed(&Printed(branch).to_string()), branch);
+    }
+}

@@ -1,15 +1,19 @@
 //! pprof's format (`proto/profile.proto` of google/pprof), gzip-compressed as its tools expect: a
 //! sample per branch, located at the branch instruction.
+//!
+//! `go build -pgo` (cmd/internal/pgo, Go 1.21 and later) needs other samples: the type `samples`,
+//! a function's start line, and calls, as a location of the callee followed by that of the call.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::io::Write;
 
 use flate2::{Compression, write::GzEncoder};
+use lbr_msr::record::BranchType;
 
 use crate::code::hex;
 use crate::code::maps::{Location, Maps};
-use crate::views::hot::{HotBranch, HotTable};
+use crate::views::hot::HotTable;
 
 /// A protocol buffers message, or a part of one.
 #[derive(Debug, Default)]
@@ -71,15 +75,17 @@ struct Writer {
     /// In order of number; the first is empty.
     table: Vec<String>,
     files: Once<Option<usize>>,
-    functions: Once<(u64, u64)>,
+    /// By name, file and first line.
+    functions: Once<(u64, u64, u32)>,
     locations: Once<Location>,
 }
 
-/// Converts a table of branches. Tools display the first value of a sample.
+/// Converts a table of branches. Tools display the first value of a sample. With `for_go`, only
+/// calls and branches in inlined functions, as samples for `go build -pgo`.
 ///
 /// # Errors
 /// Errors of writing to memory, which do not occur.
-pub fn pprof(table: &mut HotTable) -> std::io::Result<Vec<u8>> {
+pub fn pprof(table: &mut HotTable, for_go: bool) -> std::io::Result<Vec<u8>> {
     let mut writer = Writer {
         profile: Message::default(),
         strings: Once::new(),
@@ -88,8 +94,9 @@ pub fn pprof(table: &mut HotTable) -> std::io::Result<Vec<u8>> {
         functions: Once::new(),
         locations: Once::new(),
     };
-    let mut types = vec![("branches", "count")];
-    if table.known > 0 {
+    let first = if for_go { "samples" } else { "branches" };
+    let mut types = vec![(first, "count")];
+    if table.known > 0 && !for_go {
         types.extend([("mispredicted", "count"), ("predictions_known", "count")]);
     }
     for (name, unit) in &types {
@@ -98,13 +105,16 @@ pub fn pprof(table: &mut HotTable) -> std::io::Result<Vec<u8>> {
     }
     let HotTable { branches, maps, .. } = table;
     for branch in branches.iter() {
-        let location = writer.location(maps, branch);
+        let mut locations = vec![writer.location(maps, branch.from_location, branch.from)];
+        if for_go && branch.type_in(maps).is_some_and(is_call) {
+            locations.insert(0, writer.location(maps, branch.to_location, branch.to));
+        }
         let values = [branch.count, branch.mispredicted.unwrap_or(0), branch.known];
         let values = values.get(..types.len()).unwrap_or_default();
-        let sample = Message::default().numbers(1, &[location]).numbers(2, values);
+        let sample = Message::default().numbers(1, &locations).numbers(2, values);
         writer.profile.bytes(2, &sample.0);
     }
-    let default = writer.string("branches");
+    let default = writer.string(first);
     let mut profile = std::mem::take(&mut writer.profile).number(14, default);
     for text in &writer.table {
         profile.bytes(6, text.as_bytes());
@@ -126,14 +136,13 @@ impl Writer {
         number
     }
 
-    fn location(&mut self, maps: &mut Maps, branch: &HotBranch) -> u64 {
-        let at = branch.from_location;
+    fn location(&mut self, maps: &mut Maps, at: Location, addr: u64) -> u64 {
         let (number, new) = self.locations.number(at);
         if !new {
             return number;
         }
         let mapping = self.mapping(maps, at);
-        let address = maps.file_offset(at).unwrap_or(branch.from);
+        let address = maps.file_offset(at).unwrap_or(addr);
         let mut location =
             Message::default().number(1, number).number(2, mapping).number(3, address);
         let frames: Vec<(String, String, u32)> = maps
@@ -150,8 +159,12 @@ impl Writer {
             true => maps.name(at).map(|named| (named.name, String::new(), 0)),
             false => None,
         };
-        for (name, file, line) in frames.into_iter().chain(symbol) {
-            let function = self.function(&name, &file);
+        let start = start_line(maps, at);
+        let mut lines = frames.into_iter().chain(symbol).peekable();
+        while let Some((name, file, line)) = lines.next() {
+            // The start of an inlined function is unknown here.
+            let start = if lines.peek().is_none() { start } else { 0 };
+            let function = self.function(&name, &file, start);
             let line = Message::default().number(1, function).number(2, line.into());
             location.bytes(4, &line.0);
         }
@@ -159,13 +172,13 @@ impl Writer {
         number
     }
 
-    fn function(&mut self, name: &str, file: &str) -> u64 {
-        let names = (self.string(name), self.string(file));
+    fn function(&mut self, name: &str, file: &str, start: u32) -> u64 {
+        let names = (self.string(name), self.string(file), start);
         let (number, new) = self.functions.number(names);
         if new {
-            let (name, file) = names;
+            let (name, file, start) = names;
             let function = Message::default().number(1, number).number(2, name);
-            let function = function.number(3, name).number(4, file);
+            let function = function.number(3, name).number(4, file).number(5, start.into());
             self.profile.bytes(5, &function.0);
         }
         number
@@ -187,4 +200,17 @@ impl Writer {
         }
         number
     }
+}
+
+fn is_call(branch_type: BranchType) -> bool {
+    matches!(branch_type, BranchType::CALL | BranchType::IND_CALL | BranchType::COND_CALL)
+}
+
+/// The line of the first instruction of the function at a location: compilers give it that of the
+/// declaration. 0 if unknown.
+fn start_line(maps: &mut Maps, at: Location) -> u32 {
+    let Some(function) = maps.function(at) else { return 0 };
+    let start = Location::File { file: function.file, offset: function.offsets.start };
+    let outermost = maps.frames(start).pop();
+    outermost.and_then(|frame| frame.source).map_or(0, |source| source.line)
 }

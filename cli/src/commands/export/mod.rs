@@ -99,6 +99,9 @@ enum Kind {
     Autofdo,
     /// pprof's format, gzip: branches at their source address
     Pprof,
+    /// Calls in pprof's format: go build -pgo
+    #[value(name = "pprof:go")]
+    PprofGo,
     /// Calling contexts drawn as a flame graph, SVG
     Flamegraph,
     /// Calling contexts: speedscope.app
@@ -177,14 +180,14 @@ pub(crate) fn run(args: &Export) -> Outcome {
     }
     let inputs = args.inputs.paths().iter().chain(&args.binary).chain(args.symbols.files());
     let output = Output::new(&args.output, inputs)?;
-    if matches!(args.to, Kind::Pprof | Kind::Parquet | Kind::Perfdata) {
+    if matches!(args.to, Kind::Pprof | Kind::PprofGo | Kind::Parquet | Kind::Perfdata) {
         output.no_terminal()?;
     }
     if let Some(kind) = args.to.of_program() {
         return profile(args, kind, &output);
     }
     match args.to {
-        Kind::Pprof => pprof(args, &output),
+        Kind::Pprof | Kind::PprofGo => pprof(args, &output),
         Kind::Edges => edges::lines(args, &output),
         Kind::Parquet => edges::parquet(args, &output),
         Kind::Brstack => recordings::text(args, &output),
@@ -208,7 +211,7 @@ fn pprof(args: &Export, output: &Output) -> Outcome {
     args.symbols.apply(counter.maps());
     let reading = args.reading();
     let (mut table, read) = input::count(args.inputs.paths(), &reading, counter)?;
-    output.write(export::pprof(&mut table)?)?;
+    output.write(export::pprof(&mut table, args.to == Kind::PprofGo)?)?;
     head::finish(&read, &table.maps);
     Ok(DONE)
 }
