@@ -98,6 +98,7 @@ mod guest_record;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #[path = "../guest/verify.rs"]
 mod guest_verify;
+mod pprof;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod time;
 mod verify_hardware;

@@ -19,6 +19,8 @@ pub(super) struct Frame {
     pub(super) function: Arc<str>,
     pub(super) line: u32,
     pub(super) discriminator: u32,
+    /// The function's first line; 0 if unknown.
+    pub(super) start: u32,
 }
 
 /// A range of a function.
@@ -191,6 +193,7 @@ impl Functions {
                 function,
                 line: line.wrapping_sub(of.start) & 0xffff,
                 discriminator,
+                start: of.start,
             });
             scope = of.caller.map(|(call_line, call_discriminator, caller)| {
                 (line, discriminator) = (call_line, call_discriminator);

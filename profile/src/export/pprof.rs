@@ -11,6 +11,7 @@ use std::io::Write;
 use flate2::{Compression, write::GzEncoder};
 use lbr_msr::record::BranchType;
 
+use super::debug::{Frame, Functions};
 use crate::code::hex;
 use crate::code::maps::{Location, Maps};
 use crate::views::hot::HotTable;
@@ -78,6 +79,30 @@ struct Writer {
     /// By name, file and first line.
     functions: Once<(u64, u64, u32)>,
     locations: Once<Location>,
+    for_go: bool,
+    /// The functions of each file, for Go.
+    declared: HashMap<usize, Option<Functions>>,
+}
+
+/// A function at a location, and its line there.
+#[derive(Debug, Default)]
+struct Line {
+    name: String,
+    file: String,
+    line: u32,
+    /// The function's first line; 0 if it is not needed.
+    start: u32,
+}
+
+/// The functions at a location, innermost first.
+fn lines(maps: &mut Maps, at: Location) -> Vec<Line> {
+    let line = |frame: crate::code::lines::Frame| Line {
+        name: frame.function.as_deref().unwrap_or_default().to_owned(),
+        line: frame.source.as_ref().map_or(0, |source| source.line),
+        file: frame.source.map(|source| source.file.to_string()).unwrap_or_default(),
+        start: 0,
+    };
+    maps.frames(at).into_iter().map(line).collect()
 }
 
 /// Converts a table of branches. Tools display the first value of a sample. With `for_go`, only
@@ -93,6 +118,8 @@ pub fn pprof(table: &mut HotTable, for_go: bool) -> std::io::Result<Vec<u8>> {
         files: Once::new(),
         functions: Once::new(),
         locations: Once::new(),
+        for_go,
+        declared: HashMap::new(),
     };
     let first = if for_go { "samples" } else { "branches" };
     let mut types = vec![(first, "count")];
@@ -145,35 +172,41 @@ impl Writer {
         let address = maps.file_offset(at).unwrap_or(addr);
         let mut location =
             Message::default().number(1, number).number(2, mapping).number(3, address);
-        let frames: Vec<(String, String, u32)> = maps
-            .frames(at)
-            .into_iter()
-            .map(|frame| {
-                let name = frame.function.as_deref().unwrap_or_default().to_owned();
-                let source = frame.source.as_ref();
-                let file = source.map(|source| source.file.to_string()).unwrap_or_default();
-                (name, file, source.map_or(0, |source| source.line))
-            })
-            .collect();
-        let symbol = match frames.is_empty() {
-            true => maps.name(at).map(|named| (named.name, String::new(), 0)),
-            false => None,
-        };
-        let start = start_line(maps, at);
-        let mut lines = frames.into_iter().chain(symbol).peekable();
-        while let Some((name, file, line)) = lines.next() {
-            // The start of an inlined function is unknown here.
-            let start = if lines.peek().is_none() { start } else { 0 };
-            let function = self.function(&name, &file, start);
-            let line = Message::default().number(1, function).number(2, line.into());
+        let mut lines = if self.for_go { self.declared(maps, at) } else { lines(maps, at) };
+        if lines.is_empty()
+            && let Some(named) = maps.name(at)
+        {
+            lines.push(Line { name: named.name, ..Line::default() });
+        }
+        for line in lines {
+            let function = self.function(&line);
+            let line = Message::default().number(1, function).number(2, line.line.into());
             location.bytes(4, &line.0);
         }
         self.profile.bytes(4, &location.0);
         number
     }
 
-    fn function(&mut self, name: &str, file: &str, start: u32) -> u64 {
-        let names = (self.string(name), self.string(file), start);
+    /// The functions at a location with their first lines, innermost first.
+    fn declared(&mut self, maps: &mut Maps, at: Location) -> Vec<Line> {
+        let Location::File { file, offset } = at else { return Vec::new() };
+        let dirs = maps.sources().debug.clone();
+        let Some(module) = maps.elf(file) else { return Vec::new() };
+        let Some(addr) = module.address_of_offset(offset) else { return Vec::new() };
+        let known = self.declared.entry(file);
+        let known = known.or_insert_with(|| Functions::of(module.path(), &dirs, 0));
+        let frames = known.as_mut().map(|known| known.frames(addr)).unwrap_or_default();
+        let line = |frame: Frame| Line {
+            name: frame.function.to_string(),
+            line: frame.start.wrapping_add(frame.line),
+            start: frame.start,
+            ..Line::default()
+        };
+        frames.into_iter().rev().map(line).collect()
+    }
+
+    fn function(&mut self, of: &Line) -> u64 {
+        let names = (self.string(&of.name), self.string(&of.file), of.start);
         let (number, new) = self.functions.number(names);
         if new {
             let (name, file, start) = names;
@@ -204,13 +237,4 @@ impl Writer {
 
 fn is_call(branch_type: BranchType) -> bool {
     matches!(branch_type, BranchType::CALL | BranchType::IND_CALL | BranchType::COND_CALL)
-}
-
-/// The line of the first instruction of the function at a location: compilers give it that of the
-/// declaration. 0 if unknown.
-fn start_line(maps: &mut Maps, at: Location) -> u32 {
-    let Some(function) = maps.function(at) else { return 0 };
-    let start = Location::File { file: function.file, offset: function.offsets.start };
-    let outermost = maps.frames(start).pop();
-    outermost.and_then(|frame| frame.source).map_or(0, |source| source.line)
 }
