@@ -6,14 +6,16 @@ use std::io::Read as _;
 use crate::support::lbr::{done, traced};
 use crate::support::programs::build;
 
+/// Takes a number from the start: seven bits a byte, the lowest first.
+fn number(bytes: &mut &[u8]) -> u64 {
+    let len = bytes.iter().position(|byte| byte & 0x80 == 0).unwrap() + 1;
+    let (digits, rest) = bytes.split_at(len);
+    *bytes = rest;
+    digits.iter().rev().fold(0, |value, byte| value << 7 | u64::from(byte & 0x7F))
+}
+
 /// Fields of a message of protocol buffers: its number, and a value or bytes.
 fn fields(mut bytes: &[u8]) -> Vec<(u64, u64, &[u8])> {
-    fn number(bytes: &mut &[u8]) -> u64 {
-        let len = bytes.iter().position(|byte| byte & 0x80 == 0).unwrap() + 1;
-        let (digits, rest) = bytes.split_at(len);
-        *bytes = rest;
-        digits.iter().rev().fold(0, |value, byte| value << 7 | u64::from(byte & 0x7F))
-    }
     let mut found = Vec::new();
     while !bytes.is_empty() {
         let key = number(&mut bytes);
@@ -64,13 +66,15 @@ fn pprof_for_go_has_calls_and_start_lines() {
     let places: HashMap<u64, (u64, u64)> = of(4).map(|(.., of)| place(of)).collect();
     let mut edges = Vec::new();
     for (.., sample) in of(2) {
-        let ids = fields(sample).into_iter().find(|(field, ..)| *field == 1).unwrap().2;
-        if let &[callee, call] = ids {
-            let name = |id: u8| functions.get(&places[&u64::from(id)].0).copied();
-            let (Some((callee, start)), Some((caller, from))) = (name(callee), name(call)) else {
-                continue;
-            };
-            edges.push((caller, places[&u64::from(call)].1 - from, callee, start));
+        let mut ids = fields(sample).into_iter().find(|(field, ..)| *field == 1).unwrap().2;
+        let callee = number(&mut ids);
+        if ids.is_empty() {
+            continue;
+        }
+        let call = number(&mut ids);
+        let name = |id: u64| functions.get(&places[&id].0).copied();
+        if let (Some((callee, start)), Some((caller, from))) = (name(callee), name(call)) {
+            edges.push((caller, places[&call].1 - from, callee, start));
         }
     }
     // calls.c: main is in line 41 and calls pick of line 25 in line 47; three calls itself.

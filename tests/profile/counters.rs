@@ -2,7 +2,7 @@
 
 use std::io::Cursor;
 
-use profile::{HotTable, Item, Recording};
+use profile::{Flow, HotTable, Item, Recording};
 
 use crate::reader::Crafted;
 
@@ -36,6 +36,9 @@ fn counters_are_passed_on_and_summed() {
         let of = |from: u64| table.branches.iter().find(|b| b.from == from).unwrap();
         assert_eq!(of(0x10).counters.as_deref(), Some(&[Some(4), Some(4), None, None]));
         assert_eq!(of(0x30).counters.as_deref(), Some(&[Some(2), Some(0), None, None]));
+        // The block from 0x40 to the newer branch at 0x10 would run backwards: none counts.
+        let flow = Flow::count(&mut open(&file), |_, _| {}).unwrap();
+        assert!(flow.blocks.is_empty());
     }
 }
 
@@ -56,4 +59,18 @@ fn present_counters_decide() {
     let table = HotTable::count(&mut open(&file), |_, _| {}).unwrap();
     let without = table.branches.iter().find(|branch| branch.from == 0x30).unwrap();
     assert_eq!(without.counters, None);
+}
+
+/// The counts of a branch are those of the straight-line code before it.
+#[test]
+fn blocks_have_the_counts_of_the_branch_at_their_end() {
+    let mut file = Crafted::new(false);
+    file.attr(128, 0x10000 | BRANCH_STACK, 0, ANY | COUNTERS, &[1]);
+    for counts in [2, 3] {
+        file.sample(&[1, 2, 0x50, 0x20, 0, 0x30, 0x40, 0, counts, 1]);
+    }
+    let flow = Flow::count(&mut open(&file), |_, _| {}).unwrap();
+    let [block] = &*flow.blocks else { panic!("{:?}", flow.blocks) };
+    assert_eq!((block.entry, block.exit, block.count), (0x40, 0x50, 2));
+    assert_eq!(block.counters.as_deref(), Some(&[Some(5), None, None, None]));
 }

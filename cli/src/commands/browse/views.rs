@@ -188,7 +188,7 @@ impl Rows {
             Rows::View(View::Branches) | Rows::Calls { .. } => {
                 let mut context = hot::HotCounts { total: all, quality, maps };
                 let row = |at: usize| (at, &branches[ids[at]]);
-                then(&mut Listed { table: &hot::table(), context: &mut context, row: &row });
+                then(&mut Listed { table: &hot::table(false), context: &mut context, row: &row });
             }
             Rows::View(View::Mispredicts) => {
                 let row = |at: usize| (at, &sites[ids[at]]);
@@ -216,7 +216,7 @@ impl Rows {
             }
             Rows::View(View::Blocks) => {
                 let row = |at: usize| (at, &blocks[ids[at]]);
-                let table = blocks::table(block_quality.blocks, quality);
+                let table = blocks::table(block_quality.blocks, quality, false);
                 then(&mut Listed { table: &table, context: maps, row: &row });
             }
             Rows::View(View::Loops) => {

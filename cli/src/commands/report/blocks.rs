@@ -13,6 +13,7 @@ use profile::place::{self, PlaceError, Span};
 use profile::quality::Quality;
 use serde::Serialize;
 
+use super::hot::events;
 use super::{Page, Report, Section, Sort, View, flow, print_hidden, rest};
 use crate::exit::{Failure, Outcome, USAGE};
 use crate::head::{Notes, share_trust};
@@ -118,7 +119,7 @@ fn print(out: &mut Out<'_>, args: &Report, flow: &mut Flow) -> io::Result<Option
         match printer {
             Printer::Text => one(out, maps, block)?,
             _ => {
-                let table = table(block_quality.blocks, quality);
+                let table = table(block_quality.blocks, quality, block.counters.is_some());
                 table.write(printer, out, maps, std::iter::once((0, block)))?;
             }
         }
@@ -127,7 +128,8 @@ fn print(out: &mut Out<'_>, args: &Report, flow: &mut Flow) -> io::Result<Option
     // Rows first, then basic blocks: there may be a million of each.
     let (all, shown) = (blocks.len(), args.rows().min(blocks.len()));
     let rows = blocks.iter().take(shown).enumerate();
-    table(block_quality.blocks, quality).write(printer, out, maps, rows)?;
+    let counted = has_counters(blocks);
+    table(block_quality.blocks, quality, counted).write(printer, out, maps, rows)?;
     *blocks = Vec::new();
     let basics = cuts.map_or_else(Vec::new, Cuts::basic_blocks);
     let rows = basics.iter().take(args.rows()).enumerate();
@@ -172,12 +174,21 @@ fn one(out: &mut Out<'_>, maps: &mut Maps, block: &Block) -> io::Result<()> {
 /// A block and its index.
 pub(crate) type Row<'a> = (usize, &'a Block);
 
+/// Whether events were counted with the branches.
+pub(crate) fn has_counters(blocks: &[Block]) -> bool {
+    blocks.iter().any(|block| block.counters.is_some())
+}
+
 /// Blocks, as shares of how many ran together.
-pub(crate) fn table(blocks: u64, quality: &Quality) -> Table<'_, Maps, Row<'_>> {
+pub(crate) fn table(
+    blocks: u64,
+    quality: &Quality,
+    has_counters: bool,
+) -> Table<'_, Maps, Row<'_>> {
     let quantile =
         |of: f64| move |_: &mut Maps, (_, block): &Row<'_>| Cell::number(block.cycles.quantile(of));
     let of_known = |block: &Block, count: u64| (block.cycles.n() > 0).then_some(count);
-    Table::<Maps, Row<'_>>::new()
+    let table = Table::<Maps, Row<'_>>::new()
         .constant("view", "blocks")
         .constant("kind", "block")
         .number("rank", "rank", |_, (at, _)| Cell::Number(*at as u64 + 1))
@@ -214,7 +225,15 @@ pub(crate) fn table(blocks: u64, quality: &Quality) -> Table<'_, Maps, Row<'_>> 
             let rounded = (block.cycles.n() > 0).then(|| block.cycles.is_rounded());
             Cell::or_absent(rounded, Cell::Flag)
         })
-        .nested("distribution", |_, (_, block)| distribution(&block.cycles))
+        .nested("distribution", |_, (_, block)| distribution(&block.cycles));
+    let table = match has_counters {
+        true => table
+            .nested("counters", |_, (_, block)| block.counters.clone())
+            .word("", "events", |_, (_, block)| events(block.counters.as_deref(), block.count))
+            .spare(2),
+        false => table,
+    };
+    table
         .place("entry", "entry", Part::ALL, |maps, (_, block)| {
             Some(Place::of(maps, block.entry_location, block.entry))
         })
@@ -337,7 +356,7 @@ fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {
     let (all, rows) = (ran().count(), ran().take(limit).enumerate());
     Ok(html! {
         p { "A block is straight code, from the target of a branch to the next branch taken. Cycles are core cycles of one run." }
-        (table(block_quality.blocks, quality).html("Blocks", maps, rows))
+        (table(block_quality.blocks, quality, has_counters(blocks)).html("Blocks", maps, rows))
         (rest(all, all.min(limit), "blocks"))
     })
 }

@@ -45,8 +45,8 @@ impl HotCounts<'_> {
 }
 
 /// Branches, as shares of all.
-pub(crate) fn table<'a>() -> Table<'a, HotCounts<'a>, Row<'a>> {
-    Table::<HotCounts<'_>, Row<'_>>::new()
+pub(crate) fn table<'a>(has_counters: bool) -> Table<'a, HotCounts<'a>, Row<'a>> {
+    let table = Table::<HotCounts<'_>, Row<'_>>::new()
         .constant("view", "hot")
         .number("rank", "rank", |_, (at, _)| Cell::Number(*at as u64 + 1))
         .spare(3)
@@ -71,7 +71,14 @@ pub(crate) fn table<'a>() -> Table<'a, HotCounts<'a>, Row<'a>> {
             Cell::or_absent(branch.cycles, |cycles| Cell::Decimal(cycles, 1))
         })
         .spare(2)
-        .nested("counters", |_, (_, branch)| branch.counters.clone())
+        .nested("counters", |_, (_, branch)| branch.counters.clone());
+    let table = match has_counters {
+        true => table
+            .word("", "events", |_, (_, branch)| events(branch.counters.as_deref(), branch.count))
+            .spare(2),
+        false => table,
+    };
+    table
         .word("type", "type", |counts, (_, branch)| {
             Cell::word(branch.type_in(counts.maps).map(type_name))
         })
@@ -84,6 +91,16 @@ pub(crate) fn table<'a>() -> Table<'a, HotCounts<'a>, Row<'a>> {
             Some(Place::of(counts.maps, branch.to_location, branch.to).reached_from(&from))
         })
         .behind(" -> ")
+}
+
+/// The mean of each counter's events by execution, with perf's letters.
+pub(super) fn events(counters: Option<&[Option<u64>; 4]>, count: u64) -> Cell {
+    let mean = |(letter, sum): (char, &Option<u64>)| {
+        sum.map(|sum| format!("{letter} {:.2}", sum as f64 / count.max(1) as f64))
+    };
+    Cell::word(
+        counters.map(|sums| ('A'..).zip(sums).filter_map(mean).collect::<Vec<_>>().join(" ")),
+    )
 }
 
 fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
@@ -120,7 +137,8 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
         out.gap()?;
     }
     let mut counts = HotCounts { total: hot.total, quality: &hot.quality, maps: &mut hot.maps };
-    table().write(printer, out, &mut counts, branches.iter().enumerate())?;
+    let has_counters = branches.iter().any(|branch| branch.counters.is_some());
+    table(has_counters).write(printer, out, &mut counts, branches.iter().enumerate())?;
     match printer {
         Printer::Text => {
             print_hidden(out, listed, branches.len(), ("branch", "branches"))?;
@@ -143,7 +161,7 @@ fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {
     let shown = branches.iter().take(page.limit);
     Ok(html! {
         p { "Taken branches by where they came from and went. Cycles are core cycles since the branch before." }
-        (table().html("Hot branches", &mut counts, shown.clone().enumerate()))
+        (table(branches.iter().any(|branch| branch.counters.is_some())).html("Hot branches", &mut counts, shown.clone().enumerate()))
         (rest(branches.len(), shown.len(), "branches"))
     })
 }

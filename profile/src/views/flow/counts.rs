@@ -1,6 +1,6 @@
 //! Counts branches and the fall-through ranges between them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use lbr_msr::record::BranchType;
 
@@ -11,6 +11,7 @@ use super::transitions::{NONE, TransitionKey, Transitions};
 use crate::clean::{Cleaned, add};
 use crate::code::maps::Maps;
 use crate::read::stack::EntryFlags;
+use crate::views::hot::{Counted, add_counted};
 
 /// Counts branch outcomes and the fall-through ranges between branches.
 #[derive(Debug, Default)]
@@ -20,6 +21,8 @@ pub struct FlowCounts {
     pub(super) transitions: Transitions,
     pub(super) decoder: Decoder,
     pub(super) repeated: Repeated,
+    /// Sums of the counters logged with each transition, by number.
+    pub(super) counters: HashMap<u32, Counted>,
     /// Recorded branches that were not taken, by address: how often, and their type.
     pub(super) not_taken: BTreeMap<(Space, u64), (u64, Option<BranchType>)>,
 }
@@ -48,6 +51,14 @@ impl FlowCounts {
         let asked = &self.decoder.asked;
         let load = |number: u32| asked.get(number as usize).copied().unwrap_or(NONE);
         self.transitions.add(stack.space, stack.weight, stack.transitions, load);
+        if stack.has_counters() {
+            // Transitions are oldest first.
+            for (at, (_, number)) in self.transitions.found().iter().rev().enumerate() {
+                let counts = stack.counts(at);
+                let counts = counts.map(|n| n.map(|n| u64::from(n).saturating_mul(stack.weight)));
+                add_counted(self.counters.entry(*number).or_default(), &counts);
+            }
+        }
         for branch in stack.not_taken {
             let (times, kind) = self.not_taken.entry((stack.space, branch.from)).or_default();
             add(times, stack.weight);

@@ -18,12 +18,14 @@ use crate::code::maps::{Location, Maps};
 use crate::index::{BATCH, Index, load_all};
 use crate::read::names;
 use crate::views::cycles::Cycles;
+use crate::views::hot::{Counted, add_counted};
 
 impl FlowCounts {
     /// The flow: the same code of one file is merged, whichever process ran it.
     pub(crate) fn flow(self, whole: CommonResult) -> Flow {
         let CommonResult { quality, gaps, mut maps, open } = whole;
-        let FlowCounts { no_clusters, transitions, mut decoder, repeated, not_taken } = self;
+        let FlowCounts { no_clusters, transitions, mut decoder, repeated, counters, not_taken } =
+            self;
         let has_other_files = maps.has_other_files();
         // No more look-ups follow.
         let (mut slots, many) = transitions.into_parts();
@@ -75,7 +77,8 @@ impl FlowCounts {
         if has_cycles {
             let all = (0..).zip(slots.take().zip(decoded.take()));
             let all = all.map(|(number, ((slot, cycles), decoded))| {
-                (slot, decoded, cycles, many.sums(number, &slot).count)
+                let sums = (cycles, many.sums(number, &slot).count, counters.get(&number).copied());
+                (slot, decoded, sums)
             });
             flow.blocks = merge_blocks(all, most, &insides, &flow.maps);
         }
@@ -374,10 +377,13 @@ fn merge_site(site: &mut Site, slot: &SiteSlot, more: Option<&Surplus>) {
     }
 }
 
+/// Cycles, executions, and counters of a block.
+type BlockSums = (Cycles, u64, Option<Counted>);
+
 /// Blocks, most executed first, from transitions with their decoding, cycles and counts. There are
 /// at most `most`.
 fn merge_blocks(
-    all: impl Iterator<Item = (TransitionSlot, Decoded, Cycles, u64)>,
+    all: impl Iterator<Item = (TransitionSlot, Decoded, BlockSums)>,
     most: usize,
     insides: &Insides,
     maps: &Maps,
@@ -385,10 +391,10 @@ fn merge_blocks(
     let mut index = Index::default();
     let mut blocks: Vec<Block> = Vec::new();
     blocks.reserve_exact(most);
-    let mut all = all.filter_map(|(slot, decoded, cycles, count)| {
+    let mut all = all.filter_map(|(slot, decoded, sums)| {
         let (entry, len, space) = slot.key.block()?;
         let exit = entry.wrapping_add(u64::from(len));
-        Some(((entry, exit), Key::of(maps, space, entry, exit), decoded, cycles, count))
+        Some(((entry, exit), Key::of(maps, space, entry, exit), decoded, sums))
     });
     let (mut batch, mut found) = (Vec::with_capacity(BATCH), Vec::with_capacity(BATCH));
     loop {
@@ -398,7 +404,8 @@ fn merge_blocks(
         }
         let count = |at: u32| blocks.get(at as usize).map_or(0, |block| block.count);
         index.look_up(batch.iter().map(|(_, key, ..)| key.hash()), &mut found, count);
-        for ((ends, key, decoded, cycles, count), (hash, _)) in batch.drain(..).zip(&found) {
+        for ((ends, key, decoded, sums), (hash, _)) in batch.drain(..).zip(&found) {
+            let (cycles, count, counters) = sums;
             let is = |block: &Block| {
                 let place = (block.entry_location, block.exit_location);
                 Key { place, owner: block.owner } == key
@@ -407,6 +414,9 @@ fn merge_blocks(
             if let Some(block) = known.and_then(|number| blocks.get_mut(number as usize)) {
                 add(&mut block.count, count);
                 block.cycles.merge(&cycles);
+                if let Some(counters) = counters {
+                    add_counted(block.counters.get_or_insert_default(), &counters);
+                }
                 continue;
             }
             index.insert(*hash, blocks.len() as u32);
@@ -417,6 +427,7 @@ fn merge_blocks(
                 exit_location: key.place.1,
                 count,
                 cycles,
+                counters: counters.map(Box::new),
                 decoded: decoded.kind == Decoding::Runs,
                 contradicted: decoded.kind == Decoding::Contradicts,
                 owner: key.owner,

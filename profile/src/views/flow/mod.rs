@@ -159,6 +159,9 @@ pub struct Block {
     pub count: u64,
     /// Core cycles from entry to exit, of executions with a cycle count.
     pub cycles: Cycles,
+    /// Total occurrences of each counter's event, as in [`HotBranch`](crate::hot::HotBranch); `None`
+    /// if the recording has no such counts.
+    pub counters: Option<Box<[Option<u64>; 4]>>,
     /// Whether its code bytes were decoded.
     pub decoded: bool,
     /// Whether the code bytes show that it cannot have run: a branch is missing (except a return

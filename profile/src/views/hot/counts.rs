@@ -167,9 +167,9 @@ fn lowest_type(a: u8, b: u8) -> u8 {
 }
 
 /// Sums of four counters; `None` if nothing was counted.
-type Counted = [Option<u64>; 4];
+pub(crate) type Counted = [Option<u64>; 4];
 
-fn add_counted(sums: &mut Counted, more: &Counted) {
+pub(crate) fn add_counted(sums: &mut Counted, more: &Counted) {
     for (sum, more) in sums.iter_mut().zip(more) {
         if let Some(more) = more {
             *sum = Some(sum.unwrap_or(0).saturating_add(*more));

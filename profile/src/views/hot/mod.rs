@@ -15,6 +15,7 @@ use crate::read::recording::Recording;
 use counts::CountedBranch;
 
 pub use counts::BranchCounts;
+pub(crate) use counts::{Counted, add_counted};
 
 /// Reads recordings and counts their branches.
 pub type Counter = crate::clean::Counter<BranchCounts>;
