@@ -569,7 +569,7 @@ proptest! {
         spec in 0u8..4,
     ) {
         let [in_tx, abort, passed] = [EntryFlags::IN_TX, EntryFlags::ABORT, EntryFlags::NOT_TAKEN];
-        let set = (bits & 1) * in_tx | (bits >> 1 & 1) * abort | (bits >> 2) * passed;
+        let set = ((bits & 1) * in_tx) | ((bits >> 1 & 1) * abort) | ((bits >> 2) * passed);
         let flags = EntryFlags(prediction | set).with_cycles(cycles);
         let kind = (kind != 0).then_some(BranchType(kind));
         let flags = flags.with_type(kind).with_spec(BranchSpec::from_code(spec));
