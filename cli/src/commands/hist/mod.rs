@@ -288,7 +288,7 @@ fn print_json(out: &mut Out<'_>, read: &mut [Read], of: &Chosen) -> std::io::Res
     let Some(read) = read.get_mut(of.read) else { return Ok(()) };
     let Flow { blocks, maps, quality, block_quality, .. } = &mut read.flow;
     let Some(block) = blocks.get(of.block) else { return Ok(()) };
-    let table = report::block_table(block_quality.blocks, quality);
+    let table = report::block_table(block_quality.blocks, quality, false);
     let mut json = table.object(maps, &(of.block, block));
     let series = Series::of(String::new(), block);
     let bins = Bins::of(std::slice::from_ref(&series), PICTURE_BINS, Gaps::Drawn);
