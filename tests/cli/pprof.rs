@@ -59,8 +59,8 @@ fn pprof_for_go_has_calls_and_start_lines() {
     let functions: HashMap<u64, (&str, u64)> = of(5).map(|(.., f)| function(f)).collect();
     // The outermost function and its line at each location.
     let place = |of: &[u8]| {
-        let lines = fields(of).into_iter().filter(|(field, ..)| *field == 4);
-        let last = lines.last().map(|(.., line)| (part(line, 1), part(line, 2)));
+        let mut lines = fields(of).into_iter().filter(|(field, ..)| *field == 4);
+        let last = lines.next_back().map(|(.., line)| (part(line, 1), part(line, 2)));
         (part(of, 1), last.unwrap_or_default())
     };
     let places: HashMap<u64, (u64, u64)> = of(4).map(|(.., of)| place(of)).collect();
