@@ -295,3 +295,26 @@ fn the_front_page_is_short() {
     let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
     assert!(readme.lines().count() < 150);
 }
+
+/// The recipe for cargo projects, on a new one.
+#[test]
+fn the_recipe_for_cargo_builds_with_a_profile() {
+    let page = std::fs::read_to_string(root().join("docs/guides/export.md")).unwrap();
+    let mut all = blocks(&page);
+    let (_, recipe) = all.find(|(_, block)| block.contains("cargo build --release")).unwrap();
+    let reader = Reader::new();
+    let source = "fn main() {\n    let mut x = std::env::args().count() as u32;\n    for i in 0..999 {\n        \
+                  x = if x % 3 == 0 { x / 3 } else { x.wrapping_mul(7) ^ i };\n    }\n    \
+                  std::process::exit(i32::from(x == 7));\n}\n";
+    std::fs::create_dir_all(reader.folder.path().join("hot/src")).unwrap();
+    std::fs::write(reader.folder.path().join("hot/src/main.rs"), source).unwrap();
+    let manifest = "[package]\nname = \"hot\"\nedition = \"2024\"\n";
+    std::fs::write(reader.folder.path().join("hot/Cargo.toml"), manifest).unwrap();
+    let out = reader.run(&format!("set -e; cd hot; {}", recipe.replace("NAME", "hot")));
+    if out_of_reach(&out) {
+        return;
+    }
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    let profile = std::fs::read_to_string(reader.folder.path().join("hot/perf.prof")).unwrap();
+    assert!(profile.contains("main"), "{profile}");
+}
