@@ -258,7 +258,10 @@ fn record(
                 let branches = chance.below(2 * u64::from(caps.depth));
                 registers.with(|world| world.run(branches));
             }
-            8 => interfere(chance, registers, caps),
+            8 => {
+                interfere(chance, registers, caps);
+                idle = 0;
+            }
             _ => match drain.drain(armed, THREAD) {
                 // The queue to the decoder is full.
                 Ok(stack) if !stack.entries().is_empty() && chance.one_in(12) => {
@@ -271,9 +274,9 @@ fn record(
                         world.run(1);
                         world.soft.recorded() > recorded
                     });
-                    // A drain may have no accesses left to see that a PMI stopped recording.
+                    // A drain may have no accesses left to see each of the two bits that stop recording.
                     idle = if goes_on { 0 } else { idle + 1 };
-                    assert!(idle < 2, "recording does not go on after {:?}", stack.integrity);
+                    assert!(idle < 3, "recording does not go on after {:?}", stack.integrity);
                 }
                 Err(_) => {
                     checked.faulty = true;
