@@ -1,4 +1,4 @@
-/* flags: -O1 -static : ends in the middle, by a signal */
+/* flags: -O1 : ends in the middle, by a signal */
 #include <signal.h>
 #include <unistd.h>
 int main(void) {

@@ -1,4 +1,4 @@
-/* flags: -O1 -static */
+/* flags: -O1 */
 #include <setjmp.h>
 #include <signal.h>
 static sigjmp_buf back;

@@ -1,4 +1,4 @@
-/* flags: -O1 -static */
+/* flags: -O1 */
 #include <signal.h>
 #include <unistd.h>
 static volatile int hits, odd, nested;
