@@ -96,7 +96,7 @@ fuzz_target!(|bytes: &[u8]| {
         6 => {
             if let Ok(mut table) = HotTable::count(&mut recording, |_, _| {}) {
                 table.maps.set_sources(sources());
-                let _ = (by_type(&table.branches, &mut table.maps), pprof(&mut table));
+                let _ = (by_type(&table.branches, &mut table.maps), pprof(&mut table, true));
             }
         }
         _ if recording.is_perf_data() => {

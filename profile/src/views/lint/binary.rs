@@ -81,7 +81,8 @@ impl Lint {
             once = unseen;
         }
         let mut found = Findings(std::mem::take(&mut self.findings));
-        found.add(OUTSIDE_BINARY, coverage.taken - coverage.inside, coverage.taken, &[]);
+        let outside = coverage.taken.saturating_sub(coverage.inside);
+        found.add(OUTSIDE_BINARY, outside, coverage.taken, &[]);
         found.add(CODE_NOT_SEEN, once, coverage.inside, &[]);
         coverage.functions = by_function.left.len() as u64;
         if is_same || coverage.functions > 0 {
