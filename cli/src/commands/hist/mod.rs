@@ -34,7 +34,7 @@ use crate::symbols::SymbolArgs;
 ///
 /// Examples:
 ///   lbr hist                         the hottest block with cycle counts
-///   lbr hist --block main+0x1c       the block that starts there
+///   lbr hist --block order+0x0       the block that starts there
 ///   lbr hist -o cycles.html          all of them, up to 24, on a page
 ///
 /// A block is straight-line code, from the target of one branch to the next
