@@ -12,6 +12,7 @@ mod support {
     pub(crate) mod mapping;
     pub(crate) mod oracle;
     pub(crate) mod programs;
+    pub(crate) mod random;
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     pub(crate) mod registers;
     pub(crate) mod screen;

@@ -6,6 +6,7 @@ use lbr_msr::{
 };
 
 use crate::support::oracle::{self, Values};
+use crate::support::random::Random;
 
 fn cycles(exponent: u64, mantissa: u64) -> Option<u64> {
     BrbInf(exponent << 40 | mantissa << 32 | 3).cycles()
@@ -71,7 +72,7 @@ fn line(record: Option<BrbeRecord>) -> String {
 
 #[test]
 fn agrees_with_a_second_decoder_on_random_records() {
-    let mut values = Values(0xb1be);
+    let mut values = Values(Random(0xb1be));
     for _ in 0..20_000 {
         let raw = RawBrbe { inf: values.brbinf(), src: values.value(), tgt: values.value() };
         let expected = oracle::brbe_line(raw.inf, raw.src, raw.tgt);

@@ -9,6 +9,7 @@ use lbr_msr::{
 };
 
 use crate::support::oracle::{self, LBR_KINDS, Said, Values};
+use crate::support::random::Random;
 
 fn legacy(format: u8) -> Layout {
     Layout::Legacy { format: LbrFormat(format), tsx: true }
@@ -220,7 +221,7 @@ fn line(entry: Option<BranchEntry>) -> String {
 
 #[test]
 fn agrees_with_a_second_decoder_on_random_records() {
-    let mut values = Values(0x1d9);
+    let mut values = Values(Random(0x1d9));
     for kind in LBR_KINDS {
         for turn in 0..8_u32 {
             // Covers various combinations of announced fields.

@@ -8,6 +8,7 @@ mod support {
     pub(crate) mod corpus;
     pub(crate) mod faults;
     pub(crate) mod oracle;
+    pub(crate) mod random;
     pub(crate) mod skip;
 }
 

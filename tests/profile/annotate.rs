@@ -4,8 +4,8 @@ use lbr_msr::record::BranchType;
 use profile::Flow;
 use profile::annotate::{Annotated, FindError, Syntax, annotate, find, hottest_one};
 
-use crate::interval::Random;
 use crate::recorded::{map, meta};
+use crate::support::random::Random;
 use crate::views::{AT, CODE, at, count, count_as, elf, ran};
 
 /// Annotates `len` bytes of code at [`AT`].

@@ -10,8 +10,8 @@ use profile::perf_data::Meta;
 use profile::symbols::Sources;
 use profile::{Counter, Recording, View, loops};
 
-use crate::interval::Random;
 use crate::recorded::{BASE, entry, exact, map, meta, sample, stream};
+use crate::support::random::Random;
 
 const FUNCTIONS: usize = 1000;
 /// The function that changes.

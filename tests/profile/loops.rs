@@ -9,9 +9,9 @@ use profile::callgraph::CallGraph;
 use profile::loops::{Loop, Loops, Quantile};
 use profile::paths::{Break, Growth};
 
-use crate::interval::Random;
 use crate::recorded::{exact, meta, sample, stream};
 use crate::structured::{Branch, Structured};
+use crate::support::random::Random;
 
 fn events(stacks: impl Iterator<Item = Vec<Branch>>, integrity: Integrity) -> Vec<Event> {
     stacks

@@ -12,6 +12,7 @@ mod support {
     pub(crate) mod itself;
     pub(crate) mod linked;
     pub(crate) mod mapping;
+    pub(crate) mod random;
     pub(crate) mod skip;
 }
 

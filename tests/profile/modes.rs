@@ -4,7 +4,7 @@ use std::f64::consts::TAU;
 
 use profile::cycles::Cycles;
 
-use crate::interval::Random;
+use crate::support::random::Random;
 
 /// A component of a distribution.
 #[derive(Clone, Copy, Debug)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use lbr_msr::record::BranchType;
 
-use crate::interval::Random;
+use crate::support::random::Random;
 
 /// A taken branch.
 pub(crate) type Branch = (u64, u64, BranchType);

@@ -11,8 +11,8 @@ use profile::note::{Moves, Source};
 use profile::perf_data::Meta;
 use profile::{Entries, EntryFlags, RawBranch, Recording, SampleHead, Stack};
 
-use crate::interval::Random;
 use crate::recorded::{entry, exact, map, meta, sample, stream};
+use crate::support::random::Random;
 
 const BASE: u64 = 0x40_0000;
 

@@ -13,6 +13,7 @@ mod support {
     pub(crate) mod itself;
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     pub(crate) mod programs;
+    pub(crate) mod random;
     pub(crate) mod recorder;
     pub(crate) mod skip;
 }

@@ -18,40 +18,21 @@ use sampler::drain::{Drain, Mode, Placement, RawStack};
 use sampler::guard::{GuardError, Ready};
 
 use crate::model::THREAD;
+use crate::support::random::Random;
 
 const DEBUGCTL: Msr = Msr(0x1D9);
 const SEEDS: Range<u64> = 0..500;
 
-/// splitmix64.
-struct Chance(u64);
-
-impl Chance {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
-    fn one_in(&mut self, turns: u64) -> bool {
-        turns > 0 && self.below(turns) == 0
-    }
-}
-
 /// The CPU, and the program that runs on it.
 struct World {
     soft: SoftLbr,
-    chance: Chance,
+    chance: Random,
     /// Every branch that the program took, whether recorded or not.
     taken: u64,
-    /// An access fails once in so many; never for 0.
-    faults: u64,
-    /// The program runs beside the recorder: it branches during one access in so many.
-    beside: u64,
+    /// One access of this many fails; none for 0.
+    faults: usize,
+    /// The program branches during one access of this many, on another CPU; for 0 it waits.
+    beside: usize,
     /// Accesses of one batch are not interrupted.
     one_call: bool,
 }
@@ -62,7 +43,7 @@ impl World {
         (0x40_1000 + 16 * n, 0x1040_1000 + 16 * n)
     }
 
-    fn run(&mut self, branches: u64) {
+    fn run(&mut self, branches: usize) {
         for _ in 0..branches {
             let (from, to) = World::ends(self.taken);
             self.soft.retire(&Retired::user(from, to, HwBranchType::Cond));
@@ -90,7 +71,7 @@ impl Registers {
         act(&mut self.0.lock().unwrap())
     }
 
-    /// What must be the same before and after a recording.
+    /// The registers that a recording has to restore.
     fn control(&self, caps: &LbrCaps) -> Vec<(Msr, u64)> {
         let map = caps.registers;
         let registers = [Some(map.control), map.select, map.depth];
@@ -129,7 +110,7 @@ impl MsrWrite for Registers {
     }
 }
 
-/// What one recording came to.
+/// Sums of one recording.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Played {
     taken: u64,
@@ -162,7 +143,7 @@ impl Checked {
             assert_eq!((entry.from, entry.to), World::ends(n), "a mixed record");
             assert!(n < taken, "a branch that was not taken");
             assert!(n >= self.next, "branch {n} comes twice, or out of order");
-            // A failed drain beside the program misses what ran meanwhile, in the next stack too.
+            // While the program runs on another CPU, a failed drain leaves a gap in the next stack.
             let whole = at > 0 || integrity.head == Head::Joined;
             let follows = n == self.next || integrity.cut && (at == 0 || self.faulty);
             assert!(!whole || follows, "branches {}..{n} are lost unnoticed", self.next);
@@ -173,7 +154,7 @@ impl Checked {
     }
 }
 
-fn interfere(chance: &mut Chance, registers: &Registers, caps: &LbrCaps) {
+fn interfere(chance: &mut Random, registers: &Registers, caps: &LbrCaps) {
     let map = caps.registers;
     registers.with(|world| match chance.below(3) {
         0 => world.soft.deep_c_state(),
@@ -186,9 +167,9 @@ fn interfere(chance: &mut Chance, registers: &Registers, caps: &LbrCaps) {
 }
 
 fn play(seed: u64) -> Played {
-    let mut chance = Chance(seed);
+    let mut chance = Random(seed);
     let all: Vec<SoftCpu> = SoftCpu::all().collect();
-    let cpu = &all[chance.below(all.len() as u64) as usize];
+    let cpu = &all[chance.below(all.len())];
     let caps = &cpu.caps;
     let Ok(filter) = to_register_disarmed(BranchFilter::DEFAULT, caps.filter) else {
         return Played::default();
@@ -204,12 +185,12 @@ fn play(seed: u64) -> Played {
     if let Some(select) = caps.registers.select.filter(|msr| *msr != caps.registers.control) {
         soft.write(select, filter & chance.next()).unwrap();
     }
-    let faults = [0, 0, 1000, 100][chance.below(4) as usize];
-    let placement = [Placement::SourceWaits, Placement::SourceWaits, Placement::Beside]
-        [chance.below(3) as usize];
+    let faults = [0, 0, 1000, 100][chance.below(4)];
+    let placement =
+        [Placement::SourceWaits, Placement::SourceWaits, Placement::Beside][chance.below(3)];
     let world = World {
         soft,
-        chance: Chance(chance.next()),
+        chance: Random(chance.next()),
         taken: 0,
         faults,
         beside: 0,
@@ -236,7 +217,7 @@ fn play(seed: u64) -> Played {
 }
 
 fn record(
-    chance: &mut Chance,
+    chance: &mut Random,
     registers: &Registers,
     caps: &LbrCaps,
     placement: Placement,
@@ -255,7 +236,7 @@ fn record(
     for _ in 0..chance.below(60) {
         match chance.below(16) {
             0..=7 => {
-                let branches = chance.below(2 * u64::from(caps.depth));
+                let branches = chance.below(2 * caps.depth as usize);
                 registers.with(|world| world.run(branches));
             }
             8 => {

@@ -2,6 +2,8 @@
 //! register as text, and returns the line that `lbr decode --json` must print. Written only from
 //! the documented layouts.
 
+use super::random::Random;
+
 /// The type of the records.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Said {
@@ -255,20 +257,12 @@ pub(crate) fn brbe_line(inf: u64, src: u64, tgt: u64) -> String {
 /// Typical register values: user and kernel addresses with any flags, garbage in reserved bits,
 /// zeros, extremes.
 #[derive(Clone, Debug)]
-pub(crate) struct Values(pub(crate) u64);
+pub(crate) struct Values(pub(crate) Random);
 
 impl Values {
-    /// splitmix64.
-    fn next_random(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
     /// The next value.
     pub(crate) fn value(&mut self) -> u64 {
-        let (random, choice) = (self.next_random(), self.next_random());
+        let (random, choice) = (self.0.next(), self.0.next());
         match choice % 16 {
             0..=3 => random,
             // A user address, a kernel address; then flags in the top bits.
@@ -283,7 +277,7 @@ impl Values {
     }
     /// The next INFO value; one of eight is missing.
     pub(crate) fn info(&mut self) -> Option<u64> {
-        let choice = self.next_random();
+        let choice = self.0.next();
         let value = self.value();
         match choice % 8 {
             0 => None,
@@ -294,7 +288,7 @@ impl Values {
     }
     /// The next BRBINF value, mostly with a valid type and exponent.
     pub(crate) fn brbinf(&mut self) -> u64 {
-        let (value, choice) = (self.next_random(), self.next_random());
+        let (value, choice) = (self.0.next(), self.0.next());
         match choice % 4 {
             0 => value,
             1 => value & !(0x3F << 40) | ((choice >> 8) % 13) << 40,
