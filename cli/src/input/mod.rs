@@ -211,8 +211,7 @@ pub(crate) fn read_one(
 /// Standard input can be read once.
 pub(crate) fn once(paths: &[PathBuf]) -> Result<(), Failure> {
     if paths.iter().filter(|path| *path == Path::new("-")).count() > 1 {
-        let error = anyhow::Error::msg("standard input (-i -) can be read once only");
-        return Err(Failure { code: USAGE, error });
+        return Err(usage!("standard input (-i -) can be read once only"));
     }
     warn_of_twins(paths);
     Ok(())

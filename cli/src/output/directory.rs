@@ -21,7 +21,7 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
 use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
 
-use crate::exit::{Failure, USAGE, usage};
+use crate::exit::{Failure, usage};
 use crate::input::file::is_trusted;
 
 /// Links followed in one path, the kernel's own limit (`MAXSYMLINKS`).
@@ -178,12 +178,11 @@ impl Stop {
             Stop::Link(at, owner) => (at, "is a link that", owner),
             Stop::Moved(at, owner) => (at, "goes up from a directory that", owner),
         };
-        let error = anyhow!(
+        usage!(
             "{path} is not written: {} {what} another user owns (uid {owner}), who decides where \
              it leads; name the directory itself",
             at.as_text()
-        );
-        Failure { code: USAGE, error }
+        )
     }
 }
 

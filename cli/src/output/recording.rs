@@ -26,7 +26,7 @@ use sampler::interrupt::Interrupts;
 use super::directory::DirEntry;
 use super::stream::Stream;
 use super::{Output, To, name};
-use crate::exit::{FAILED, Failure, USAGE};
+use crate::exit::{FAILED, Failure, usage};
 use crate::present::number::grouped;
 
 /// Attempts to get the name while other processes take it.
@@ -205,9 +205,7 @@ fn move_away(entry: &DirEntry, path: &Path) -> Result<bool, Failure> {
 
 /// Refuses to take the name of a file that may be missed.
 fn not_a_recording(path: &Path, why: &str) -> Failure {
-    let error =
-        anyhow!("{}: {why}; it is left as it is: give another file with -o", path.as_text());
-    Failure { code: USAGE, error }
+    usage!("{}: {why}; it is left as it is: give another file with -o", path.as_text())
 }
 
 /// Takes the lock if it is free. A file system without locks always grants it.

@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use profile::export::{ProfileKind, ProgramChoice, Traced};
 
-use super::{Export, Kind, check_lines, traced, usage};
-use crate::exit::{DONE, Failure, OrExit, Outcome, USAGE};
+use super::{Export, Kind, check_lines, traced};
+use crate::exit::{DONE, Failure, OrExit, Outcome, USAGE, usage};
 use crate::head;
 use crate::output::Output;
 use crate::present::escape::{escaped, escaped_lines};
@@ -16,7 +16,7 @@ use crate::present::out::say;
 /// Makes the folder that the profiles go into.
 fn folder(args: &Export) -> Result<(), Failure> {
     if args.output.as_os_str() == "-" {
-        return usage("--dso all writes a file for each program and library: -o FOLDER");
+        return Err(usage!("--dso all writes a file for each program and library: -o FOLDER"));
     }
     let failed = || format!("cannot make the folder {}", args.output.display());
     std::fs::create_dir_all(&args.output).with_context(failed).or_exit(USAGE)
@@ -57,7 +57,7 @@ pub(super) fn write(args: &Export, kind: ProfileKind) -> Outcome {
     }
     head::finish(&read, &traced.maps);
     if written == 0 {
-        return Err(anyhow!("no profile was written: see above why, file by file")).or_exit(USAGE);
+        return Err(usage!("no profile was written: see above why, file by file"));
     }
     Ok(DONE)
 }

@@ -39,10 +39,10 @@ pub(super) fn parquet(args: &Export, output: &Output) -> Outcome {
 /// Without the feature.
 #[cfg(not(feature = "parquet"))]
 pub(super) fn parquet(_: &Export, _: &Output) -> Outcome {
-    super::usage(
+    Err(crate::exit::usage!(
         "this lbr was built without Parquet: cargo build --release --features parquet, or --to \
-         jsonl:edges, which has the same columns",
-    )
+         jsonl:edges, which has the same columns"
+    ))
 }
 
 /// One row set for each recording, because each has its own host and day.

@@ -16,7 +16,7 @@ use profile::{Counter, hot};
 
 use crate::args::heading;
 use crate::commands::report;
-use crate::exit::{DONE, Failure, OrExit, Outcome, USAGE};
+use crate::exit::{DONE, Failure, OrExit, Outcome, USAGE, usage};
 use crate::head;
 use crate::input::{self, Inputs, Reading, Source};
 use crate::output::Output;
@@ -155,17 +155,19 @@ impl Export {
     fn check(&self) -> Result<(), Failure> {
         let of_program = self.to.of_program().is_some();
         if !of_program && (self.binary.is_some() || self.join) {
-            return usage("--binary and --join are of profiles of one program");
+            return Err(usage!("--binary and --join are of profiles of one program"));
         }
         if !of_program && self.to != Kind::CsvUprof && !self.dso.is_empty() {
-            return usage("--dso is of profiles of one program, and of csv:uprof");
+            return Err(usage!("--dso is of profiles of one program, and of csv:uprof"));
         }
         if self.partial && self.to != Kind::Llvm {
-            return usage("--partial is of profiles of lines: --to llvm");
+            return Err(usage!("--partial is of profiles of lines: --to llvm"));
         }
         let has_host = matches!(self.to, Kind::Edges | Kind::Parquet);
         if !has_host && (self.host.is_some() || self.date.is_some()) {
-            return usage("--host and --date are of rows for databases: jsonl:edges, parquet");
+            return Err(usage!(
+                "--host and --date are of rows for databases: jsonl:edges, parquet"
+            ));
         }
         Ok(())
     }
@@ -193,16 +195,12 @@ pub(crate) fn run(args: &Export) -> Outcome {
         Kind::Brstack => recordings::text(args, &output),
         Kind::Perfdata => recordings::perf_data(args, &output.private()),
         Kind::CsvUprof => uprof::write(args, &output),
-        Kind::Fdata => usage(
+        Kind::Fdata => Err(usage!(
             "fdata needs the control flow that BOLT itself finds: --to preagg, and then perf2bolt \
-             -pa -p FILE -o OUT.fdata PROGRAM (or llvm-bolt PROGRAM -pa -p FILE) makes it",
-        ),
+             -pa -p FILE -o OUT.fdata PROGRAM (or llvm-bolt PROGRAM -pa -p FILE) makes it"
+        )),
         _ => contexts(args, &output),
     }
-}
-
-fn usage<T>(what: &'static str) -> Result<T, Failure> {
-    Err(Failure { code: USAGE, error: anyhow::Error::msg(what) })
 }
 
 /// Branches of every file.
@@ -229,7 +227,7 @@ fn contexts(args: &Export, output: &Output) -> Outcome {
     }
     if args.to == Kind::Flamegraph {
         if text.is_empty() {
-            return usage("nothing to draw: no branches match the selection");
+            return Err(usage!("nothing to draw: no branches match the selection"));
         }
         let title = format!("{name}: {}", graph.unit.name());
         text = export::flamegraph(&text, &title, graph.unit.name()).or_exit(USAGE)?;
@@ -244,7 +242,7 @@ fn profile(args: &Export, kind: ProfileKind, output: &Output) -> Outcome {
         (Some(path), _) => ProgramChoice::File(path.clone()),
         (None, []) => ProgramChoice::Recorded,
         (None, [name]) => ProgramChoice::Named(name.clone()),
-        _ => return usage("a profile is of one program: name one with --dso"),
+        _ => return Err(usage!("a profile is of one program: name one with --dso")),
     };
     let (mut traced, read) = traced(args, kind)?;
     let made = traced.profile(kind, &wanted).or_exit(USAGE)?;
@@ -284,15 +282,14 @@ fn check_lines(made: &Profile) -> Result<(), Failure> {
         ),
         None => String::new(),
     };
-    let error = anyhow::anyhow!(
+    Err(usage!(
         "{}: {} of the executed instructions have no line information (in {}{}){pieces}: build that code \
          with -g, name its debug files with --debug-dir, or write the rest with --partial",
         made.program,
         percent(share),
         names.join(", "),
         if made.unknown.len() > NAMED { ", …" } else { "" }
-    );
-    Err(Failure { code: USAGE, error })
+    ))
 }
 
 /// Counts the recordings by the rules of a kind.

@@ -9,9 +9,9 @@ use profile::perf_data::ReadError;
 use profile::stack::SampleHead;
 use profile::{Item, Recording};
 
-use super::{Export, usage};
+use super::Export;
 use crate::commands::script::{Field, line};
-use crate::exit::{DONE, Failure, Outcome};
+use crate::exit::{DONE, Failure, Outcome, usage};
 use crate::input::{self, Source, selected};
 use crate::output::Output;
 use crate::present::escape::escaped;
@@ -93,7 +93,9 @@ fn fields(head: &SampleHead) -> Vec<Field> {
 /// Writes the selected samples of a perf.data as perf.data, to a file or in the pipe format.
 pub(super) fn perf_data(args: &Export, output: &Output) -> Outcome {
     if args.inputs.paths().len() > 1 {
-        return usage("perf.data has one header, and a copy is of one recording: give one file");
+        return Err(usage!(
+            "perf.data has one header, and a copy is of one recording: give one file"
+        ));
     }
     let mut is_text = false;
     let done = copy(args, output, |recording, out, progress| {
@@ -110,7 +112,7 @@ pub(super) fn perf_data(args: &Export, output: &Output) -> Outcome {
     }
     match done {
         Err(Failure { .. }) if is_text => {
-            usage("text has no records to copy: a part of it is --to brstack")
+            Err(usage!("text has no records to copy: a part of it is --to brstack"))
         }
         done => done,
     }

@@ -27,7 +27,7 @@ pub(crate) use self::blocks::{charts as block_charts, table as block_table};
 pub(crate) use self::callgraph::{count as call_graph, print_folded};
 pub(crate) use self::shown::Shown as GraphRows;
 use crate::args::heading;
-use crate::exit::{Failure, Outcome, USAGE};
+use crate::exit::{Failure, Outcome, usage};
 use crate::input::{self, Inputs, Reread, Source};
 use crate::present::number::grouped;
 use crate::present::out::{FAINT, Out};
@@ -258,24 +258,24 @@ pub(crate) fn run(args: &Report) -> Outcome {
 pub(crate) fn print(args: &Report, out: &mut Out<'_>) -> Outcome {
     let view = args.view;
     if args.block.is_some() && view.name != blocks::VIEW.name {
-        return usage("--block is of the view blocks: add --view blocks");
+        return Err(usage!("--block is of the view blocks: add --view blocks"));
     }
     if let Some(by) = args.group {
         if !group::can_sum(&view) {
-            return usage(
+            return Err(usage!(
                 "--group sums rows of the views hot, mispredict, outcomes and blocks; callgraph is \
-                 by function already, and a path or a loop is of no one line",
-            );
+                 by function already, and a path or a loop is of no one line"
+            ));
         }
         return group::run(args, by, out);
     }
     if args.callgraph.any() && view.name != callgraph::VIEW.name {
-        return usage(
-            "--callee, --folded, --stitch and --truth are of the view callgraph: add --view callgraph",
-        );
+        return Err(usage!(
+            "--callee, --folded, --stitch and --truth are of the view callgraph: add --view callgraph"
+        ));
     }
     if args.sort.is_some_and(|sort| !view.sorts.contains(&sort)) {
-        return usage("this view cannot be sorted so: it has no such column");
+        return Err(usage!("this view cannot be sorted so: it has no such column"));
     }
     (view.run)(args, out)
 }
@@ -304,10 +304,6 @@ impl Report {
     fn printer(&self) -> Printer {
         Printer::of(self.json, self.csv)
     }
-}
-
-fn usage(what: &'static str) -> Outcome {
-    Err(Failure { code: USAGE, error: anyhow::Error::msg(what) })
 }
 
 /// Prints how many rows are not shown.

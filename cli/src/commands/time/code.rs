@@ -10,7 +10,7 @@ use profile::symbols::{Called, demangle};
 
 use super::mca::Prediction;
 use super::{Rounds, TimeArgs, assemble};
-use crate::exit::{FAILED, Failure, OrExit, USAGE};
+use crate::exit::{FAILED, Failure, OrExit, USAGE, usage};
 use crate::input;
 
 /// No assembly is longer, bytes.
@@ -125,7 +125,7 @@ fn read(given: &str) -> Result<(String, Option<String>), Failure> {
             input::file::read(path, LONGEST).map_err(Into::into)
         }
         _ if named && (given.contains('/') || given.ends_with(".s") || given.ends_with(".S")) => {
-            return Err(anyhow!("{}: no such file", path.as_text())).or_exit(USAGE);
+            return Err(usage!("{}: no such file", path.as_text()));
         }
         code => return Ok((code.to_owned(), None)),
     };

@@ -18,7 +18,7 @@ use super::TimeArgs;
 use super::figures::Source;
 use crate::commands::backend::{self, Backend, Choice};
 use crate::commands::machine::MachineArgs;
-use crate::exit::{Failure, OrExit, USAGE};
+use crate::exit::{Failure, OrExit, USAGE, usage};
 use crate::present::out::say;
 
 /// Measures `bodies`, with the registers of the CPU if available; returns the result of `work`, and
@@ -87,7 +87,7 @@ fn counters(
     let (identity, caps) = match group.map(|group| group.probed) {
         Some(Ok(caps)) => (caps.cpu.clone(), Some(caps)),
         Some(Err(unsupported)) => (*unsupported.cpu, None),
-        None => return Err(anyhow!("this process may not run on CPU {cpu}")).or_exit(USAGE),
+        None => return Err(usage!("this process may not run on CPU {cpu}")),
     };
     let host = Host::look(&machine.root());
     let counting = Counting::look(&host, cpu).map_err(|refused| {
