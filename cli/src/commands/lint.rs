@@ -190,7 +190,7 @@ pub(crate) fn run(args: &LintArgs) -> Outcome {
     Ok(if args.strict && overall > Verdict::Sound { POOR } else { DONE })
 }
 
-/// What a recording covers of a program's file, in a line.
+/// How far a recording covers a program's file, in a line.
 fn coverage(binary: &BinaryCoverage) -> String {
     let BinaryCoverage { inside, taken, same_build, functions, matching, seen } = *binary;
     if inside == 0 {

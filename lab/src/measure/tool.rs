@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_millis(2);
 pub struct ToolOutput {
     /// How it ended.
     pub status: ExitStatus,
-    /// What it wrote to standard output.
+    /// Its standard output.
     pub stdout: Vec<u8>,
     /// What it wrote to standard error. If a signal ended it, the signal's name.
     pub stderr: Vec<u8>,

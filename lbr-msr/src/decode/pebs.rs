@@ -12,7 +12,7 @@ use crate::record::RawEntry;
 pub enum PebsLayout {
     /// Adaptive PEBS: the first word has the groups and sizes.
     Adaptive,
-    /// Architectural PEBS: a header of two words, and further fragments if it says so.
+    /// Architectural PEBS: a header of two words, which announces further fragments.
     Arch,
 }
 

@@ -59,8 +59,8 @@ impl Drain {
         registers.write(self.ring.map.control, frozen.control | enable)
     }
 
-    /// After a failed access. Recording that was found off stays off: the next drain has to say so,
-    /// and branches before and after must not share a stack.
+    /// After a failed access. Recording that was found off stays off: the next drain labels it, and
+    /// branches before and after must not share a stack.
     pub(super) fn leave_as_found<R: MsrWrite + ?Sized>(
         &self,
         registers: &mut CountedRegisters<'_, R>,

@@ -119,13 +119,15 @@ impl Row {
 /// The columns: raw registers, a rule, decoded fields. Rows may come one by one, so widths are
 /// fixed.
 pub(crate) fn table(records: Records, slots: bool) -> Table<'static, (), Row> {
-    let raw: &[&'static str] = match records {
-        Records::Lbr(layout) | Records::Pebs(_, layout) if layout.is_packed() => &["FROM/TO"],
-        Records::Lbr(layout) | Records::Pebs(_, layout) if layout.has_info() => {
-            &["FROM", "TO", "INFO"]
-        }
-        Records::Lbr(_) | Records::Pebs(..) => &["FROM", "TO"],
-        Records::Brbe => &["INF", "SRC", "TGT"],
+    let layout = match records {
+        Records::Lbr(layout) | Records::Pebs(_, layout) => Some(layout),
+        Records::Brbe => None,
+    };
+    let raw: &[&'static str] = match layout {
+        Some(layout) if layout.is_packed() => &["FROM/TO"],
+        Some(layout) if layout.has_info() => &["FROM", "TO", "INFO"],
+        Some(_) => &["FROM", "TO"],
+        None => &["INF", "SRC", "TGT"],
     };
     let mut table = Table::new();
     if slots {
@@ -157,22 +159,22 @@ pub(crate) fn table(records: Records, slots: bool) -> Table<'static, (), Row> {
         .spare(2)
         .word("", "cycles", of(cycles))
         .least(7);
-    match records {
-        Records::Lbr(Layout::Arch { .. }) | Records::Pebs(_, Layout::Arch { .. }) => table
+    match layout {
+        Some(Layout::Arch { .. }) => table
             .word("", "type", of(|entry| Cell::word(entry.branch_type.clone())))
             .least(8)
             .word("", "counters", of(counters))
             .spare(4),
-        Records::Lbr(Layout::AmdV2 { .. }) => {
+        Some(Layout::AmdV2 { .. }) => {
             table.word("", "spec", of(|entry| Cell::word(entry.spec.clone()))).least(21).spare(1)
         }
-        Records::Brbe => table
+        None => table
             .word("", "type", of(|entry| Cell::word(entry.branch_type.clone())))
             .least(15)
             .word("", "el", of(|entry| Cell::number(entry.brbe.map(|(el, _)| el))))
             .word("", "last_failed", of(|entry| flag(entry.brbe.map(|(_, failed)| failed))))
             .spare(1),
-        Records::Lbr(_) | Records::Pebs(..) => table,
+        Some(_) => table,
     }
 }
 

@@ -93,6 +93,11 @@ pub(crate) fn table<'a>(has_counters: bool) -> Table<'a, HotCounts<'a>, Row<'a>>
         .behind(" -> ")
 }
 
+/// Whether events were counted with the branches.
+pub(crate) fn has_counters(branches: &[HotBranch]) -> bool {
+    branches.iter().any(|branch| branch.counters.is_some())
+}
+
 /// The mean of each counter's events by execution, with perf's letters.
 pub(super) fn events(counters: Option<&[Option<u64>; 4]>, count: u64) -> Cell {
     let mean = |(letter, sum): (char, &Option<u64>)| {
@@ -137,8 +142,7 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
         out.gap()?;
     }
     let mut counts = HotCounts { total: hot.total, quality: &hot.quality, maps: &mut hot.maps };
-    let has_counters = branches.iter().any(|branch| branch.counters.is_some());
-    table(has_counters).write(printer, out, &mut counts, branches.iter().enumerate())?;
+    table(has_counters(&branches)).write(printer, out, &mut counts, branches.iter().enumerate())?;
     match printer {
         Printer::Text => {
             print_hidden(out, listed, branches.len(), ("branch", "branches"))?;
@@ -161,7 +165,7 @@ fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {
     let shown = branches.iter().take(page.limit);
     Ok(html! {
         p { "Taken branches by where they came from and went. Cycles are core cycles since the branch before." }
-        (table(branches.iter().any(|branch| branch.counters.is_some())).html("Hot branches", &mut counts, shown.clone().enumerate()))
+        (table(has_counters(branches)).html("Hot branches", &mut counts, shown.clone().enumerate()))
         (rest(branches.len(), shown.len(), "branches"))
     })
 }

@@ -208,7 +208,7 @@ impl Turns {
         out.gap()
     }
 
-    /// What the answer rests on.
+    /// Prints the limits of the measurement: its unit, modelled cycles, disturbed turns.
     pub(super) fn limits(&self, out: &mut Out<'_>, source: &Source) -> std::io::Result<()> {
         if let Some(absent) = &source.absent {
             out.line(format_args!("core cycles: {absent}; ratios are of TSC ticks"))?;

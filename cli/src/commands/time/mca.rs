@@ -40,7 +40,7 @@ pub(super) struct Prediction {
     pub(super) cycles: f64,
     /// Fewest cycles that the CPU's width and ports allow, without dependencies.
     throughput_bound: f64,
-    /// What limits it most.
+    /// The resource or dependency that limits it most.
     bottleneck: Option<String>,
 }
 
@@ -133,14 +133,14 @@ fn read(text: &str) -> Option<Prediction> {
     })
 }
 
-/// Measured core cycles per iteration: counted, or estimated from the ticks of dependent ADDs.
-pub(super) fn measured(all: &Figures<'_>) -> Option<f64> {
-    let counted = all.rounds.or(all.cycles).map(|spread| spread.median);
-    let estimated = || match all.is_below_overhead() {
-        true => None,
-        false => Some(all.ticks?.median / all.ticks_per_cycle?),
-    };
-    counted.or_else(estimated)
+/// Core cycles per iteration, estimated from the ticks of dependent ADDs, and a remark on that.
+fn estimated(all: &Figures<'_>) -> Option<(f64, String)> {
+    let ticks = all.ticks_per_cycle.filter(|_| !all.is_below_overhead())?;
+    let remark = format!(
+        ", estimated: an ADD that waits for the one before it takes {} TSC ticks",
+        number(ticks)
+    );
+    Some((all.ticks?.median / ticks, remark))
 }
 
 /// Prints the prediction, and how far the measurement is from it.
@@ -153,39 +153,32 @@ pub(super) fn print(out: &mut Out<'_>, all: &Figures<'_>) -> io::Result<()> {
         number(*cycles),
         number(*throughput_bound),
     ))?;
-    match measured(all) {
+    let counted = all.rounds.or(all.cycles).map(|spread| (spread.median, String::new()));
+    match counted.or_else(|| estimated(all)) {
         None => out.line("no comparison: core cycles are neither counted nor can be estimated")?,
-        Some(measured) => {
-            let estimated = match (all.ticks_per_cycle, all.rounds.or(all.cycles)) {
-                (Some(ticks), None) => format!(
-                    ", estimated: an ADD that waits for the one before it takes {} TSC ticks",
-                    number(ticks)
-                ),
-                _ => String::new(),
-            };
+        Some((measured, remark)) => {
             let (ratio, apart) = (measured / cycles, number((measured - cycles).abs()));
             let differs = match ratio {
                 0.95..=1.05 => "as predicted, within 5%".to_owned(),
                 ratio if ratio < 1.0 => format!("{apart} fewer than predicted ({ratio:.2}\u{d7})"),
                 ratio => format!("{apart} more than predicted ({ratio:.2}\u{d7})"),
             };
-            out.line(format_args!("measured: {} cycles, {differs}{estimated}", number(measured)))?;
+            out.line(format_args!("measured: {} cycles, {differs}{remark}", number(measured)))?;
         }
     }
     let executed = all.measured.counts.map(|counts| all.per_iteration(counts.instructions));
     let apart = executed.filter(|executed| (executed - *instructions as f64).abs() >= 1.0);
-    if let Some(executed) = apart.filter(|_| !all.code.body.sets_up_again()) {
+    if all.code.body.sets_up_again() {
+        out.line(
+            "not the same work: LFENCE separates measured iterations, llvm-mca overlaps them",
+        )?;
+    } else if let Some(executed) = apart {
         out.line(format_args!(
             "not the same work: llvm-mca ignores branches and took {} instructions once, {} were \
              executed",
             grouped(*instructions),
             number(executed),
         ))?;
-    }
-    if all.code.body.sets_up_again() {
-        out.line(
-            "not the same work: LFENCE separates measured iterations, llvm-mca overlaps them",
-        )?;
     }
     if cpu == "generic" {
         out.line("this LLVM does not know the CPU: give a newer one, or --mcpu NAME")?;

@@ -62,8 +62,7 @@ impl FlowCounts {
         flow.add_up(&slots, &decoded, &many);
         let most = slots.len();
         if !no_sites {
-            let mut merged = Merge::new(sites, &slots, &decoded, repeated, &flow.maps);
-            merged.record_not_taken(&passed);
+            let mut merged = Merge::new(sites, &slots, &decoded, repeated, &passed, &flow.maps);
             // Frees each piece after merging it, if it is not needed elsewhere.
             if has_cycles {
                 merged.add_all(slots.iter().zip(decoded.iter()), &many, &insides);
@@ -168,12 +167,14 @@ struct Merge<'a> {
 }
 
 impl<'a> Merge<'a> {
-    /// Sites by location, with zero counts.
+    /// Sites by location, with zero counts but for the recorded branches that were not taken
+    /// (`passed`: their slots, and how often).
     fn new(
         mut counted: Sites,
         slots: &Slots,
         decoded: &Pieces<Decoded>,
         repeated: Repeated,
+        passed: &[(u32, u64)],
         maps: &'a Maps,
     ) -> Merge<'a> {
         for (slot, decoded) in slots.iter().zip(decoded.iter()) {
@@ -186,13 +187,14 @@ impl<'a> Merge<'a> {
         let (sites, of_slot) = merge_sites(&counted, maps);
         let targets = vec![0; slots.len()];
         let (index, places) = (Index::default(), Vec::new());
-        let has_outcomes = false;
-        Merge { sites, of_slot, targets, index, places, repeated, has_outcomes, maps }
+        let has_outcomes = !passed.is_empty();
+        let mut merge =
+            Merge { sites, of_slot, targets, index, places, repeated, has_outcomes, maps };
+        merge.record_not_taken(passed);
+        merge
     }
 
-    /// Adds recorded branches that were not taken: their slots, and how often.
     fn record_not_taken(&mut self, passed: &[(u32, u64)]) {
-        self.has_outcomes = !passed.is_empty();
         if self.has_outcomes {
             self.sites.iter_mut().for_each(|site| site.not_taken = Some(0));
         }

@@ -15,7 +15,7 @@ use crate::views::flow::Flow;
 /// Functions that a finding names.
 const NAMED: usize = 5;
 
-/// What a recording says about a program's file.
+/// How far a recording covers a program's file, and matches it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct BinaryCoverage {
     /// Taken branches with an end in the file.
@@ -68,18 +68,15 @@ impl Lint {
                     }
                 }
             }
-            if let Some((function, _)) = starts
-                .then(|| function(maps, site.location, is_same.then_some(&mut *module)))
-                .flatten()
+            if starts
+                && let Some((function, _)) =
+                    function(maps, site.location, is_same.then_some(&mut *module))
             {
                 add(by_function.left.entry(function).or_default(), site.taken);
             }
         }
-        if coverage.inside > 0 {
-            let unseen = if is_complete { 0 } else { once };
-            coverage.seen = Some(1.0 - unseen as f64 / coverage.inside as f64);
-            once = unseen;
-        }
+        let once = if is_complete { 0 } else { once };
+        coverage.seen = (coverage.inside > 0).then(|| 1.0 - once as f64 / coverage.inside as f64);
         let mut found = Findings(std::mem::take(&mut self.findings));
         let outside = coverage.taken.saturating_sub(coverage.inside);
         found.add(OUTSIDE_BINARY, outside, coverage.taken, &[]);

@@ -8,7 +8,7 @@ use lbr_test_machine::WORK_FOLDER;
 
 /// Runs a command as root in a virtual machine whose CPU has an LBR
 ///
-/// There are busybox's commands beside lbr; `su user -c COMMAND` runs one without rights.
+/// The machine has busybox's commands and lbr; `su user -c COMMAND` runs one without rights.
 #[derive(Debug, Parser)]
 #[command(
     name = "test-machine",
@@ -99,7 +99,7 @@ fn file(text: &str) -> Result<(PathBuf, String), String> {
 }
 
 impl Options {
-    /// The options of this process. Prints help or what is wrong, and ends, where there are none.
+    /// The options of this process. With --help or a usage error it prints that and exits.
     pub(crate) fn of_process() -> Options {
         let mut options = Options::parse();
         if let Some((path, name)) = options.script.take() {
