@@ -9,12 +9,17 @@ use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use lbr_msr::record::{Event, HwBranchType, Mmap, MoveKind};
+use lbr_msr::insn::{Insn, decode};
+use lbr_msr::record::{BranchEntry, Event, HwBranchType, Mmap, MoveKind};
 use lbr_msr::soft::Retired;
 
+use crate::clock::monotonic_ns;
 use crate::gate::{Closed, Recorder, Retire, lock};
 use crate::interrupt::{Interrupts, Passing};
-use crate::source::ptrace::Ptrace;
+use crate::source::cpu::target::{Emit, Program, Target};
+use crate::source::cpu::{ProcessCode, UserCode};
+use crate::source::ptrace::code::read;
+use crate::source::ptrace::{Ptrace, sys};
 use crate::source::qemu::Qemu;
 use crate::source::{Command, Exit, SourceError, SourceNotes};
 use crate::target::{SignalStop, ThreadId};
@@ -64,8 +69,9 @@ pub struct Path {
     pub deadly: bool,
     /// The newest branches, oldest first, and the kernel's moves between them.
     pub steps: Vec<Step>,
-    /// Number of branches that the thread took since its start or exec.
-    pub taken: u64,
+    /// Number of branches that the thread took since its start or exec; `None`: not counted, on the
+    /// registers of a CPU.
+    pub taken: Option<u64>,
     /// Number of [events](Flight::events) that precede it.
     pub events: usize,
 }
@@ -81,10 +87,34 @@ pub struct Flight {
     pub paths: Vec<Path>,
     /// Mappings, names and tasks.
     pub events: Vec<Event>,
+    /// Newer records of other code on the same CPU, which are not part of the paths.
+    pub foreign: u64,
 }
 
 /// The address of the function of [`Trigger::Call`], if this file has it.
 pub type FindFunction = Box<dyn Fn(&Mmap) -> Option<u64> + Send + Sync>;
+
+/// The newest branches of a process among a CPU's records (newest first), and the number of newer
+/// ones from other code. The path ends where older records are from other code.
+fn own(entries: &[BranchEntry], owns: impl Fn(u64) -> bool, tid: i32) -> (u64, Vec<Step>) {
+    let newer = entries.iter().take_while(|entry| !owns(entry.from)).count();
+    let of_kernel = |entry: &BranchEntry| entry.from >> 63 != 0;
+    let own = entries.iter().skip(newer);
+    let own = own.take_while(|entry| of_kernel(entry) || owns(entry.from));
+    let mut steps: Vec<Step> = own
+        .map(|entry| {
+            let mut bytes = [0; 15];
+            let length = read(tid, entry.from, &mut bytes);
+            let class = match decode(bytes.get(..length).unwrap_or_default(), entry.from) {
+                Insn::Branch(branch) => branch.class,
+                Insn::Straight { .. } | Insn::Invalid => HwBranchType::Other,
+            };
+            Step { from: entry.from, to: entry.to, kind: StepKind::Branch(class) }
+        })
+        .collect();
+    steps.reverse();
+    (newer as u64, steps)
+}
 
 /// Keeps the newest branches of each thread.
 pub struct FlightRecorder {
@@ -146,9 +176,68 @@ impl FlightRecorder {
         Ok(self.landed(exit, notes))
     }
 
+    /// Runs a held program on a CPU whose LBR records user code. While the program is held at a
+    /// signal, `read` reads the records, newest first.
+    ///
+    /// Records do not name a thread: all threads of the program, and those of other programs at
+    /// known addresses, count as the main thread. Only signals to the main thread are seen.
+    ///
+    /// # Errors
+    /// [`SourceError`].
+    pub fn on_cpu(
+        self,
+        mut program: Program,
+        read: &mut dyn FnMut() -> Vec<BranchEntry>,
+    ) -> Result<Flight, SourceError> {
+        let recorder = &self;
+        let mut emit = |event| {
+            // Nothing closes this recorder before its end.
+            let _ = recorder.emit(event);
+        };
+        let thread = program.id();
+        recorder.started(thread.pid);
+        let (mut foreign, mut last) = (0, None);
+        let mut stopped = |signal: Option<i32>, code: &ProcessCode, emit: Emit<'_>| {
+            let tid = thread.tid.cast_signed();
+            let signal = signal.map(|signal| sys::signal_stop(tid, signal)).transpose();
+            let Ok(signal) = signal else { return };
+            let is_wanted = match (&signal, recorder.trigger) {
+                (Some(stop), Trigger::Signal(wanted)) => {
+                    stop.signal == wanted && recorder.is_first()
+                }
+                (None, trigger) => trigger == Trigger::Exit && last.is_none(),
+                _ => false,
+            };
+            if signal.is_none() && !is_wanted {
+                return;
+            }
+            let entries = read();
+            code.clone().look(monotonic_ns()).into_iter().for_each(emit);
+            let (newer, steps) = own(&entries, |address| code.owns(address), tid);
+            let path = Path { thread, signal, deadly: false, steps, taken: None, events: 0 };
+            if is_wanted {
+                foreign = newer;
+                recorder.keep(path.clone());
+            }
+            if path.signal.is_some() {
+                last = Some((newer, path));
+            }
+        };
+        program.start(&mut emit)?;
+        program.watch(&|| recorder.is_closed(), &mut emit, &mut stopped)?;
+        let exit = program.finish(&mut emit)?.unwrap_or(Exit::Code(0));
+        if let (Exit::Signal(signal), Some((newer, path))) = (exit, last)
+            && path.signal.as_ref().is_some_and(|stop| stop.signal == signal)
+        {
+            foreign = newer;
+            recorder.keep(Path { deadly: true, ..path });
+        }
+        Ok(Flight { foreign, ..self.landed(exit, SourceNotes::default()) })
+    }
+
     fn landed(self, exit: Exit, notes: SourceNotes) -> Flight {
         let (events, paths) = std::mem::take(&mut *lock(&self.kept));
-        Flight { exit, notes, paths, events }
+        Flight { exit, notes, paths, events, foreign: 0 }
     }
 
     fn keep(&self, path: Path) {
@@ -232,7 +321,8 @@ impl FlightRing<'_> {
 
     fn path(&self, signal: Option<SignalStop>, deadly: bool) -> Path {
         let steps = self.steps.iter().copied().collect();
-        Path { thread: self.thread, signal, deadly, steps, taken: self.taken, events: 0 }
+        let taken = Some(self.taken);
+        Path { thread: self.thread, signal, deadly, steps, taken, events: 0 }
     }
 }
 
@@ -280,5 +370,29 @@ impl Retire for FlightRing<'_> {
             self.recorder.keep(self.path(None, false));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_of_other_code_are_no_part_of_a_path() {
+        let entry = |from, to| BranchEntry { from, to, ..BranchEntry::default() };
+        let kernel = 0xffff_ffff_8100_0000;
+        // Newest first: another program after the signal, the program, another one before it.
+        let entries = [
+            entry(kernel, 0x9000),
+            entry(0x9010, 0x9000),
+            entry(0x1020, 0),
+            entry(kernel, 0x1008),
+            entry(0x1004, 0x1000),
+            entry(0x9010, 0x9000),
+            entry(0x1004, 0x1000),
+        ];
+        let (newer, steps) = own(&entries, |address| address >> 12 == 1, 0);
+        let path: Vec<_> = steps.iter().map(|step| (step.from, step.to)).collect();
+        assert_eq!((newer, path), (2, vec![(0x1004, 0x1000), (kernel, 0x1008), (0x1020, 0)]));
     }
 }

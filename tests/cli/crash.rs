@@ -251,7 +251,7 @@ fn what_cannot_work_is_refused() {
         crate::support::lbr::lbr(&[&["crash"], options, &["--", "/bin/true"]].concat())
     };
     for (options, why) in [
-        (&["--backend", "msr"][..], "the CPU's registers are not read at signals yet"),
+        (&["--backend", "msr", "--children"][..], "need every branch"),
         (&["--backend", "perf"], "perf events deliver branches at a counter's interrupt"),
         (&["--at", "signal:NONE"], "there is no signal NONE"),
         (&["--at", "never"], "exit, signal:NAME or call:FUNCTION"),

@@ -1,6 +1,7 @@
 //! `lbr crash`: the branches that led to a program's death.
 
 mod cause;
+mod registers;
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -16,6 +17,7 @@ use lbr_msr::record::{
 };
 use profile::brstack::type_name;
 use profile::maps::Maps;
+use profile::note::Source;
 use profile::perf_data::{Meta, Rate};
 use profile::symbols::Module;
 use sampler::flight::{Flight, FlightRecorder, Path, Step, StepKind, Trigger};
@@ -26,6 +28,7 @@ use sampler::target::{self, REGISTERS, SignalStop};
 use serde_json::{Map, Value, json};
 
 use super::backend::{Backend, not_started};
+use super::machine::HostArgs;
 use super::record::software_sources;
 use super::rights::Rights;
 use crate::args::heading;
@@ -66,15 +69,10 @@ pub(crate) struct Crash {
     #[arg(long, value_name = "WHEN", default_value = "death", hide_default_value = true,
           value_parser = when)]
     at: When,
-    /// Also write the branches to this perf.data file
-    #[arg(short = 'o', long = "output", value_name = "FILE", help_heading = heading::OUTPUT)]
-    output: Option<PathBuf>,
-    /// Print JSON Lines: one object a branch, then one a death
+    /// auto, soft: the software LBR; msr: the registers of a CPU
     ///
-    /// The program's standard output goes to standard error.
-    #[arg(long, help_heading = heading::OUTPUT)]
-    json: bool,
-    /// The recorder: auto and soft are the software LBR
+    /// The registers of one CPU, to which the program is pinned, are read while a signal holds its
+    /// main thread.
     #[arg(long, value_enum, default_value_t = Backend::Auto, hide_possible_values = true)]
     backend: Backend,
     /// What runs the program
@@ -85,8 +83,22 @@ pub(crate) struct Crash {
     children: bool,
     #[command(flatten)]
     rights: Rights,
+    /// The CPU of --backend msr [default: the last one allowed]
+    #[arg(short = 'C', long, value_name = "CPU", help_heading = heading::MACHINE)]
+    cpu: Option<u32>,
+    #[command(flatten)]
+    host: HostArgs,
+    /// Also write the branches to this perf.data file
+    #[arg(short = 'o', long = "output", value_name = "FILE", help_heading = heading::OUTPUT)]
+    output: Option<PathBuf>,
+    /// Print JSON Lines: one object a branch, then one a death
+    ///
+    /// The program's standard output goes to standard error.
+    #[arg(long, help_heading = heading::OUTPUT)]
+    json: bool,
     /// The program and its arguments
-    #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
+    #[arg(trailing_var_arg = true, required = true, value_name = "CMD",
+          help_heading = heading::RECORDING)]
     command: Vec<String>,
 }
 
@@ -113,16 +125,11 @@ fn when(text: &str) -> Result<When, String> {
 
 /// Runs the command.
 pub(crate) fn run(args: Crash) -> Outcome {
-    let not_here = match args.backend {
-        Backend::Auto | Backend::Soft => None,
-        Backend::Perf => Some(
+    if args.backend == Backend::Perf {
+        return Err(usage!(
             "perf events deliver branches at a counter's interrupt, not at the signal: the last \
-             ones would be missing",
-        ),
-        Backend::Msr | Backend::MsrSafe => Some("the CPU's registers are not read at signals yet"),
-    };
-    if let Some(why) = not_here {
-        return Err(usage!("{why}; --backend soft records every branch"));
+             ones would be missing; --backend soft records every branch"
+        ));
     }
     args.rights.check()?;
     let command = args.rights.command(&args.command)?;
@@ -135,24 +142,32 @@ pub(crate) fn run(args: Crash) -> Outcome {
     if stdout.is_some() {
         nix::unistd::dup2_stdout(io::stderr().as_fd()).context("standard output")?;
     }
-    let flight = fly(&args, command, interrupts)?;
+    let (flight, cpu) = match args.backend {
+        Backend::Msr | Backend::MsrSafe => {
+            let (flight, cpu) = registers::fly(&args, &path, &command, interrupts)?;
+            (flight, Some(cpu))
+        }
+        _ => (fly(&args, command, interrupts)?, None),
+    };
     if let Some(stdout) = stdout {
         nix::unistd::dup2_stdout(stdout).context("standard output")?;
     }
     if let Some(output) = output {
-        write(&flight, output, interrupts)?;
+        write(&flight, cpu.clone(), output, interrupts)?;
     }
-    print(&args, &flight)?;
+    print(&args, &flight, cpu.as_deref())?;
     Ok(u8::try_from(flight.exit.status()).unwrap_or(FAILED))
 }
 
-/// Runs the program on the first source that is available.
+fn recorder(args: &Crash, interrupts: Interrupts) -> FlightRecorder {
+    let function = args.at.function.clone();
+    let find = Box::new(move |map: &Mmap| function_in(map, &function));
+    FlightRecorder::new(args.last.into(), args.at.trigger, find, interrupts)
+}
+
+/// Runs the program on the first software source that is available.
 fn fly(args: &Crash, command: Command, interrupts: Interrupts) -> Result<Flight, Failure> {
-    let recorder = || {
-        let function = args.at.function.clone();
-        let find = Box::new(move |map: &Mmap| function_in(map, &function));
-        FlightRecorder::new(args.last.into(), args.at.trigger, find, interrupts)
-    };
+    let recorder = || recorder(args, interrupts);
     let unavailable = match args.source.as_str() {
         "ptrace" => None,
         source => {
@@ -175,11 +190,16 @@ fn function_in(map: &Mmap, name: &str) -> Option<u64> {
     Some(map.addr + within)
 }
 
-/// Writes the kept branches as a recording.
-fn write(flight: &Flight, output: Output, interrupts: Interrupts) -> Result<(), Failure> {
+/// Writes the kept branches as a recording; `cpu`: of that CPU's registers.
+fn write(
+    flight: &Flight,
+    cpu: Option<String>,
+    output: Output,
+    interrupts: Interrupts,
+) -> Result<(), Failure> {
     let meta = Meta {
-        cpudesc: Some("software LBR (flight recorder), not measured".to_owned()),
-        source: profile::note::Source::Software,
+        source: if cpu.is_some() { Source::Hardware } else { Source::Software },
+        cpudesc: cpu.or_else(|| Some("software LBR (flight recorder), not measured".to_owned())),
         rate: Rate::Period(1),
         ..Meta::of_this_machine()
     };
@@ -219,7 +239,7 @@ fn sample(path: &Path) -> Sample {
     if let Some(stop) = &path.signal {
         moves.push(ThreadMove { newer: 0, kind: MoveKind::End, from: stop.ip, to: 0 });
     }
-    let all = path.taken == entries.len() as u64;
+    let all = path.taken == Some(entries.len() as u64);
     let head = if all { Head::Joined } else { Head::Lost };
     let integrity = Integrity { head, cut: false, label: Label::Stream, ..Integrity::UNKNOWN };
     Sample {
@@ -337,7 +357,7 @@ fn table<'a>() -> Table<'a, Scene<'a>, Row<'a>> {
         .behind(" -> ")
 }
 
-fn print(args: &Crash, flight: &Flight) -> Result<(), Failure> {
+fn print(args: &Crash, flight: &Flight, cpu: Option<&str>) -> Result<(), Failure> {
     let mut out = Out::unpaged();
     let printer = Printer::of(args.json, false);
     if flight.paths.iter().all(|path| !path.deadly) && printer == Printer::Text {
@@ -366,11 +386,13 @@ fn print(args: &Crash, flight: &Flight) -> Result<(), Failure> {
             (None, _) => format!("exit by thread {tid}"),
         })?;
         let kept = path.steps.iter().filter(|s| matches!(s.kind, StepKind::Branch(_))).count();
-        out.line(format_args!(
-            "the last {} of {} of this thread, newest last",
-            counted(kept as u64, "branch", "branches"),
-            grouped(path.taken)
-        ))?;
+        let kept = counted(kept as u64, "branch", "branches");
+        out.line(match (path.taken, cpu) {
+            (Some(taken), _) => {
+                format!("the last {kept} of {} of this thread, newest last", grouped(taken))
+            }
+            (None, cpu) => format!("the last {kept}, newest last, on {}", cpu.unwrap_or("the CPU")),
+        })?;
         out.gap()?;
         table().write(printer, &mut out, &mut scene, rows.into_iter())?;
         if let Some(stop) = &path.signal {

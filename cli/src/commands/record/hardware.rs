@@ -137,7 +137,7 @@ pub(super) fn record(args: &Record, output: Output, chosen: Chosen) -> Outcome {
 }
 
 /// Refuses records that cannot be recorded from.
-fn recordable(caps: &LbrCaps) -> Result<(), Failure> {
+pub(in crate::commands) fn recordable(caps: &LbrCaps) -> Result<(), Failure> {
     if let Some(why) = unrecordable(caps) {
         let name = caps.cpu.uarch.as_deref().map_or_else(|| caps.cpu.key(), str::to_owned);
         let error = anyhow!("{name} cannot be recorded from: {why}");
@@ -146,7 +146,7 @@ fn recordable(caps: &LbrCaps) -> Result<(), Failure> {
     ArmPlan::new(caps, 0, ArmOptions::default()).map(drop).map_err(registers::no_plan)
 }
 
-fn plan(filter: BranchFilter, caps: &LbrCaps) -> Result<ArmPlan, Failure> {
+pub(in crate::commands) fn plan(filter: BranchFilter, caps: &LbrCaps) -> Result<ArmPlan, Failure> {
     let value = to_register_disarmed(filter, caps.filter).map_err(registers::not_here)?;
     ArmPlan::new(caps, value, ArmOptions::default()).map_err(registers::no_plan)
 }
@@ -208,7 +208,7 @@ fn placement(
 
 /// Reads what will be put back, has a keeper watch over it, and switches
 /// recording on.
-fn arm(
+pub(in crate::commands) fn arm(
     rings: Vec<Hardware>,
     plan: &ArmPlan,
     notice: Option<&str>,
@@ -225,7 +225,7 @@ fn arm(
     ready.into_iter().map(|ring| ring.arm().map_err(registers::not_armed)).collect()
 }
 
-fn restore(armed: Vec<Armed<Hardware>>) -> Result<(), Failure> {
+pub(in crate::commands) fn restore(armed: Vec<Armed<Hardware>>) -> Result<(), Failure> {
     let mut failed = None;
     for ring in armed {
         match ring.restore() {
@@ -288,7 +288,7 @@ pub(super) fn name(caps: &LbrCaps) -> String {
 }
 
 /// The CPU's name and its key in the CPU table, as the recording has them.
-pub(super) fn description(caps: &LbrCaps) -> String {
+pub(in crate::commands) fn description(caps: &LbrCaps) -> String {
     let key = caps.cpu.key();
     named(
         match &caps.cpu.uarch {

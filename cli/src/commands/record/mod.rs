@@ -2,7 +2,7 @@
 
 mod check;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-mod hardware;
+pub(super) mod hardware;
 mod output;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod overhead;

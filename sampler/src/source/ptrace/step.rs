@@ -271,8 +271,7 @@ impl<R: Recorder> Tracer<'_, R> {
         if !self.recorder.wants_signals() {
             return Ok(());
         }
-        let mut stop = self.signal_stop(tid, signal)?;
-        (stop.code, stop.address, stop.sender) = sys::signal(tid);
+        let stop = sys::signal_stop(tid, signal)?;
         let Some(task) = self.tasks.get_mut(&tid) else { return Ok(()) };
         task.ring.iter_mut().for_each(|ring| ring.signalled(&stop));
         task.signal = Some(Box::new(stop));
@@ -285,7 +284,7 @@ impl<R: Recorder> Tracer<'_, R> {
         if !self.recorder.wants_signals() || !libc::WIFSIGNALED(status) {
             return Ok(());
         }
-        let now = self.signal_stop(tid, libc::WTERMSIG(status))?;
+        let now = sys::state(tid, libc::WTERMSIG(status))?;
         let Some(task) = self.tasks.get_mut(&tid) else { return Ok(()) };
         // Every thread of the process ends with this status. SIGKILL is never delivered.
         let is_this = |stop: &SignalStop| (stop.signal, stop.ip) == (now.signal, now.ip);
@@ -296,19 +295,6 @@ impl<R: Recorder> Tracer<'_, R> {
         };
         task.ring.iter_mut().for_each(|ring| ring.died(stop.clone()));
         Ok(())
-    }
-
-    fn signal_stop(&self, tid: i32, signal: i32) -> Result<SignalStop, Stop> {
-        let r = self.regs(tid)?;
-        let registers = [
-            r.rax, r.rbx, r.rcx, r.rdx, r.rsi, r.rdi, r.rbp, r.rsp, r.r8, r.r9, r.r10, r.r11,
-            r.r12, r.r13, r.r14, r.r15, r.rip, r.eflags,
-        ];
-        let mut code_bytes = vec![0; 15];
-        let length = super::code::read(tid, r.rip, &mut code_bytes);
-        code_bytes.truncate(length);
-        let registers = Some(registers);
-        Ok(SignalStop { signal, ip: r.rip, registers, code_bytes, ..SignalStop::default() })
     }
 
     /// Records that the kernel moves a thread.

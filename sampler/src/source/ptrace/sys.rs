@@ -8,6 +8,8 @@ use nix::libc;
 use nix::sys::ptrace;
 use nix::unistd::Pid;
 
+use crate::target::{SignalStop, SourceError};
+
 /// RFLAGS.TF.
 pub const TRAP_FLAG: u64 = 1 << 8;
 
@@ -54,20 +56,44 @@ pub fn sender(tid: i32) -> i32 {
     ptrace::getsiginfo(Pid::from_raw(tid)).map_or(0, |info| unsafe { info.si_pid() })
 }
 
-/// The `si_code` of the signal that a stopped thread is about to get, the address of a fault, and
-/// the process that sent it.
-pub(super) fn signal(tid: i32) -> (Option<i32>, Option<u64>, Option<u32>) {
-    let Ok(info) = ptrace::getsiginfo(Pid::from_raw(tid)) else { return (None, None, None) };
-    let faults = [nix::libc::SIGSEGV, nix::libc::SIGBUS, nix::libc::SIGILL, nix::libc::SIGFPE];
+/// A stopped thread's next instruction and registers.
+///
+/// # Errors
+/// The system's error.
+pub(super) fn state(tid: i32, signal: i32) -> Result<SignalStop, SourceError> {
+    let r = ptrace::getregs(Pid::from_raw(tid))
+        .map_err(|cause| SourceError::os("reading registers", cause))?;
+    let registers = [
+        r.rax, r.rbx, r.rcx, r.rdx, r.rsi, r.rdi, r.rbp, r.rsp, r.r8, r.r9, r.r10, r.r11, r.r12,
+        r.r13, r.r14, r.r15, r.rip, r.eflags,
+    ];
+    let mut code_bytes = vec![0; 15];
+    let length = super::code::read(tid, r.rip, &mut code_bytes);
+    code_bytes.truncate(length);
+    let registers = Some(registers);
+    Ok(SignalStop { signal, ip: r.rip, registers, code_bytes, ..SignalStop::default() })
+}
+
+/// The signal that a stopped thread is about to get.
+///
+/// # Errors
+/// The system's error.
+pub fn signal_stop(tid: i32, signal: i32) -> Result<SignalStop, SourceError> {
+    let stop = state(tid, signal)?;
+    let Ok(info) = ptrace::getsiginfo(Pid::from_raw(tid)) else { return Ok(stop) };
+    let faults = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE];
     // SAFETY: the kernel fills both fields for these codes: positive ones are a fault's, SI_USER
     // and SI_TKILL a process's. SI_KERNEL comes with neither.
     let (address, sender) = unsafe { (info.si_addr() as u64, info.si_pid()) };
-    let is_fault =
-        (1..nix::libc::SI_KERNEL).contains(&info.si_code) && faults.contains(&info.si_signo);
-    let is_sent =
-        [nix::libc::SI_USER, nix::libc::SI_TKILL, nix::libc::SI_QUEUE].contains(&info.si_code);
+    let is_fault = (1..libc::SI_KERNEL).contains(&info.si_code) && faults.contains(&info.si_signo);
+    let is_sent = [libc::SI_USER, libc::SI_TKILL, libc::SI_QUEUE].contains(&info.si_code);
     let sender = is_sent.then_some(sender.unsigned_abs());
-    (Some(info.si_code), is_fault.then_some(address), sender)
+    Ok(SignalStop {
+        code: Some(info.si_code),
+        address: is_fault.then_some(address),
+        sender,
+        ..stop
+    })
 }
 
 /// Sets the breakpoint of a stopped thread: it will stop before the instruction at `address`.

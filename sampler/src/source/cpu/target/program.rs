@@ -129,6 +129,46 @@ impl Program {
         comm(self.id, time, exec).into_iter().chain(self.code.look(time)).for_each(emit);
     }
 
+    /// As [`Target::wait`], but calls `stopped` while the main thread is held: before each signal
+    /// that it gets, and at its end (`None`).
+    pub(crate) fn watch(
+        &mut self,
+        is_over: &dyn Fn() -> bool,
+        emit: Emit<'_>,
+        stopped: &mut dyn FnMut(Option<i32>, &ProcessCode, Emit<'_>),
+    ) -> Result<(), SourceError> {
+        let mut nap = Nap::default();
+        while self.state == State::Runs && !is_over() {
+            let Some(status) = self.look()? else {
+                nap.take();
+                continue;
+            };
+            nap = Nap::default();
+            match Stop::of(status) {
+                Stop::Exec => {
+                    self.tell_code(true, emit);
+                    self.go_on(0)?;
+                }
+                Stop::Exit => {
+                    self.tell_code(false, emit);
+                    stopped(None, &self.code, emit);
+                    if self.has_threads() {
+                        self.go_on(0)?;
+                    } else {
+                        self.state = State::Held;
+                    }
+                }
+                stop => {
+                    if let Stop::Signal(signal) = stop {
+                        stopped(Some(signal), &self.code, emit);
+                    }
+                    self.pass(stop)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Whether threads other than the main one are running.
     fn has_threads(&self) -> bool {
         let alone = || {
@@ -165,30 +205,7 @@ impl Target for Program {
     }
 
     fn wait(&mut self, is_over: &dyn Fn() -> bool, emit: Emit<'_>) -> Result<(), SourceError> {
-        let mut nap = Nap::default();
-        while self.state == State::Runs && !is_over() {
-            let Some(status) = self.look()? else {
-                nap.take();
-                continue;
-            };
-            nap = Nap::default();
-            match Stop::of(status) {
-                Stop::Exec => {
-                    self.tell_code(true, emit);
-                    self.go_on(0)?;
-                }
-                Stop::Exit => {
-                    self.tell_code(false, emit);
-                    if self.has_threads() {
-                        self.go_on(0)?;
-                    } else {
-                        self.state = State::Held;
-                    }
-                }
-                other => self.pass(other)?,
-            }
-        }
-        Ok(())
+        self.watch(is_over, emit, &mut |_, _, _| {})
     }
 
     fn finish(&mut self, emit: Emit<'_>) -> Result<Option<Exit>, SourceError> {
