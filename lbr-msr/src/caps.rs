@@ -4,7 +4,10 @@
 use alloc::{borrow::Cow, string::String};
 
 use crate::{
-    address::{AMD_PERF_CNTR_GLOBAL_STATUS, IA32_PERF_GLOBAL_STATUS, Msr},
+    address::{
+        AMD_PERF_CNTR_GLOBAL_STATUS, AMD_PERF_CNTR_GLOBAL_STATUS_CLR, IA32_PERF_GLOBAL_STATUS,
+        IA32_PERF_GLOBAL_STATUS_RESET, Msr,
+    },
     format::LbrFormat,
 };
 
@@ -321,10 +324,17 @@ impl LbrCaps {
         if !self.quirks.contains(Quirks::STREAMLINED_FREEZE) {
             return None;
         }
-        Some(match self.cpu.vendor {
-            Vendor::Amd => AMD_PERF_CNTR_GLOBAL_STATUS,
-            Vendor::Intel | Vendor::Other(_) => IA32_PERF_GLOBAL_STATUS,
-        })
+        Some(self.status_registers().0)
+    }
+
+    /// The status register of the performance counters, and the one that clears its bits.
+    pub const fn status_registers(&self) -> (Msr, Msr) {
+        match self.cpu.vendor {
+            Vendor::Amd => (AMD_PERF_CNTR_GLOBAL_STATUS, AMD_PERF_CNTR_GLOBAL_STATUS_CLR),
+            Vendor::Intel | Vendor::Other(_) => {
+                (IA32_PERF_GLOBAL_STATUS, IA32_PERF_GLOBAL_STATUS_RESET)
+            }
+        }
     }
 
     /// Whether call-stack mode exists.

@@ -41,6 +41,13 @@ impl Pace {
         let spread = (self.mean / 2).wrapping_mul(z >> 32) >> 32;
         Duration::from_nanos(self.mean - self.mean / 4 + spread)
     }
+
+    /// The time of the next tick. Relative to the last tick, so that lateness does not slow the
+    /// rate; missed ticks are not made up for.
+    pub(crate) fn tick_after(&mut self, tick: u64, now: u64) -> u64 {
+        let interval = u64::try_from(self.next_interval().as_nanos()).unwrap_or(0);
+        tick.saturating_add(interval).max(now)
+    }
 }
 
 /// A seed that differs from run to run.

@@ -1,7 +1,6 @@
 //! Recording options common to all sources.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use lbr_msr::arm::{Allowlisted, ArmError, ArmOptions, ArmPlan};
 use lbr_msr::caps::LbrCaps;
@@ -12,6 +11,7 @@ use crate::clock::Pace;
 use crate::drain::Mode;
 use crate::gate::OpenRegisters;
 use crate::interrupt::Interrupts;
+use crate::sync::atomic::AtomicBool;
 
 /// Returns the type of the branch at an address of a process, decoded from its code.
 pub type Classify = Box<dyn FnMut(u32, u64) -> Option<BranchType> + Send>;

@@ -39,6 +39,14 @@ pub mod outlet;
 pub mod source;
 pub mod target;
 
+/// The threads' tools. A test has the engine with others, which a seed schedules.
+mod sync {
+    pub(crate) use std::sync::{Mutex, MutexGuard, PoisonError, atomic, mpsc};
+    pub(crate) use std::thread;
+
+    pub(crate) use rtrb as queue;
+}
+
 pub use clock::{DEFAULT_HZ, Pace, fresh_seed};
 pub use config::{Classify, Keep, RecordConfig, Sampling};
 pub use engine::{RecordError, Summary, Tally, record};

@@ -1,18 +1,19 @@
 //! A sampler thread's output: the queue to the decoder, and statistics of drains and dropped
 //! stacks.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lbr_msr::MsrError;
 use lbr_msr::record::{Event, Label, Lost};
-use rtrb::Producer;
 
 use crate::clock::monotonic_ns;
 use crate::config::WhenFull;
 use crate::drain::{DrainError, RawStack};
 use crate::gate::Shared;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::queue::Producer;
+use crate::sync::{mpsc, thread};
 use crate::target::{SourceError, ThreadId};
 
 /// The kernel's statistics of the samples it took.
@@ -153,7 +154,7 @@ impl Outlet {
             if self.shared.has_failed() || self.queue.is_abandoned() {
                 return true;
             }
-            std::thread::sleep(Duration::from_micros(50));
+            thread::sleep(Duration::from_micros(50));
         }
     }
 

@@ -264,7 +264,8 @@ fn record(
                         stack.integrity
                     );
                 }
-                Err(_) => {
+                Err(error) => {
+                    assert!(registers.with(|world| world.faults > 0), "{error}");
                     checked.faulty = true;
                     checked.played.faults += 1;
                 }

@@ -2,12 +2,11 @@
 //! the records and TOS as well.
 
 use lbr_msr::address::{
-    AMD_PERF_CNTR_GLOBAL_STATUS, AMD_PERF_CNTR_GLOBAL_STATUS_CLR, IA32_DEBUGCTL, IA32_LER_INFO,
-    IA32_PERF_GLOBAL_STATUS, IA32_PERF_GLOBAL_STATUS_RESET, MSR_LASTBRANCHFROMIP,
-    MSR_LASTBRANCHTOIP, MSR_LER_FROM_LIP, MSR_LER_TO_LIP,
+    IA32_DEBUGCTL, IA32_LER_INFO, MSR_LASTBRANCHFROMIP, MSR_LASTBRANCHTOIP, MSR_LER_FROM_LIP,
+    MSR_LER_TO_LIP,
 };
 use lbr_msr::arm::Need;
-use lbr_msr::caps::{Facility, Vendor};
+use lbr_msr::caps::Facility;
 use lbr_msr::register::PerfGlobalStatus;
 use lbr_msr::{LbrCaps, Msr, MsrError, MsrRead, MsrWrite};
 
@@ -107,12 +106,7 @@ impl Preserved {
         };
         bits.push((map.control, control, ours));
 
-        let (status, reset) = match caps.cpu.vendor {
-            Vendor::Amd => (AMD_PERF_CNTR_GLOBAL_STATUS, AMD_PERF_CNTR_GLOBAL_STATUS_CLR),
-            Vendor::Intel | Vendor::Other(_) => {
-                (IA32_PERF_GLOBAL_STATUS, IA32_PERF_GLOBAL_STATUS_RESET)
-            }
-        };
+        let (status, reset) = caps.status_registers();
         let status = caps
             .freeze_status()
             .and_then(|_| read_again(cpu, status).ok())

@@ -28,10 +28,7 @@ pub use state::{ArmStep, Armed, ChangedControl, Frozen, Restored, Saved};
 use alloc::vec::Vec;
 
 use crate::access::{MsrError, MsrRead, MsrWrite};
-use crate::address::{
-    AMD_PERF_CNTR_GLOBAL_STATUS, AMD_PERF_CNTR_GLOBAL_STATUS_CLR, IA32_DEBUGCTL,
-    IA32_PERF_GLOBAL_STATUS, IA32_PERF_GLOBAL_STATUS_RESET, IA32_RTIT_CTL, Msr,
-};
+use crate::address::{IA32_DEBUGCTL, IA32_RTIT_CTL, Msr};
 use crate::caps::{Facility, LbrCaps, Quirks, RegisterMap, Vendor};
 use crate::register::{DebugCtl, PerfGlobalStatus, RtitCtl};
 
@@ -105,12 +102,8 @@ impl ArmPlan {
             });
         }
         let streamlined = caps.quirks.contains(Quirks::STREAMLINED_FREEZE);
-        let status = match caps.cpu.vendor {
-            Vendor::Amd => streamlined
-                .then_some((AMD_PERF_CNTR_GLOBAL_STATUS, AMD_PERF_CNTR_GLOBAL_STATUS_CLR)),
-            Vendor::Intel | Vendor::Other(_) => (streamlined || caps.perfmon_version >= 4)
-                .then_some((IA32_PERF_GLOBAL_STATUS, IA32_PERF_GLOBAL_STATUS_RESET)),
-        };
+        let by_version = caps.perfmon_version >= 4 && caps.cpu.vendor != Vendor::Amd;
+        let status = (streamlined || by_version).then(|| caps.status_registers());
         let mut plan = ArmPlan {
             facility,
             map: caps.registers,

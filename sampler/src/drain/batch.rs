@@ -77,7 +77,7 @@ impl Drain {
         let off = before & !map.enable;
         let thawed = if self.judge(before).foreign { before } else { before | map.enable };
         let mut ops = vec![read(map.control), Op::Write { msr: map.control, value: off }];
-        let watched = [self.ring.status, self.ring.select, map.tos];
+        let watched = [self.ring.status.map(|(status, _)| status), self.ring.select, map.tos];
         ops.extend(watched.into_iter().flatten().map(read));
         for index in 0..self.ring.depth {
             ops.push(read(map.from_at(index)));

@@ -1,6 +1,5 @@
 //! Freezing and thawing an LBR, and detecting whether others stopped, filtered or changed it.
 
-use lbr_msr::address::IA32_PERF_GLOBAL_STATUS_RESET;
 use lbr_msr::record::RawEntry;
 use lbr_msr::register::PerfGlobalStatus;
 use lbr_msr::{MsrError, MsrWrite};
@@ -86,8 +85,11 @@ impl Drain {
         registers: &mut CountedRegisters<'_, R>,
         frozen: Frozen,
     ) -> Result<(), MsrError> {
-        if frozen.by_status && !frozen.foreign {
-            registers.write(IA32_PERF_GLOBAL_STATUS_RESET, LBR_FRZ)?;
+        if let Some((_, reset)) = self.ring.status
+            && frozen.by_status
+            && !frozen.foreign
+        {
+            registers.write(reset, LBR_FRZ)?;
         }
         Ok(())
     }
@@ -135,7 +137,7 @@ impl Drain {
     ) -> Result<(), MsrError> {
         let budget = 3 * new + 8;
         let has_room = |used: Accesses| used.total() + rest < budget;
-        if let Some(status) = self.ring.status
+        if let Some((status, _)) = self.ring.status
             && has_room(registers.accesses())
         {
             frozen.by_status = registers.read(status)? & LBR_FRZ != 0;

@@ -149,7 +149,7 @@ impl Drain {
             return Err(DrainError::NotArmed { control: ring.map.control, value: control });
         }
         let select = ring.select.map(|msr| registers.read(msr)).transpose()?;
-        ring.status = ring.status.filter(|msr| read_if_present(registers, *msr).is_some());
+        ring.status = ring.status.filter(|(msr, _)| read_if_present(registers, *msr).is_some());
         let base = match ring.map.tos {
             Some(msr) => ring.top(registers.read(msr)?),
             None => 0,

@@ -1,7 +1,7 @@
 //! The geometry of an LBR, and the mark that a drain leaves in it.
 
 use lbr_msr::LbrFormat;
-use lbr_msr::address::{IA32_PERF_GLOBAL_STATUS, Msr};
+use lbr_msr::address::Msr;
 use lbr_msr::caps::{Facility, Layout, LbrCaps, Order, Quirks, RegisterMap, Vendor};
 use lbr_msr::record::{Head, RawEntry};
 
@@ -28,8 +28,8 @@ pub(super) struct RingPlan {
     pub(super) map: RegisterMap,
     pub(super) kind: MarkKind,
     pub(super) depth: u32,
-    /// The register that reports a freeze on PMI, if there is one.
-    pub(super) status: Option<Msr>,
+    /// The registers that report and clear a freeze on PMI, if there are any.
+    pub(super) status: Option<(Msr, Msr)>,
     /// The filter register, unless it is the control register.
     pub(super) select: Option<Msr>,
 }
@@ -77,7 +77,8 @@ impl RingPlan {
         }
         // Perfmon 4 and later freezes by status; probing sets the quirk from that.
         let by_version = caps.perfmon_version >= 4 && caps.cpu.vendor == Vendor::Intel;
-        let status = caps.freeze_status().or_else(|| by_version.then_some(IA32_PERF_GLOBAL_STATUS));
+        let is_there = by_version || caps.freeze_status().is_some();
+        let status = is_there.then(|| caps.status_registers());
         let select = map.select.filter(|select| *select != map.control);
         Ok(RingPlan { map, kind, depth, status, select })
     }

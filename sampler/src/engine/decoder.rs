@@ -2,7 +2,6 @@
 //! time.
 
 use std::collections::BTreeMap;
-use std::sync::mpsc;
 
 use lbr_msr::caps::Layout;
 use lbr_msr::decode::decode_into;
@@ -14,6 +13,7 @@ use crate::config::Keep;
 use crate::drain::RawStack;
 use crate::gate::Message;
 use crate::source::Decoding;
+use crate::sync::mpsc;
 
 /// Number of stacks and branches with one label.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

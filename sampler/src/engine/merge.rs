@@ -1,15 +1,16 @@
 //! The consumer's end of the queues: merges the stacks of all samplers by time.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lbr_msr::record::Sink;
-use rtrb::Consumer;
 
 use super::decoder::{Decoded, Decoder};
 use crate::drain::RawStack;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::queue::Consumer;
+use crate::sync::{mpsc, thread};
 
 /// The maximum number of stacks held back. A sampler that lags by more is no longer in order.
 const MOST_HELD: usize = 4096;
@@ -32,11 +33,13 @@ pub(super) fn decode_all<S: Sink>(
     let mut arrived = 0u64;
     loop {
         // Checked before the queues, so that everything pushed earlier is seen.
-        let is_last_look = queues.iter().all(Consumer::is_abandoned);
+        let is_last_look = queues.iter().all(|queue| queue.is_abandoned());
         let mut is_idle = true;
         if let [queue] = &mut *queues {
             // A single queue is in order already.
-            while let Ok(stacks) = queue.read_chunk(queue.slots().clamp(1, BATCH)) {
+            loop {
+                let most = queue.slots().clamp(1, BATCH);
+                let Ok(stacks) = queue.read_chunk(most) else { break };
                 let (front, back) = stacks.as_slices();
                 front.iter().chain(back).try_for_each(|stack| decoder.stack(stack))?;
                 stacks.commit_all();
@@ -66,7 +69,7 @@ pub(super) fn decode_all<S: Sink>(
         }
         if is_idle {
             decoder.collect();
-            std::thread::sleep(Duration::from_micros(500));
+            thread::sleep(Duration::from_micros(500));
         }
     }
 }

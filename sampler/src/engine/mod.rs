@@ -13,14 +13,11 @@ mod merge;
 mod summary;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, mpsc};
-use std::thread::{Builder, Scope, ScopedJoinHandle, scope};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lbr_msr::MsrError;
 use lbr_msr::record::Sink;
-use rtrb::RingBuffer;
 
 use crate::clock::monotonic_ns;
 use crate::config::{RecordConfig, Sampling};
@@ -28,6 +25,10 @@ use crate::gate::{Gate, OpenError, Rings, Shared};
 use crate::interrupt::Passing;
 use crate::outlet::{Outlet, SamplerError};
 use crate::source::Source;
+use crate::sync::atomic::AtomicU64;
+use crate::sync::mpsc;
+use crate::sync::queue::RingBuffer;
+use crate::sync::thread::{Builder, Scope, ScopedJoinHandle, scope};
 use crate::target::SourceError;
 use decoder::Decoder;
 

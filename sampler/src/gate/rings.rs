@@ -1,9 +1,8 @@
 //! The LBRs of a target's threads: written by the source's thread, and drained by it when a period
 //! is full, or by the clock thread.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use lbr_msr::MsrError;
 use lbr_msr::caps::LbrCaps;
@@ -12,10 +11,12 @@ use lbr_msr::soft::{Retired, SoftLbr};
 
 use super::registers::{BranchRegisters, OpenError, OpenRegisters};
 use super::shared::{Shared, lock};
-use crate::clock::Pace;
+use crate::clock::{Pace, monotonic_ns};
 use crate::config::RecordConfig;
 use crate::drain::{Drain, DrainError, Mode, Placement, RawStack};
 use crate::outlet::{Outlet, SamplerError, SamplerReport};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Mutex, thread};
 use crate::target::ThreadId;
 
 /// The clock's longest sleep, so that shutdown is noticed.
@@ -213,10 +214,13 @@ impl Rings {
         let Some(outlet) = &mut *lock(&self.outlet) else { return };
         cell.due.store(false, Ordering::Relaxed);
         let drained = std::mem::take(&mut state.since_drain);
+        let arguments = state.arguments.take();
         if let Err(error) = state.registers.drained(&mut state.drain, &mut state.stack) {
+            // They belong to branches that the next stack may not have.
+            state.moves.clear();
             return self.fail(error);
         }
-        state.stack.arguments = state.arguments.take();
+        state.stack.arguments = arguments;
         if drained > 0 && !state.moves.is_empty() {
             let is_whole = state.stack.entries().len() as u64 == drained;
             let moves = state.moves.drain(..).map(|(before, moved)| ThreadMove {
@@ -292,11 +296,12 @@ impl Rings {
     /// Drains by the clock until the recording ends.
     pub(crate) fn tick(&self, mut pace: Pace) {
         self.shared.i_am_a_sampler();
-        let mut tick = Instant::now() + pace.next_interval();
+        let mut tick = pace.tick_after(monotonic_ns(), 0);
         while !self.shared.has_ended() && !self.shared.has_failed() {
-            let now = Instant::now();
-            if let Some(wait) = tick.checked_duration_since(now).filter(|wait| !wait.is_zero()) {
-                std::thread::park_timeout(wait.min(DOZE));
+            let now = monotonic_ns();
+            let wait = tick.saturating_sub(now);
+            if wait > 0 {
+                thread::park_timeout(Duration::from_nanos(wait).min(DOZE));
                 continue;
             }
             let cells = lock(&self.cells).clone();
@@ -310,9 +315,7 @@ impl Rings {
                     self.drain_state(cell, &mut state);
                 }
             }
-            // Relative to the last tick, so that lateness does not slow the rate; missed ticks are
-            // not made up for.
-            tick = (tick + pace.next_interval()).max(now);
+            tick = pace.tick_after(tick, now);
         }
     }
 }

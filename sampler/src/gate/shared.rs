@@ -1,15 +1,17 @@
 //! State shared by source, samplers and decoder.
 
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
-use std::thread::Thread;
+use std::sync::Arc;
 
 use lbr_msr::record::{Event, ThreadMove};
 
 use super::registers::Closed;
+use crate::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use crate::sync::thread::{self, Thread};
+use crate::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use crate::target::ThreadId;
 
 /// A message to the decoder, next to the queues of stacks.
+#[derive(Debug)]
 pub(crate) enum Message {
     Event(Event),
     /// The moves of a thread's stack drained at this time. Sent before the stack is queued.
@@ -89,7 +91,7 @@ impl Shared {
 
     /// Registers the calling thread to be woken when the recording ends.
     pub(crate) fn i_am_a_sampler(&self) {
-        lock(&self.samplers).push(std::thread::current());
+        lock(&self.samplers).push(thread::current());
     }
 
     /// The target has ended, or is held at its end. Returns when all samplers have drained the

@@ -1,11 +1,8 @@
 //! Checks the effect of events on the records: PMI, exceptions, C-states, SMIs, and the other
 //! hyperthread.
 
-use lbr_msr::address::{
-    AMD_PERF_CNTR_GLOBAL_STATUS_CLR, IA32_PERF_GLOBAL_STATUS_RESET, MSR_LER_FROM_LIP,
-    MSR_LER_TO_LIP,
-};
-use lbr_msr::caps::{Facility, Quirks, Vendor};
+use lbr_msr::address::{MSR_LER_FROM_LIP, MSR_LER_TO_LIP};
+use lbr_msr::caps::{Facility, Quirks};
 use lbr_msr::table::SelectScope;
 
 use super::super::bench::{Bench, Facts, Filled, Halt};
@@ -130,10 +127,7 @@ fn freeze(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
     bench.debugctl(0, FREEZE_LBRS_ON_PMI)?;
     let (filled, frozen) = tried?;
     if frozen {
-        let reset = match bench.facts.caps.cpu.vendor {
-            Vendor::Amd => AMD_PERF_CNTR_GLOBAL_STATUS_CLR,
-            Vendor::Intel | Vendor::Other(_) => IA32_PERF_GLOBAL_STATUS_RESET,
-        };
+        let (_, reset) = bench.facts.caps.status_registers();
         bench.write(reset, LBR_FRZ)?;
     }
     let branches = &filled.ran.branches;

@@ -15,6 +15,7 @@ use crate::clock::Pace;
 use crate::clock::monotonic_ns;
 use crate::drain::{Drain, Mode, Placement, RawStack};
 use crate::outlet::{Outlet, SamplerError};
+use crate::sync::thread;
 use crate::target::{Affinity, ThreadId};
 
 /// The sampler of one CPU, before it starts.
@@ -113,7 +114,7 @@ impl Running<'_, '_> {
                 if left == 0 {
                     break;
                 }
-                std::thread::park_timeout(Duration::from_nanos(left));
+                thread::park_timeout(Duration::from_nanos(left));
                 is_last = self.outlet.is_over();
             }
             self.outlet.reach(monotonic_ns());
@@ -127,13 +128,10 @@ impl Running<'_, '_> {
         }
     }
 
-    /// Relative to the last tick, so that lateness does not slow the rate; missed ticks are not
-    /// made up for.
     fn tick_after(&mut self, tick: u64) -> u64 {
-        let interval = u64::try_from(self.sampler.pace.next_interval().as_nanos());
         let now = monotonic_ns();
         self.outlet.reach(now);
-        tick.saturating_add(interval.unwrap_or(0)).max(now)
+        self.sampler.pace.tick_after(tick, now)
     }
 
     fn count_cycles(&mut self, before: Option<Moment>) {
