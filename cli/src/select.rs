@@ -170,6 +170,13 @@ impl RowArgs {
         RowArgs { dso: names, ..self.clone() }
     }
 
+    /// Where to look first for the row to show: in the program's own files, unless files or
+    /// functions are given.
+    pub(crate) fn first(&self, maps: &Maps) -> LocationFilter {
+        let own = (!self.any() && self.dso.is_empty()).then(|| LocationFilter::own(maps));
+        own.flatten().unwrap_or_else(|| LocationFilter::files(maps, &[]))
+    }
+
     /// Whether rows are selected by files or functions.
     pub(crate) fn any(&self) -> bool {
         !self.files().is_empty() || !self.symbols.is_empty()

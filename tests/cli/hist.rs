@@ -250,7 +250,7 @@ fn without_a_block_the_hottest_is_drawn_and_programs_get_all() {
     let drawn = text(dir.path(), &[]);
     assert!(drawn.starts_with("0x401000 .. 0x401030\n") && drawn.contains("n 740,"), "{drawn}");
     let last = drawn.lines().last().unwrap();
-    assert_eq!(last, "the block with the most counts; lbr report --view blocks lists others");
+    assert_eq!(last, "the program's hottest block; lbr report --view blocks lists others");
     assert_eq!(json(dir.path(), &[]).len(), 3, "two blocks and the quality");
     text(dir.path(), &["-o", "all.svg"]);
     let svg = std::fs::read_to_string(dir.path().join("all.svg")).unwrap();

@@ -3,7 +3,9 @@
 use serde_json::Value;
 
 use crate::export_program::{LIBC, Text, started};
-use crate::support::lbr::{done, rows};
+use crate::support::lbr::{done, lbr, rows, stderr};
+use crate::support::programs::build;
+use crate::support::skip::skipped;
 
 /// A program with 3 branches, 9 in the loader, 4 in its own library, 2 in a system library, and 1
 /// in generated code.
@@ -79,4 +81,36 @@ fn system_files_are_shown_if_there_are_no_others() {
         let shown = done(&["report", input.to_str().unwrap()]);
         assert!(!shown.contains("omitted"), "{shown}");
     }
+}
+
+/// So do the function and the block that are shown if none is named.
+#[test]
+fn the_hottest_function_and_block_are_the_programs() {
+    let Some(program) = build("ending.c", &["-O1"]) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("perf.data");
+    let file = file.to_str().unwrap();
+    let record = ["record", "--backend", "soft", "--source", "ptrace", "--model", "-o", file];
+    let out = lbr(&[&record[..], &["--", program.name()]].concat());
+    if out.status.code() == Some(4) {
+        return skipped(stderr(&out));
+    }
+    assert_eq!(out.status.code(), Some(99), "{}", stderr(&out));
+    let title = |more: &[&str]| {
+        let text = done(&[&["annotate", "-i", file], more].concat());
+        text.lines().find(|line| line.contains(" instructions, ")).unwrap().to_owned()
+    };
+    assert!(title(&[]).contains(&format!(" in {}: ", program.name())), "{}", title(&[]));
+    assert!(!title(&["--dso", "all"]).contains(program.name()), "{}", title(&["--dso", "all"]));
+    let own = rows(&["report", file, "--view", "blocks", "--json", "--dso", program.name()]);
+    let block = |more: &[&str]| {
+        let text = done(&[&["hist", file], more].concat());
+        text.lines().next().unwrap().to_owned()
+    };
+    let is_own = |block: &str| {
+        let (function, _) = block.split_once('+').unwrap();
+        own.iter().any(|row| row["entry_symbol"] == function)
+    };
+    assert!(is_own(&block(&[])), "{}", block(&[]));
+    assert!(!is_own(&block(&["--dso", "all"])), "{}", block(&["--dso", "all"]));
 }

@@ -32,7 +32,7 @@ use crate::symbols::SymbolArgs;
 /// Show the code of a function with its counts, mispredictions and cycles
 ///
 /// Examples:
-///   lbr annotate                     the hottest function
+///   lbr annotate                     the program's hottest function
 ///   lbr annotate main                a function of the program
 ///   lbr annotate libc.so.6:qsort     a function of a library
 ///
@@ -48,7 +48,7 @@ use crate::symbols::SymbolArgs;
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Annotate {
-    /// A function, an address, a line or a range [default: the hottest function]
+    /// A function, an address, a line or a range [default: the program's hottest function]
     ///
     /// A function (main, libc.so.6:malloc; the end of its name suffices: push for `Vec<T>::push`),
     /// an address (0x401136) or a line (foo.c:12) in one, or the code between two
@@ -160,7 +160,10 @@ fn annotate(args: &Annotate) -> Outcome {
     }
     let found = match &args.place {
         Some(symbol) => annotate::find(&mut flow, symbol),
-        None => annotate::hottest_one(&mut flow),
+        None => {
+            let first = args.rows.first(&flow.maps);
+            annotate::hottest_one(&mut flow, &first)
+        }
     };
     let found = found.or_exit(USAGE)?;
     let place = Location::File { file: found.file, offset: found.offset };

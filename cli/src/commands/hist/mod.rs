@@ -151,7 +151,10 @@ pub(crate) fn run(args: &Hist) -> Outcome {
         out.flush()?;
         return Ok(DONE);
     }
-    let chosen = groups.into_iter().next().unwrap_or_default();
+    let chosen = match args.block.is_empty() {
+        true => select::first(&read, &args.rows, groups),
+        false => groups.into_iter().next().unwrap_or_default(),
+    };
     let drawn = chosen.get(..select::MOST.min(chosen.len())).unwrap_or_default();
     let chart = chart(&mut read, drawn);
     if let Some((format, output)) = &output {
@@ -164,7 +167,7 @@ pub(crate) fn run(args: &Hist) -> Outcome {
     exits(&mut out, &mut read, &chosen)?;
     out.write_all(chart.text(Terminal::of_stdout()).as_bytes())?;
     if args.block.is_empty() {
-        out.line("the block with the most counts; lbr report --view blocks lists others")?;
+        out.line("the program's hottest block; lbr report --view blocks lists others")?;
     }
     say_hidden(&read, &chosen);
     out.flush()?;

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 
 use anyhow::anyhow;
 use profile::flow::Block;
-use profile::maps::{Location, Maps, Named};
+use profile::maps::{Location, LocationFilter, Maps, Named};
 use profile::place::LocationSpec;
 
 use super::place::{BlockSpec, ResolvedBlock};
 use super::{Read, usage};
 use crate::exit::Failure;
 use crate::present::out::say;
-use crate::select::offered;
+use crate::select::{RowArgs, offered};
 
 /// Maximum number of distributions in one drawing: more are hard to distinguish.
 pub(super) const MOST: usize = 6;
@@ -104,6 +104,17 @@ pub(super) fn groups(read: &[Read]) -> Vec<Vec<Chosen>> {
     }
     groups.sort_by_key(|(n, _)| std::cmp::Reverse(*n));
     groups.into_iter().map(|(_, group)| group).collect()
+}
+
+/// The blocks to draw if none is named: those with most counts in the program's own files.
+pub(super) fn first(read: &[Read], rows: &RowArgs, groups: Vec<Vec<Chosen>>) -> Vec<Chosen> {
+    let files: Vec<LocationFilter> = read.iter().map(|of| rows.first(&of.flow.maps)).collect();
+    let is_own = |of: &Chosen| {
+        let block = of.block(read).zip(files.get(of.read));
+        block.is_some_and(|(block, files)| files.has(block.exit_location))
+    };
+    let first = groups.iter().position(|group| group.iter().any(is_own));
+    groups.into_iter().nth(first.unwrap_or(0)).unwrap_or_default()
 }
 
 /// The requested blocks, those with the most runs first.

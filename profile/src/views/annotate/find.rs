@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::FindError;
 use crate::code::demangle::Called;
-use crate::code::maps::{Function, Location, Maps};
+use crate::code::maps::{Function, Location, LocationFilter, Maps};
 use crate::code::place::{LocationSpec, PlaceError};
 use crate::code::straight;
 use crate::views::flow::{Block, Flow, share_of};
@@ -363,14 +363,16 @@ pub fn hottest(flow: &mut Flow) -> Vec<Hot> {
     found
 }
 
-/// The hottest function.
+/// The hottest function in some files, or of all if these have none.
 ///
 /// # Errors
 /// [`FindError::Nothing`].
-pub fn hottest_one(flow: &mut Flow) -> Result<Stretch, FindError> {
-    match hottest(flow).into_iter().next() {
-        Some(hot) => Ok(hot.function),
-        None => Err(nothing(flow)),
+pub fn hottest_one(flow: &mut Flow, files: &LocationFilter) -> Result<Stretch, FindError> {
+    let mut all = hottest(flow);
+    let in_files = all.iter().position(|hot| files.has_file(hot.function.file));
+    match all.is_empty() {
+        false => Ok(all.swap_remove(in_files.unwrap_or(0)).function),
+        true => Err(nothing(flow)),
     }
 }
 
