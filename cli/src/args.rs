@@ -1,4 +1,4 @@
-//! The command line. The arguments of a command are defined next to the command.
+//! Shared by the arguments of all commands; those of a command are defined next to it.
 
 use anstream::ColorChoice;
 use clap::builder::{PossibleValuesParser, TypedValueParser};

@@ -206,7 +206,7 @@ pub(crate) fn quality_json(sources: &[Source], quality: &Quality, totals: &Total
     json
 }
 
-/// The same of a flow, with what kept blocks out.
+/// The same for a flow, with counts of unusable blocks.
 pub(crate) fn flow_json(sources: &[Source], flow: &Flow, totals: &Totals) -> Value {
     let mut json = quality_json(sources, &flow.quality, totals);
     let blocks = &flow.block_quality;

@@ -24,8 +24,7 @@ pub use commands::browse::Browser;
 use lbr_msr::text::AsText;
 use present::escape::escaped;
 
-/// Runs `lbr` with these words, the first of them its own name, and gives the
-/// documented exit status.
+/// Runs `lbr` with these arguments, the first its own name, and returns the documented exit status.
 pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
     let words: Vec<OsString> = words.into_iter().collect();
     let args = match Cli::try_parse_from(&words) {
@@ -34,7 +33,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
             return exit::report(commands::soft::cpus());
         }
         Err(usage) if !usage.use_stderr() => {
-            // Help whose reader went away was read.
+            // A closed pipe is not an error.
             let _ = usage.print();
             return ExitCode::from(exit::DONE);
         }
@@ -42,7 +41,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
             // Messages quote the words in escaped form.
             let shown = words.iter().map(|word| escaped(&word.as_bytes().as_text()).into_owned());
             let usage = Cli::try_parse_from(shown).err().unwrap_or(usage);
-            // --color is among the words that could not be read.
+            // --color was not parsed.
             present::out::set(anstream::ColorChoice::Never, false, false);
             present::out::fail(&usage::sentence(&usage, command_of(&words)), std::iter::empty());
             return ExitCode::from(exit::USAGE);

@@ -1,4 +1,4 @@
-//! The message if the system has no more memory. By default Rust ends the process by a signal.
+//! Reports exhausted memory as an error; Rust's default aborts the process.
 #![allow(unsafe_code, reason = "an allocator: the system's, and a sentence where it has nothing")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -11,7 +11,7 @@ use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use crate::exit::FAILED;
 use crate::present::escape::escaped;
 
-/// The system's memory.
+/// The system allocator, with an error message when memory is exhausted.
 #[derive(Debug)]
 pub struct Memory;
 
@@ -33,14 +33,13 @@ impl Memory {
 /// The file that survives if this process ends here.
 static KEPT: OnceLock<String> = OnceLock::new();
 
-/// From here on, this file has a recording that survives a crash.
+/// Notes that this file holds a recording that survives a crash.
 pub(crate) fn keeps(file: &str) {
     // One process writes one recording.
     let _ = KEPT.set(escaped(file).into_owned());
 }
 
-/// Ends the process with a sentence, for which no memory is taken. Registers
-/// are put back by the process that watches over this one.
+/// Prints the error without allocating, and exits. The watchdog process restores the registers.
 #[cold]
 fn none(bytes: usize) -> ! {
     let mut text = [0; 512];

@@ -1,4 +1,4 @@
-//! Which samples and which rows count, as arguments.
+//! Arguments that select samples and rows.
 
 use std::sync::Arc;
 
@@ -129,7 +129,7 @@ pub(crate) struct RowArgs {
     own: bool,
 }
 
-/// The name that stands for every file.
+/// The value of `--dso` that selects every file.
 pub(crate) const ALL: &str = "all";
 
 /// The rows of some files and functions.
@@ -212,7 +212,7 @@ impl RowArgs {
         Err(Failure { code: USAGE, error })
     }
 
-    /// Leaves out the rows of other files and functions. `of` is what all rows count.
+    /// Drops the rows of other files and functions. `of` is the total of all rows.
     pub(crate) fn keep<T>(
         &self,
         maps: &mut Maps,
@@ -249,7 +249,7 @@ impl RowArgs {
 }
 
 impl Rows {
-    /// In a line.
+    /// As a line of text.
     pub(crate) fn line(&self) -> String {
         let Rows { of_what, unit, count, of, rows, all_rows } = self;
         if !of_what.any() {
@@ -294,7 +294,7 @@ impl Rows {
     }
 }
 
-/// The files of some places, those of the most first.
+/// The files of some locations, the most frequent first.
 fn files_of(maps: &Maps, places: impl Iterator<Item = (Location, u64)>) -> String {
     let mut counts: Vec<(&str, u64)> = Vec::new();
     for (location, count) in places {

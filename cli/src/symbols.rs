@@ -50,7 +50,7 @@ impl SymbolArgs {
         self.kallsyms.iter().chain(&self.vmlinux)
     }
 
-    /// Makes them count.
+    /// Applies them.
     pub(crate) fn apply(&self, maps: &mut Maps) {
         let files = [&self.kallsyms, &self.vmlinux, &self.symfs];
         let none = files.into_iter().all(Option::is_none) && self.debug_dir.is_empty();
@@ -60,7 +60,7 @@ impl SymbolArgs {
         maps.set_sources(self.sources(maps.sources()));
     }
 
-    /// Sources with what was given among them.
+    /// `others`, with the given files added.
     pub(crate) fn sources(&self, others: &Sources) -> Sources {
         let mut sources = others.clone();
         sources.kallsyms.clone_from(&self.kallsyms);

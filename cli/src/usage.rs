@@ -1,4 +1,4 @@
-//! What is wrong with a command line: one sentence, and what helps.
+//! Usage errors, each in one sentence with the remedy.
 
 use std::borrow::Cow;
 use std::error::Error as _;

@@ -1,4 +1,4 @@
-//! Functions, and what was recorded in them.
+//! Sums of branches by function.
 
 use std::collections::HashMap;
 

@@ -72,8 +72,7 @@ const STRIDE: &str = "Duplicated newest entries:
   in its libraries are said beside it. Beyond 0x50 bytes it is a suspicion; beyond 0x1000, AutoFDO's
   own limit, `lbr report` drops one of the two.";
 
-/// What is printed of a recording. The flow that was counted on the way takes
-/// memory for each distinct branch.
+/// The printed result, without the flow, which takes memory for each distinct branch.
 struct Judged {
     verdict: Verdict,
     findings: Vec<Finding>,

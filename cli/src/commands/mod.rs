@@ -1,4 +1,4 @@
-//! The commands, one file each.
+//! The command line, and its commands, one file or folder each.
 
 pub(crate) mod annotate;
 pub(crate) mod backend;

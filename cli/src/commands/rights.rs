@@ -1,4 +1,4 @@
-//! Whose rights a program gets that is run here.
+//! The user whose rights a program runs with.
 
 use anyhow::{Context, anyhow};
 use clap::Args;

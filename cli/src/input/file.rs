@@ -1,5 +1,4 @@
-//! Files that a command reads. None is waited for in a way that a signal does
-//! not end, and none is read without a bound into memory.
+//! Opens and reads input files. A signal ends every wait, and the memory for a file is bounded.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -13,7 +12,7 @@ use std::time::{Duration, Instant};
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-/// Between two looks at whether to stop.
+/// Interval at which `stop` is checked, in milliseconds.
 const LOOK: u16 = 100;
 /// How long to wait for a writer of a named pipe.
 const WRITER: Duration = Duration::from_secs(10);

@@ -126,8 +126,8 @@ pub(crate) fn is_interrupted() -> bool {
     INTERRUPTED.get().is_some_and(|flag| flag.load(Ordering::Relaxed))
 }
 
-/// Set by Ctrl-C: reading ends, and what was read so far is reported. The
-/// second Ctrl-C ends the process, as it would have without us.
+/// Set by Ctrl-C: reading ends, and what was read so far is reported. The second Ctrl-C ends the
+/// process, as usual.
 pub(crate) fn interrupted() -> std::io::Result<Arc<AtomicBool>> {
     if let Some(flag) = INTERRUPTED.get() {
         return Ok(Arc::clone(flag));
@@ -208,7 +208,7 @@ pub(crate) fn read_one(
     Ok(Source::of(path, &recording))
 }
 
-/// Standard input can be read once.
+/// Refuses to read standard input twice.
 pub(crate) fn once(paths: &[PathBuf]) -> Result<(), Failure> {
     if paths.iter().filter(|path| *path == Path::new("-")).count() > 1 {
         return Err(usage!("standard input (-i -) can be read once only"));
@@ -217,8 +217,7 @@ pub(crate) fn once(paths: &[PathBuf]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A file that is given twice counts twice, and its intervals are as narrow as
-/// those of two recordings.
+/// Warns about files that are given twice: they count twice, and their intervals get too narrow.
 fn warn_of_twins(paths: &[PathBuf]) {
     let file = |path: &PathBuf| {
         let found = std::fs::metadata(path).ok()?;

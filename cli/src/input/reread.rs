@@ -1,5 +1,4 @@
-//! Recordings that are read twice: once for what there is, once to follow it.
-//! And those that a selection reads ahead of.
+//! Recordings that are read twice, because a view or a selection needs a first pass.
 
 use std::cell::RefCell;
 use std::fs::File;

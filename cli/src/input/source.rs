@@ -58,12 +58,12 @@ impl Source {
         }
     }
 
-    /// Whether anything of it counted.
+    /// Whether any sample was counted.
     pub(crate) fn has_samples(&self) -> bool {
         self.events.iter().any(|event| event.samples > 0)
     }
 
-    /// Samples that counted.
+    /// Number of samples counted.
     pub(crate) fn samples(&self) -> u64 {
         self.events.iter().fold(0, |sum, event| sum.saturating_add(event.samples))
     }
@@ -162,14 +162,13 @@ impl Source {
         self.notes.stopped
     }
 
-    /// Records that Ctrl-C ended it before it was given to the reader, which took its end for
-    /// damage.
+    /// Marks it as stopped by Ctrl-C; the reader took its end for damage.
     pub(crate) fn was_stopped(&mut self) {
         self.notes.stopped = true;
         self.notes.cut_at = None;
     }
 
-    /// Records that its end is yet to be read.
+    /// Marks it as not stopped: the rest will be read.
     pub(crate) fn goes_on(&mut self) {
         self.notes.stopped = false;
     }
@@ -278,7 +277,7 @@ pub(crate) fn warn(source: &Source) {
     }
 }
 
-/// Neighbours that exclude chance.
+/// Unjoined neighbours from which on chance is excluded.
 const UNJOINED: u64 = 8;
 
 /// Which lines were skipped.

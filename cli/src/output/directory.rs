@@ -1,4 +1,4 @@
-//! A name in a directory that an output goes into.
+//! The directory and the name of an output.
 //!
 //! The path is resolved one component at a time, and the directory stays open: renaming a component
 //! afterwards changes nothing. A link is followed only if root or the user who runs `lbr` owns it,

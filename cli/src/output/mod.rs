@@ -27,8 +27,8 @@ use crate::exit::{Failure, usage};
 use crate::input::file::is_trusted;
 use crate::present::out::Out;
 
-/// Where an output is to go. Whatever can be refused is refused when this is
-/// made, before anything is read, recorded or written.
+/// The destination of an output. All checks are made on construction, before anything is read,
+/// recorded or written.
 #[derive(Debug)]
 pub(crate) struct Output {
     path: PathBuf,
@@ -48,7 +48,7 @@ enum To {
 }
 
 impl Output {
-    /// Looks at the place; `inputs` are the files that it must not be.
+    /// Checks the path; the output must not be one of `inputs`.
     pub(crate) fn new<P: AsRef<Path>>(
         path: &Path,
         inputs: impl IntoIterator<Item = P>,
@@ -182,7 +182,7 @@ fn ours(path: &Path) -> Option<std::io::Result<File>> {
     }
 }
 
-/// The file of an input.
+/// Metadata of an input.
 fn of_input(path: &Path) -> Option<Metadata> {
     if path == Path::new("-") {
         return File::from(std::io::stdin().as_fd().try_clone_to_owned().ok()?).metadata().ok();

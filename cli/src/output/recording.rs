@@ -1,12 +1,12 @@
-//! The file that is recorded into.
+//! The recording file.
 //!
 //! A recorder that is killed leaves a readable file under the name that was asked for, so the file
 //! has its name from the first byte on, and becomes seekable where it lies; it is not renamed into
-//! place at the end. What keeps it from being another file than ours: it is always made new
-//! (`O_EXCL`, which follows no link), for its owner alone, and is locked as long as it is written.
-//! An older recording becomes `FILE.old`, as under perf, unless another recorder still holds its
-//! lock: then this one is refused, as it is where a file is not a recording. An empty file is taken
-//! away instead, as perf does; it is also what a recorder leaves that lost a race for the name.
+//! place at the end. It is always created anew (`O_EXCL`, which follows no link), for its owner
+//! alone, and is locked while it is written. An older recording becomes `FILE.old`, as under perf,
+//! unless another recorder still holds its lock: then recording is refused, as for a file that is
+//! not a recording. An empty file is removed, as in perf; a recorder that loses a race for the name
+//! leaves one, too.
 
 use lbr_msr::text::AsText;
 use std::fs::{File, TryLockError};

@@ -13,7 +13,7 @@ static UNWANTED: AtomicBool = AtomicBool::new(false);
 /// Messages for standard error, held while a pager has the terminal.
 static HELD: Mutex<Option<String>> = Mutex::new(None);
 
-/// Does without a pager.
+/// Disables the pager.
 pub(super) fn unwanted() {
     UNWANTED.store(true, Ordering::Relaxed);
 }
@@ -99,13 +99,13 @@ impl Pager {
         if std::env::var_os("LESS").is_none() {
             command.env("LESS", "FRX");
         }
-        // Who may run lbr by sudo may not for that run a shell.
+        // Permission to run lbr by sudo is not permission to run a shell.
         if std::env::var_os("SUDO_UID").is_some() {
             command.env("LESSSECURE", "1");
         }
         let mut child = command.spawn().ok()?;
         let to = child.stdin.take();
-        // Ctrl-C is the pager's, and the terminal with it until it ends.
+        // Until the pager ends, the terminal and Ctrl-C belong to it.
         let _ = signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::default());
         hold_all();
         Some(Pager { child, to })

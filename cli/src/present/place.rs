@@ -1,4 +1,4 @@
-//! A place in code: one value, which prints itself everywhere.
+//! A location in code, as every output prints it.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ use super::shorten::{shortened, without_middle};
 pub(crate) struct Place {
     /// A word printed before it.
     before: &'static str,
-    /// The place before it in the row is in the same function.
+    /// The previous location in the row is in the same function.
     same_function: bool,
     /// Its address; `None` if it was recorded as a symbol.
     pub(crate) address: Option<u64>,
@@ -51,7 +51,7 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    /// All that is known of a place.
+    /// Every part.
     pub(crate) const ALL: &'static [Part] =
         &[Part::Address, Part::Symbol, Part::Offset, Part::File, Part::Line, Part::Inlines];
     /// The keys of a location without its source.
@@ -70,7 +70,7 @@ impl Part {
     }
 }
 
-/// The word by which a page finds an address of a file.
+/// The anchor of an address on an HTML page.
 pub(crate) fn anchor(file_index: usize, address: u64) -> String {
     format!("{file_index}:{address:x}")
 }
@@ -91,7 +91,7 @@ impl Place {
         }
     }
 
-    /// A word from file and address, if it has a symbol: a page links to its code by it.
+    /// The anchor of its code on an HTML page, if it has a symbol.
     pub(crate) fn anchor(&self) -> Option<String> {
         self.symbol.as_ref()?;
         Some(anchor(self.file_index?, self.address?))
@@ -110,7 +110,7 @@ impl Place {
         Place { same_function, ..self }
     }
 
-    /// The place in a text table: `+0x20 (foo.c:12)` in the function of the place before it.
+    /// The text in a table: `+0x20 (foo.c:12)` in the function of the previous location.
     pub(crate) fn cell(&self) -> String {
         let text = self.to_string();
         match &self.symbol {

@@ -1,5 +1,4 @@
-//! Long names in little room: of C++ and Rust first what their own structure
-//! makes least telling, then the middle.
+//! Shortens long names: first the least informative parts of C++ and Rust names, then the middle.
 
 use profile::symbols::groups;
 

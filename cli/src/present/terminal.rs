@@ -1,4 +1,4 @@
-//! The terminal of the commands that are drawn on it: set up, and restored however they end.
+//! Full-screen use of the terminal: set up, and restored however the command ends.
 
 use std::io::{self, IsTerminal, Stdout, Write};
 use std::os::fd::AsFd as _;
@@ -63,7 +63,7 @@ pub(crate) enum Input {
     Wheel(isize),
     /// The screen has to be drawn again: another size, or the process continued.
     Redraw,
-    /// Nothing but time.
+    /// Time passed without input.
     Nothing,
     /// A signal, or the end of the input.
     End,
@@ -79,10 +79,10 @@ pub(crate) fn is_drawable(input_is_free: bool) -> bool {
 /// The terminal, until it is dropped.
 pub(crate) struct Terminal {
     screen: ratatui_core::terminal::Terminal<CrosstermBackend<Stdout>>,
-    /// Declared after the screen, so that it speaks once that is restored.
+    /// Declared after the screen: it prints once that is restored.
     #[allow(dead_code, reason = "it speaks when it is dropped")]
     last_words: LastWords,
-    /// The last signal that ends the command, and whether it is to stop, or has continued.
+    /// The last signal that ends the command, SIGTSTP, and SIGCONT; 0 for none.
     signals: [Arc<AtomicUsize>; 3],
     mouse: bool,
     color: bool,

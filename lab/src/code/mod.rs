@@ -1,6 +1,5 @@
-//! Code that is written here and run: the assembler, the memory it lies in,
-//! and the frame that it runs in. Measuring and verifying put their own into
-//! the same frame.
+//! Generates and runs machine code: the assembler, executable memory, and the frame around
+//! generated code, which `measure` and `verify` share.
 
 pub(crate) mod assembler;
 pub(crate) mod counted;

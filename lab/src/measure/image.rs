@@ -60,7 +60,7 @@ pub enum LoadError {
         /// The symbol it refers to.
         what: String,
     },
-    /// The system's linker is missing, or rejected the file.
+    /// The system's linker is missing or rejected the file, or the image cannot be mapped.
     #[error("{}: {what}", path.as_text())]
     Link {
         /// The file.
@@ -133,7 +133,7 @@ impl LoadedFile {
     /// Lists the functions of a file.
     ///
     /// # Errors
-    /// [`LoadError::Read`], [`LoadError::Format`].
+    /// [`LoadError::Unusable`].
     pub fn functions(path: &Path) -> Result<Vec<String>, LoadError> {
         let bytes = read(path).map_err(|cause| LoadError::Read { path: path.to_owned(), cause })?;
         let file = object::File::parse(&*bytes).map_err(|error| {

@@ -11,7 +11,7 @@ use super::child::StepCounts;
 /// A measurement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Measurement {
-    /// Where the parts of the measured bracket lay.
+    /// Addresses of the measured bracket's parts.
     pub layout: Layout,
     /// Number of executions of the code in one run: copies times iterations.
     pub iterations: u64,

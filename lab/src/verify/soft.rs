@@ -102,7 +102,7 @@ fn sysret(to: u32) -> Retired {
     Retired { from: RING_0 + 0x88, cpl_before: 0, ..branch(0, to, Other) }
 }
 
-/// A kernel's branches; `None` if an event occurs between them.
+/// A kernel's branches, up to an event that occurs between them.
 fn script(kernel: Kernel) -> Vec<Retired> {
     match kernel {
         Kernel::Jumps(count) => jumps(count),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use lbr_msr::record::BranchType;
 use profile::annotate::Annotated;
 
-/// Lanes side by side at most: more are not readable.
+/// Maximum number of lanes: more are unreadable.
 const LANES: usize = 8;
 
 /// Jumps that share a line: all to one target, or all of one indirect jump.
@@ -141,8 +141,7 @@ impl ArrowLine {
     }
 }
 
-/// The lines that one would like to draw, with how often their jumps were
-/// taken.
+/// Candidate lines, each with the number of times that its jumps were taken.
 fn wanted(annotated: &Annotated) -> Vec<(ArrowLine, u64)> {
     // Direct jumps share lines by target; each indirect jump has its own.
     let mut lines: BTreeMap<(bool, usize), (ArrowLine, u64)> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! The columns in front of an instruction, in words.
+//! The columns before an instruction, as text.
 
 use profile::annotate::{Annotated, Branch, Instruction, Target, Timed};
 use profile::interval::Interval;
@@ -8,7 +8,7 @@ use crate::present::escape::escaped;
 use crate::present::number::{dash, grouped, percent};
 use crate::present::table::Heat;
 
-/// Known predictions from which on a sample has a rate.
+/// Minimum number of known predictions for a rate of a sample.
 const ENOUGH: u64 = 30;
 /// Targets of an indirect branch that are named.
 const TARGETS: usize = 3;
@@ -83,8 +83,8 @@ fn taken(branch: &Branch, exact: bool) -> String {
     }
 }
 
-/// Never seen is not zero: of a sample, an upper bound stands for it. Too few
-/// predictions are given as they are.
+/// Never seen is not zero: a sample gives an upper bound. Few predictions are printed as a
+/// fraction.
 fn missed(branch: &Branch, exact: bool) -> String {
     let Some(missed) = branch.mispredicted else { return dash() };
     let known = branch.known;

@@ -21,7 +21,7 @@ const CHAR: f64 = 7.25;
 const LINE: f64 = 16.0;
 /// Width of the most executed edge, pixels.
 const WIDEST: f64 = 7.0;
-/// A separate document names its language; a page does not have to.
+/// The XML namespace, which a separate SVG file needs.
 const NAMESPACE: &str = "http://www.w3.org/2000/svg";
 /// Nodes of a graph that is part of a page, at most.
 const ON_PAGE: usize = 250;
@@ -273,7 +273,7 @@ fn picture(
     }
 }
 
-/// The word by which a page finds the first instruction of a box.
+/// The page anchor of a box's first instruction.
 fn place(annotated: &Annotated, node: &Node) -> Option<String> {
     let Node::Block(block) = node else { return None };
     let first = annotated.instructions.get(block.first)?;
@@ -378,7 +378,7 @@ pub(crate) fn dot(annotated: &Annotated, head: &[String]) -> String {
     let mut dot = format!("digraph \"{}\" {{\n", quoted(&escaped(&annotated.function.name)));
     let legend = legend(annotated, &graph);
     let notes = head.iter().chain([&legend]).map(|line| quoted(&escaped(line)) + "\\l");
-    // A String takes whatever is written to it.
+    // Writing to a String cannot fail.
     let _ = writeln!(dot, "  label=\"{}\"; labelloc=t; labeljust=l;", notes.collect::<String>());
     dot += "  node [shape=box, fontname=monospace, fontsize=11];\n";
     dot += "  edge [fontname=monospace, fontsize=10];\n";

@@ -16,13 +16,13 @@ use crate::present::page;
 use crate::present::place::anchor;
 use crate::present::shorten::shortened;
 
-/// Functions on a page at most.
+/// Maximum number of functions on a page.
 const FUNCTIONS: usize = 10;
 /// Cells of a name.
 pub(crate) const NAME: usize = 160;
-/// Instructions that did not run and are shown all the same.
+/// Runs of unexecuted instructions up to this length are not folded.
 const FEW: usize = 4;
-/// Bytes of all functions on a page at most: about 4,000 instructions.
+/// Maximum size of all functions on a page in bytes: about 4,000 instructions.
 const BYTES: usize = 1_500_000;
 
 const STYLE: &str = "

@@ -109,7 +109,7 @@ struct Page<'a> {
 /// Columns in the order in which they are dropped on a narrow terminal: IPC, p90, p50, mispredict,
 /// taken. The count stays.
 const SPARE: [usize; 5] = [5, 4, 3, 2, 1];
-/// Cells that an instruction is to have.
+/// Minimum width of an instruction.
 const CODE: usize = 28;
 
 impl<'a> Page<'a> {

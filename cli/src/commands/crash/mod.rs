@@ -409,7 +409,7 @@ fn print(args: &Crash, flight: &Flight, cpu: Option<&str>) -> Result<(), Failure
     Ok(())
 }
 
-/// The first line if nothing died under the recorder's eyes.
+/// The first line if no recorded thread died.
 fn no_crash(args: &Crash, flight: &Flight) -> String {
     let program = args.command.first().map_or("the program", String::as_str);
     match flight.exit {

@@ -44,7 +44,7 @@ pub(super) fn fly(
         return Err(usage!("lbr needs an allowed CPU besides CPU {cpu}, whose records it reads"));
     }
     let program = Program::launch(path, command, &only).map_err(not_started)?;
-    // The keeper, which arming starts, inherits it.
+    // The watchdog process, which arming starts, inherits it.
     let _moved = Moved::off(&[cpu], &allowed);
     let mut armed = arm(vec![ring], &plan, notice)?;
     let mut failed = None;

@@ -32,8 +32,8 @@ pub(super) enum BadLine {
 /// fill the memory.
 const LONGEST_LINE: usize = 1 << 16;
 
-/// Reads the next line; `false` at the end. Of a line that is too long the
-/// beginning is kept, one byte more than allowed, and the rest passed over.
+/// Reads the next line; `false` at the end. Truncates a line that is too long to one byte more than
+/// allowed.
 pub(super) fn read(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
     let allowed = LONGEST_LINE as u64 + 1;
     let read = input.by_ref().take(allowed).read_until(b'\n', line)?;

@@ -78,7 +78,7 @@ pub(super) fn examine(machine: &MachineArgs, cpus: &[RecordedCpu]) -> Report {
     let msr_safe = usable.is_some_and(|(_, caps)| msr_safe(&mut checks, &root, cpu, caps));
     let msr = device.is_some() && writes;
     if !recordable {
-        // A way to the registers leads nowhere.
+        // Access to the registers would not help.
         let ways = [Some(Obstacle::Driver), Some(Obstacle::Permission)];
         for check in checks.iter_mut().filter(|check| ways.contains(&check.obstacle)) {
             check.remedy = None;
@@ -86,8 +86,8 @@ pub(super) fn examine(machine: &MachineArgs, cpus: &[RecordedCpu]) -> Report {
     }
     let perf = perf(&mut checks, &root, machine.is_live()) && usable.is_some();
 
-    // No LBR comes before no permission. msr-safe makes up for the driver, perf
-    // for all that keeps from the registers.
+    // A missing LBR comes before a missing permission. msr-safe replaces the driver, and perf
+    // events replace access to the registers.
     let obstacles = |wanted| checks.iter().any(|check| check.obstacle == Some(wanted));
     let obstacle = if usable.is_none() || obstacles(Obstacle::NoLbr) {
         Some(Obstacle::NoLbr)

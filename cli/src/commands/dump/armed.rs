@@ -37,7 +37,7 @@ use crate::{
 
 /// How long to record if neither a time nor a program is given.
 const DEFAULT: Duration = Duration::from_millis(10);
-/// How often the program, the clock and the signals are looked at.
+/// Interval at which the program, the clock and signals are checked.
 const LOOK: Duration = Duration::from_millis(1);
 /// How long the program has between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(1);
@@ -59,7 +59,7 @@ pub(super) fn snapshot(
     }
     let root = args.machine.root();
     let registers = backend::open_for(&plan, args.backend, args.cpu, &root)?;
-    // A signal ends the wait, and what follows it puts the registers back.
+    // A signal ends the wait; the registers are then restored.
     let interrupts = Interrupts::listen().context("signals cannot be listened for")?;
     let affinity = Affinity::current()?;
     leave_cpu(args.cpu);

@@ -1,5 +1,4 @@
-//! `lbr dump --soft-cpu --arm`: a program runs without any registers of a CPU,
-//! and a software ring records it.
+//! `lbr dump --soft-cpu --arm`: records a program on a software LBR.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -78,7 +77,7 @@ struct First {
     interrupts: Interrupts,
 }
 
-/// A thread; `None` of those that are not looked at.
+/// A thread; `None` if it is not recorded.
 struct Thread(Option<Arc<Mutex<SoftLbr>>>);
 
 impl Recorder for First {

@@ -1,4 +1,4 @@
-//! The registers that there are, and what the tags of their sources stand for.
+//! Lists the registers, and the documents that their sources cite.
 
 use std::io;
 
@@ -27,8 +27,8 @@ pub(super) fn write(out: &mut Out<'_>, registers: &[Register], json: bool) -> io
     }
 }
 
-/// Its address, of one that exists for each record those of all; of Arm's the
-/// encoding of the first.
+/// Its address, or the first and last for a register of each record; the encoding of an Arm
+/// register.
 fn at(register: &Register) -> String {
     match (register.msr(), register.last().msr()) {
         (Some(first), Some(last)) if first != last => format!("{first}-{last}"),

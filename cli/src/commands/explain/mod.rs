@@ -162,7 +162,7 @@ fn build(register: &Register, words: &str) -> Result<u64, anyhow::Error> {
     if words.is_empty() {
         bail!("--build needs words: names of the fields of {}", register.name());
     }
-    // Field names are upper case and branch filters lower case: `COND` is a bit, `cond` a wish.
+    // Field names are upper case, branch filters lower case: `COND` is a bit, `cond` a filter.
     if let Some(filter_register) = register.filter()
         && let Ok(filter) = words.join(",").parse::<BranchFilter>()
     {

@@ -151,7 +151,7 @@ impl Export {
         RowArgs::of(&self.dso, &[])
     }
 
-    /// Refuses arguments that are of other kinds.
+    /// Refuses options that do not apply to the kind.
     fn check(&self) -> Result<(), Failure> {
         let of_program = self.to.of_program().is_some();
         if !of_program && (self.binary.is_some() || self.join) {

@@ -17,8 +17,8 @@ use crate::output::Output;
 use crate::present::escape::escaped;
 use crate::present::out::{Out, say};
 
-/// Reads recordings into an output, each by `copy`, whose inner error is one of
-/// writing; it hands out what the first bytes of a file become.
+/// Reads recordings into an output, each by `copy`. Its inner error is one of writing; it returns
+/// the file's header.
 fn copy(
     args: &Export,
     output: &Output,

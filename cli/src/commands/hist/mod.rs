@@ -79,7 +79,7 @@ counts around which runs cluster.
 
 Exit status 5: the recording has no cycle counts, or none for this block.";
 
-/// Charts on a sheet at most.
+/// Maximum number of charts on a sheet.
 const SHEET: usize = 24;
 
 /// A recording that was read.

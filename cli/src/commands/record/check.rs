@@ -1,5 +1,4 @@
-//! Reading a recording back: the program that was recorded may have removed,
-//! replaced or overwritten the file.
+//! Reads a recording back: the recorded program may have removed, replaced or overwritten the file.
 //!
 //! By the figures of docs/evidence/speed.md, counting takes about 14 ns a branch (a plain
 //! scan), `lbr lint` 60 and recording in QEMU 50 to 100: lint looks at recordings
@@ -17,11 +16,11 @@ use crate::exit::Failure;
 use crate::output::recording::Finished;
 use crate::present::number::{counted, grouped};
 
-/// Branches of recordings that are linted, at most.
+/// Maximum number of branches of a recording that is linted.
 const MOST_LINTED: u64 = 8_000_000;
 
-/// Reads a file back. Returns what lint finds that speaks against calling the
-/// recording complete; `None` if lint was not run.
+/// Reads a file back. Returns lint's findings that contradict a complete recording; `None` if lint
+/// was not run.
 pub(super) fn read_back(
     path: &Path,
     finished: &Finished,

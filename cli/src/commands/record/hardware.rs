@@ -29,7 +29,7 @@ use crate::present::out::say;
 /// Stacks that wait for the decoder, CPU by CPU: four seconds at the usual rate.
 const QUEUE: usize = 4096;
 
-/// The registers that are recorded from.
+/// The CPUs whose registers are recorded.
 pub(super) struct Chosen {
     /// Their capabilities, the same on all CPUs.
     caps: LbrCaps,
@@ -37,7 +37,7 @@ pub(super) struct Chosen {
     cpus: Vec<u32>,
 }
 
-/// Finds out what there is to record from.
+/// Probes the CPUs to record from.
 pub(super) fn look(args: &Record) -> Result<Chosen, Failure> {
     let machine = MachineArgs::from(args.host.clone());
     let cpus = match &args.cpu {
@@ -73,8 +73,8 @@ pub(super) fn record(args: &Record, output: Output, chosen: Chosen) -> Outcome {
         .iter()
         .map(|cpu| registers::open_for(&plan, args.backend, *cpu, &root))
         .collect::<Result<Vec<Hardware>, Failure>>()?;
-    // For the sampler on the CPU itself, which passes by the wrapper that
-    // limits writes: it writes the control register alone.
+    // For the sampler on the CPU itself. It bypasses the wrapper that limits writes, but writes the
+    // control register alone.
     let descriptors =
         rings.iter().map(|ring| ring.same_cpu()).collect::<std::io::Result<Vec<_>>>()?;
     let placement = placement(args, &descriptors, &cpus)?;
@@ -100,7 +100,7 @@ pub(super) fn record(args: &Record, output: Output, chosen: Chosen) -> Outcome {
              (/dev/cpu_dma_latency: {cause})"
         );
     }
-    // The keeper, which arming starts, inherits it.
+    // The watchdog process, which arming starts, inherits it.
     let _moved = Moved::off(&cpus, &allowed);
     let mut armed = arm(rings, &plan, notice)?;
 
@@ -151,7 +151,7 @@ pub(in crate::commands) fn plan(filter: BranchFilter, caps: &LbrCaps) -> Result<
     ArmPlan::new(caps, value, ArmOptions::default()).map_err(registers::no_plan)
 }
 
-/// The CPUs that drain.
+/// The CPU that reads the LBR registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Placement {
     SameCpu { first: bool },
@@ -206,8 +206,7 @@ fn placement(
     }
 }
 
-/// Reads what will be put back, has a keeper watch over it, and switches
-/// recording on.
+/// Saves the registers, starts the watchdog process, and enables recording.
 pub(in crate::commands) fn arm(
     rings: Vec<Hardware>,
     plan: &ArmPlan,
@@ -280,8 +279,7 @@ pub(super) fn tell_kernel(recording: &mut Recording<'_>) -> Result<(), Failure> 
     Ok(())
 }
 
-/// The CPU's name, and whether it is emulated: registers do not distinguish a modelled LBR from
-/// a real one, and QEMU has no LBR except ours.
+/// The CPU's name, and whether it is emulated.
 pub(super) fn name(caps: &LbrCaps) -> String {
     let name = caps.cpu.uarch.as_ref().map_or_else(|| caps.cpu.key(), |name| name.to_string());
     named(name, caps)

@@ -1,4 +1,4 @@
-//! The file that is recorded into, and on a terminal how much is in it.
+//! The recording file, and its progress on a terminal.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -79,7 +79,7 @@ impl<'a> Recording<'a> {
         Ok(Recording { args, sink, interrupts, stop, has_moved })
     }
 
-    /// Writes an event of before the recording.
+    /// Writes an event that predates the recording.
     pub(super) fn event(&mut self, event: &Event) -> Result<(), Failure> {
         Ok(self.sink.event(event).context("cannot write the recording")?)
     }
@@ -128,7 +128,7 @@ impl<'a> Recording<'a> {
 /// branch, and 2.2 with `-z`.
 const LARGE: u64 = 1_000_000_000;
 
-/// A short recording needs no display.
+/// Progress is shown after this time.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A sink that counts the branches on their way to another sink.
@@ -150,7 +150,7 @@ impl<S> Watched<S> {
         Watched { inner, bar, since: Instant::now(), branches: 0 }
     }
 
-    /// Takes the display away and gives the inner sink back.
+    /// Removes the progress display and returns the inner sink.
     fn finish(self) -> S {
         self.bar.finish_and_clear();
         self.inner

@@ -12,7 +12,7 @@ use crate::output::name;
 use crate::present::number::{counted, counted_nonzero};
 use crate::present::out::say;
 
-/// Who waited no longer did not wait for single steps.
+/// After a shorter time single-stepping needs no explanation.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What is printed about a recording besides its counts.

@@ -335,9 +335,8 @@ pub(crate) fn tree(
     Ok(())
 }
 
-/// Lines for flame graphs. Semicolons separate frames: those in a name give
-/// way.
-/// Prints a line for each context: functions from the outermost on, and the count.
+/// Prints folded stacks for flame graphs: functions from the outermost on, separated by semicolons,
+/// and the count. Semicolons in names become colons.
 pub(crate) fn print_folded(
     out: &mut impl Write,
     graph: &CallGraph,

@@ -16,8 +16,7 @@ use crate::present::number::counted_nonzero;
 use crate::present::out::Out;
 use crate::present::table::Printer;
 
-/// Runs a view of blocks or branches: `head` makes its reliability line, `print` may return an exit
-/// status.
+/// Runs a view of blocks or branches. `print` may return an exit status.
 pub(super) fn run(
     args: &Report,
     out: &mut Out<'_>,

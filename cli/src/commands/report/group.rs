@@ -66,7 +66,7 @@ impl Key {
     }
 }
 
-/// Sum of a group.
+/// The sum of a group.
 #[derive(Debug, Default)]
 struct Sum {
     rows: u64,

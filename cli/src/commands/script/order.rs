@@ -1,15 +1,14 @@
 //! Samples of several buffers in the order of their times.
 //!
-//! perf writes a buffer for each CPU, one after the other, and then says that
-//! a round is finished: no sample of the round after the next is older than
-//! one of this round. So what has to wait are two rounds, however long the
-//! recording is. As `perf script` does it (`ordered_events__flush`).
+//! perf writes a buffer for each CPU, one after the other, and then says that a round is finished:
+//! no sample of the round after the next is older than one of this round. So only two rounds are
+//! buffered, however long the recording is. As `perf script` does it (`ordered_events__flush`).
 
 use std::collections::BTreeMap;
 use std::io::Write;
 
-/// Bytes of lines that wait at most. Rounds are as large as the buffers of
-/// all CPUs; a recording without any would wait to its end.
+/// Maximum bytes of buffered lines. Rounds are as large as the buffers of all CPUs; a recording
+/// without rounds would be buffered to its end.
 const MOST: usize = 32 << 20;
 
 /// Lines on their way out.

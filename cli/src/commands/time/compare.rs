@@ -11,7 +11,7 @@ use crate::present::number::{counted, dash};
 use crate::present::out::Out;
 use crate::present::table::{Cell, Printer, Table};
 
-/// A piece of code, with what its turns came to.
+/// A piece of code with its results over all turns.
 pub(super) struct Side {
     number: usize,
     source: String,
@@ -21,7 +21,7 @@ pub(super) struct Side {
     unroll: u32,
     /// Per iteration, by single-stepping.
     instructions: Option<f64>,
-    /// Medians of the turns that count, per iteration.
+    /// Medians of the undisturbed turns, per iteration.
     pub(super) cycles: Option<f64>,
     pub(super) ticks: Option<f64>,
     /// Compared with the first; `None` for the first itself.
@@ -44,7 +44,7 @@ impl Side {
     }
 }
 
-/// All turns, and those that count.
+/// The turns made, and the undisturbed ones.
 pub(super) struct Turns {
     made: usize,
     whole: Vec<Turn>,

@@ -1,4 +1,4 @@
-//! The answer for programs.
+//! The result as JSON and CSV.
 
 use std::io::{self, Write};
 

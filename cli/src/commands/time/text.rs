@@ -162,7 +162,7 @@ fn head(out: &mut Out<'_>, all: &Figures<'_>, args: &TimeArgs) -> io::Result<()>
     out.gap()
 }
 
-/// A quantity: what, how many an iteration, how many a run, how sure.
+/// A quantity: its name, its count in a run, and a remark.
 type Counts<'a> = (&'static str, Option<u64>, &'a str);
 
 fn counts(out: &mut Out<'_>, all: &Figures<'_>) -> io::Result<()> {
@@ -207,7 +207,7 @@ fn two_places(value: f64) -> Cell {
     Cell::Stated(number(value), Some(value))
 }
 
-/// A time: what, how it is spread, how sure.
+/// A time: its name, its spread, and a remark.
 type Times = (&'static str, Option<Spread>, String);
 
 fn spreads(heading: &'static str, show: fn(f64) -> Cell) -> Table<'static, (), Times> {

@@ -29,7 +29,7 @@ pub(super) struct Machine {
     pub(super) date: Option<String>,
 }
 
-/// CPUs that came to the same.
+/// CPUs with the same result.
 #[derive(Debug)]
 pub(super) struct Verified {
     pub(super) cpus: Vec<u32>,
@@ -40,7 +40,7 @@ pub(super) struct Verified {
 }
 
 impl Machine {
-    /// Adds what a CPU came to.
+    /// Adds a CPU's result.
     pub(super) fn add(&mut self, report: Report, cpu: &RecordedCpu, microcode: Option<String>) {
         let core_type = CoreType::of(&cpu.cpuid);
         let same = self.verified.iter_mut().find(|known| {

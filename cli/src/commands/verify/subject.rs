@@ -1,4 +1,4 @@
-//! The CPU that is asked: software, or one of this machine's.
+//! Opens the CPU under test: software, or one of this machine.
 
 use lbr_msr::text::AsText;
 

@@ -35,7 +35,7 @@ pub(crate) struct Drawn {
     pub(crate) codes: Vec<CodeLegend>,
 }
 
-/// A value of a field, or several, and what it stands for.
+/// A value of a field, or a range of values, and its meaning.
 #[derive(Debug, Serialize)]
 pub(crate) struct CodeLegend {
     /// The value in decimal, or `first to last`.
@@ -144,7 +144,7 @@ fn rows((key, field): (char, &Drawn)) -> Vec<Row> {
     rows
 }
 
-/// A letter for each field, bit 0 having `a`; a dot for reserved ones.
+/// A letter for each field, starting with `a` at bit 0; a dot for reserved ones.
 fn keys(fields: &[Drawn]) -> Vec<char> {
     // A register has 64 fields at most; beyond the letters the mark repeats.
     let mut letters = ('a'..='z').chain('A'..='Z').chain(std::iter::repeat('*'));

@@ -27,7 +27,7 @@ pub(crate) struct Bins {
 pub(crate) struct Bin {
     /// Its first cycle count.
     pub(crate) first: u32,
-    /// Runs of each series. Rounded counts are spread over what they stand for.
+    /// Runs of each series. Rounded counts are spread over their range.
     pub(crate) runs: Vec<f64>,
     /// The modes of each series in it.
     pub(crate) modes: Vec<Vec<u32>>,
@@ -40,8 +40,7 @@ impl Bin {
     }
 }
 
-/// How a count of bins is reckoned: every one, or what is left when runs of
-/// empty bins are drawn as one.
+/// How bins are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gaps {
     /// Every bin counts.
@@ -60,7 +59,7 @@ pub(crate) const FOLD: usize = 3;
 const MOST_BINS: u64 = 1 << 17;
 
 impl Bins {
-    /// The bins of these series, `most` unless two modes need more.
+    /// The bins of these series: at most `most`, unless separating two modes takes more.
     pub(crate) fn of(series: &[Series], most: usize, gaps: Gaps) -> Option<Bins> {
         let most = most.max(1);
         let mut counted: Vec<Unsaturated> = series.iter().map(Unsaturated::of).collect();
@@ -111,8 +110,7 @@ impl Bins {
     }
 }
 
-/// Counts of a series without the saturated ones, each with the counts that it
-/// stands for.
+/// The unsaturated cycle counts of a series.
 struct Unsaturated {
     values: Vec<(u32, u64)>,
     rounded: bool,
@@ -145,7 +143,7 @@ impl Unsaturated {
         found.map(|(value, _)| *value)
     }
 
-    /// How many counts one value stands for.
+    /// Number of cycle counts that are rounded to this value.
     fn step(&self, value: u32) -> u32 {
         let bits = 32 - value.leading_zeros();
         if self.rounded { 1 << bits.saturating_sub(5) } else { 1 }

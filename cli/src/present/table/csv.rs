@@ -10,8 +10,7 @@ use crate::present::csv;
 use crate::present::out::Out;
 
 impl<C: ?Sized, R> Table<'_, C, R> {
-    /// Writes a line of keys, then every row. What is absent is empty; what holds
-    /// more than one value is left to JSON.
+    /// Writes a line of keys, then every row. Absent values are empty; nested values are omitted.
     pub(crate) fn write_csv(
         &self,
         out: &mut Out<'_>,

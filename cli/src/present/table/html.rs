@@ -9,7 +9,7 @@ use crate::present::out::cells;
 const NAME: usize = 160;
 
 impl<C: ?Sized, R> Table<'_, C, R> {
-    /// The table under a name for those who hear it read.
+    /// The table; `name` is for screen readers.
     pub(crate) fn html(
         &self,
         name: &str,

@@ -18,7 +18,7 @@ impl<C: ?Sized, R> Table<'_, C, R> {
     ) -> io::Result<()> {
         let mut members: Vec<Member> = self.members().collect();
         members.sort_by(|a, b| a.key.cmp(&b.key));
-        // There may be a million rows: the text before each value is made once.
+        // The text before each value is made once: there may be a million rows.
         let before = |(at, member): (usize, &Member)| {
             format!("{}\"{}\":", if at == 0 { '{' } else { ',' }, member.key)
         };
@@ -64,10 +64,10 @@ impl<C: ?Sized, R> Table<'_, C, R> {
     }
 }
 
-/// A member of the object that a row is for programs: a cell, or a part of it.
+/// A cell, or a part of it, as a JSON value.
 pub(super) struct CellPart<'a>(pub(super) &'a Cell, pub(super) Of);
 
-/// There may be a million rows: nothing is made in between.
+/// Allocates nothing: there may be a million rows.
 impl Serialize for CellPart<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         match (self.0, self.1) {

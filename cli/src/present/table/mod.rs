@@ -1,5 +1,4 @@
-//! Tables: a view declares its columns once, and text, JSON Lines, HTML and CSV
-//! are printers of that.
+//! Tables: a view declares its columns once; text, JSON Lines, HTML and CSV print them.
 
 mod csv;
 mod html;
@@ -133,7 +132,7 @@ enum Form {
     Prose,
     /// The same value in every row; CSV omits it.
     Constant,
-    /// More than one value: CSV leaves it out.
+    /// More than one value; CSV omits it.
     Nested,
 }
 
@@ -156,12 +155,12 @@ pub(crate) struct Column<'a, C: ?Sized, R> {
     joint: Option<&'static str>,
     /// Drop priority on a narrow terminal, the highest first; 0 stays.
     spare: u8,
-    /// Rows are hot by it.
+    /// The heat of a row is its value.
     heat: bool,
-    /// Minimum width, if rows come one by one.
+    /// Minimum width, for rows that are printed before all are known.
     least: usize,
     get: Get<'a, C, R>,
-    /// In place of cells, for programs.
+    /// Writes JSON in place of a cell.
     nested: Option<Nested<'a, C, R>>,
 }
 
@@ -229,7 +228,7 @@ impl<'a, C: ?Sized, R> Table<'a, C, R> {
         self.with((key, heading), Form::Name, get)
     }
 
-    /// A column of places, of which programs get these parts.
+    /// A column of locations; JSON and CSV get these parts.
     pub(crate) fn place(
         self,
         key: &'static str,
@@ -253,12 +252,12 @@ impl<'a, C: ?Sized, R> Table<'a, C, R> {
         self.with((key, heading), Form::Prose, get)
     }
 
-    /// A column only for programs.
+    /// A column for JSON and CSV alone.
     pub(crate) fn only(self, key: &'static str, get: impl Fn(&mut C, &R) -> Cell + 'a) -> Self {
         self.with((key, ""), Form::Right, get)
     }
 
-    /// A nested value, only for programs.
+    /// A nested value, for JSON alone.
     pub(crate) fn nested<V: Serialize>(
         self,
         key: &'static str,
@@ -272,7 +271,7 @@ impl<'a, C: ?Sized, R> Table<'a, C, R> {
         column.last(|column| column.nested = Some(Box::new(write)))
     }
 
-    /// A constant in every row, for programs.
+    /// The same word in every row, for JSON alone.
     pub(crate) fn constant(self, key: &'static str, word: &'static str) -> Self {
         self.with((key, ""), Form::Constant, move |_, _| Cell::Word(word.into()))
     }
@@ -287,7 +286,7 @@ impl<'a, C: ?Sized, R> Table<'a, C, R> {
         self.last(|column| column.spare = spare)
     }
 
-    /// Minimum width of the last column, if rows come one by one and cannot be measured.
+    /// Minimum width of the last column, for rows that are printed before all are known.
     pub(crate) fn least(self, least: usize) -> Self {
         self.last(|column| column.least = least)
     }
@@ -314,7 +313,7 @@ pub(crate) enum Heat {
     Warm,
     /// Less.
     Cool,
-    /// Nothing, or not that anybody knows.
+    /// Zero or unknown.
     Cold,
 }
 
@@ -351,7 +350,7 @@ impl Heat {
     }
 }
 
-/// A member of the object that a row is for programs.
+/// A member of a row's JSON object.
 struct Member {
     key: String,
     /// Index of its column.
@@ -394,7 +393,7 @@ impl<C: ?Sized, R> Table<'_, C, R> {
         })
     }
 
-    /// A row's cells for programs, column by column.
+    /// A row's cells for JSON and CSV, column by column.
     fn cells(&self, context: &mut C, row: &R) -> Vec<Cell> {
         let cell = |column: &Column<'_, C, R>| match column.key {
             "" => Cell::Empty,

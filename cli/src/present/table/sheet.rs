@@ -7,13 +7,13 @@ use maud::Markup;
 use super::{Cell, Printer, Table};
 use crate::present::out::Out;
 
-/// A table with its rows, whatever their type is. Rows are known by their index.
+/// A table with rows of any type. An index identifies a row.
 pub(crate) trait Sheet {
     /// Headings of the columns that people see.
     fn headings(&self) -> Vec<&'static str>;
     /// A row's cell in one of these columns.
     fn cell(&mut self, row: usize, column: usize) -> Cell;
-    /// The highest value by which these rows are hot.
+    /// The highest heat value of these rows.
     fn peak(&mut self, rows: &[usize]) -> f64;
     /// Writes headings and rows, in columns that are wide enough for all of `measured`.
     fn print(
@@ -25,11 +25,11 @@ pub(crate) trait Sheet {
     ) -> io::Result<()>;
     /// Writes rows as the commands do.
     fn write(&mut self, printer: Printer, out: &mut Out<'_>, rows: &[usize]) -> io::Result<()>;
-    /// Rows for a page.
+    /// Rows as HTML.
     fn html(&mut self, name: &str, rows: &[usize]) -> Markup;
 }
 
-/// A table, and how a row is found by its index.
+/// A table, and a function that returns the row of an index.
 pub(crate) struct Listed<'s, 'a, C: ?Sized, R> {
     pub(crate) table: &'s Table<'a, C, R>,
     pub(crate) context: &'s mut C,

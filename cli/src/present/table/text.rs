@@ -1,5 +1,4 @@
-//! Rows as lines of text, one after the other: as wide as they are in a pipe or
-//! a file, cut to its width on a terminal.
+//! Prints rows as lines of text: in full to a pipe or a file, truncated to the width of a terminal.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -12,11 +11,11 @@ use crate::present::out::{Out, cells, folded};
 use crate::present::place::Place;
 use crate::present::shorten::{shortened, without_middle};
 
-/// Blanks between columns.
+/// Spaces between columns.
 const GAP: &str = "  ";
 /// Width that names get before other columns are dropped.
 const NAME: usize = 18;
-/// The same of a sentence.
+/// The same for a sentence.
 const PROSE: usize = 32;
 
 /// Columns with their widths.
@@ -27,7 +26,7 @@ pub(crate) struct Layout<'t, 'a, C: ?Sized, R> {
     elastic: Vec<&'t Column<'a, C, R>>,
     /// The peak of the heat column.
     peak: f64,
-    /// Blanks in front of each row.
+    /// Spaces before each row.
     indent: usize,
 }
 
@@ -271,7 +270,7 @@ impl Cell {
     }
 }
 
-/// As many locations as fit, each shortened, and the number of the rest.
+/// The locations that fit, each shortened, and the number of the others.
 fn several(places: &[Place], behind: &str, room: usize) -> String {
     let more = |left: usize| if left > 0 { format!(", {left} more") } else { String::new() };
     for shown in (1..=places.len()).rev() {

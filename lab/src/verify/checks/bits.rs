@@ -1,4 +1,4 @@
-//! Checks which bits of registers can be written: writes them, reads them back, restores them.
+//! Checks which register bits can be written: writes them, reads them back, restores them.
 
 use lbr_msr::Msr;
 use lbr_msr::address::IA32_DEBUGCTL;
