@@ -16,29 +16,45 @@ pub fn monotonic_ns() -> u64 {
 /// The default rate in drains per second. A prime, to avoid lockstep.
 pub const DEFAULT_HZ: u32 = 997;
 
+/// A random number generator: SplitMix64 (Steele, Lea, Flood 2014). Any seed is valid.
+#[derive(Clone, Debug)]
+pub struct Random(pub u64);
+
+impl Random {
+    /// The next number.
+    pub fn draw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// Puts the items into random order.
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            items.swap(last, (self.draw() % (last as u64 + 1)) as usize);
+        }
+    }
+}
+
 /// A clock with intervals uniformly distributed within ±25% of their mean.
 #[derive(Clone, Debug)]
 pub struct Pace {
     mean: u64,
-    state: u64,
+    random: Random,
 }
 
 impl Pace {
     /// A clock with `hz` ticks per second (0 counts as 1). Equal seeds give equal intervals.
     pub fn new(hz: u32, seed: u64) -> Pace {
-        Pace { mean: 1_000_000_000 / u64::from(hz.max(1)), state: seed }
+        Pace { mean: 1_000_000_000 / u64::from(hz.max(1)), random: Random(seed) }
     }
 
     /// The time to the next tick.
     pub fn next_interval(&mut self) -> Duration {
-        // SplitMix64 (Steele, Lea, Flood 2014); any seed is valid, including 0.
-        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^= z >> 31;
         // The mean is at most 10^9, so the product with 2^32 fits in u64.
-        let spread = (self.mean / 2).wrapping_mul(z >> 32) >> 32;
+        let spread = (self.mean / 2).wrapping_mul(self.random.draw() >> 32) >> 32;
         Duration::from_nanos(self.mean - self.mean / 4 + spread)
     }
 

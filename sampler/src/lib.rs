@@ -47,6 +47,6 @@ mod sync {
     pub(crate) use rtrb as queue;
 }
 
-pub use clock::{DEFAULT_HZ, Pace, fresh_seed};
+pub use clock::{DEFAULT_HZ, Pace, Random, fresh_seed};
 pub use config::{Classify, Keep, RecordConfig, Sampling};
 pub use engine::{RecordError, Summary, Tally, record};
