@@ -15,13 +15,17 @@ pub(crate) struct Failure {
     pub(crate) error: anyhow::Error,
 }
 
-/// A [`Failure`] of usage or input; takes the arguments of `format!`.
-macro_rules! usage {
-    ($($text:tt)*) => {
-        $crate::exit::Failure { code: $crate::exit::USAGE, error: anyhow::anyhow!($($text)*) }
+/// A [`Failure`]: its exit code, then the arguments of `format!`.
+macro_rules! failure {
+    ($code:expr, $($text:tt)*) => {
+        $crate::exit::Failure { code: $code, error: anyhow::anyhow!($($text)*) }
     };
 }
-pub(crate) use usage;
+/// A [`Failure`] of usage or input; takes the arguments of `format!`.
+macro_rules! usage {
+    ($($text:tt)*) => { $crate::exit::failure!($crate::exit::USAGE, $($text)*) };
+}
+pub(crate) use {failure, usage};
 
 /// The result of a command: an exit status, or a failure to report.
 pub(crate) type Outcome = Result<u8, Failure>;

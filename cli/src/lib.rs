@@ -3,6 +3,7 @@
 
 mod args;
 mod commands;
+mod cpus;
 mod exit;
 mod head;
 mod input;
@@ -19,7 +20,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
-use args::Cli;
+use commands::Cli;
 pub use commands::browse::Browser;
 use lbr_msr::text::AsText;
 use present::escape::escaped;
@@ -60,5 +61,5 @@ fn command_of(words: &[OsString]) -> Option<&str> {
 
 /// The command line, for manual pages and the completions of shells.
 pub fn command() -> clap::Command {
-    args::Cli::command()
+    Cli::command()
 }

@@ -10,13 +10,11 @@ use profile::select::{NotTimes, Selection, Times};
 use serde_json::{Value, json};
 
 use crate::args::heading;
-use crate::commands::cpus::CpuList;
+use crate::cpus::CpuList;
 use crate::exit::{Failure, USAGE};
 use crate::input::Reading;
 use crate::present::number::{grouped, part};
-
-/// Maximum number of suggestions.
-const OFFERED: usize = 8;
+use crate::present::shorten::offered;
 
 /// Selects samples. A sample without the selected property is skipped.
 #[derive(Clone, Debug, Default, Args)]
@@ -88,20 +86,6 @@ fn split(names: &str) -> Vec<String> {
         letter == ',' && !inside
     };
     names.split(is_end).filter(|name| !name.is_empty()).map(str::to_owned).collect()
-}
-
-/// The first few names, each once.
-pub(crate) fn offered(names: Vec<String>) -> String {
-    let mut once: Vec<String> = Vec::new();
-    for name in names {
-        if !once.contains(&name) {
-            once.push(name);
-        }
-    }
-    let more = once.len().saturating_sub(OFFERED);
-    once.truncate(OFFERED);
-    let more = if more > 0 { format!(" and {} more", grouped(more as u64)) } else { String::new() };
-    once.join(", ") + &more
 }
 
 /// Selects rows. All stacks are counted, whatever rows are shown: without some of its branches, a
@@ -255,13 +239,10 @@ impl Rows {
         if !of_what.any() {
             let rest = of.saturating_sub(*count);
             return format!(
-                "omitted: {} of {} {unit} ({}) outside the program's own files, {} of {} rows \
-                 (--dso all shows them); shares are of all",
+                "omitted: {} of {} {unit} ({}) outside the program's own files (--dso all)",
                 grouped(rest),
                 grouped(*of),
                 part(rest, (*of).max(1)),
-                grouped(all_rows.saturating_sub(*rows) as u64),
-                grouped(*all_rows as u64),
             );
         }
         let (dso, symbols) = (of_what.files(), &of_what.symbols);

@@ -62,7 +62,10 @@ impl Backend {
             Backend::Soft => return Ok(Choice::Software(None)),
             Backend::Msr => ("msr", registers()),
             Backend::MsrSafe => ("msr-safe", registers()),
-            Backend::Perf => ("perf", perf().unwrap_or_else(not_with_perf)),
+            Backend::Perf => {
+                let none = || Err(usage!("--backend perf is for lbr record and lbr time"));
+                ("perf", perf().unwrap_or_else(none))
+            }
             Backend::Auto => {
                 return Ok(match registers() {
                     Err(failure) if failure.code != USAGE => match perf() {
@@ -93,10 +96,6 @@ impl Backend {
             found => Ok(Choice::Hardware(found?)),
         }
     }
-}
-
-fn not_with_perf<T>() -> Result<T, Failure> {
-    Err(usage!("--backend perf is for lbr record and lbr time"))
 }
 
 /// `--backend` of commands that need registers.

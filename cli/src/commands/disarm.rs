@@ -3,7 +3,7 @@
 use lbr_msr::text::AsText;
 use std::io::{self, Write};
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use clap::Args;
 use lbr_msr::{
     LbrCaps, MsrRead,
@@ -13,13 +13,13 @@ use serde_json::{Value, json};
 
 use super::{
     backend::{self, Backend, of_registers},
-    cpus::CpuList,
     machine::MachineArgs,
 };
 use crate::args::heading;
+use crate::cpus::CpuList;
 use crate::present::out::{Out, say};
 use crate::{
-    exit::{DONE, Failure, NO_LBR, OrExit, Outcome, usage},
+    exit::{DONE, Failure, NO_LBR, OrExit, Outcome, failure, usage},
     present::json,
 };
 
@@ -64,7 +64,9 @@ struct DisarmedCpu {
 /// Runs `lbr disarm`.
 pub(crate) fn run(args: DisarmArgs) -> Outcome {
     if args.backend == Backend::Soft || args.machine.soft_cpu.is_some() {
-        return Err(usage!("a software LBR lives no longer than the command that uses it"));
+        return Err(usage!(
+            "a software LBR ends with the command that uses it: there is nothing to disable"
+        ));
     }
     let list = match &args.cpu {
         Some(list) => list.clone(),
@@ -142,8 +144,7 @@ fn plan(caps: &LbrCaps) -> Result<ArmPlan, Failure> {
     ArmPlan::new(caps, 0, ArmOptions::default()).map_err(|error| match error {
         ArmError::NoRing { facility, .. } => {
             let name = facility.name();
-            let error = anyhow!("nothing to switch off: lbr never records with {name}");
-            Failure { code: NO_LBR, error }
+            failure!(NO_LBR, "nothing to switch off: lbr never records with {name}")
         }
         error => backend::no_plan(error),
     })

@@ -7,7 +7,7 @@ use profile::maps::{Location, Maps};
 use profile::overview::Overview;
 
 use crate::present::number::share;
-use crate::present::table::{Cell, Table};
+use crate::present::table::{Cell, Ranked, Table};
 
 /// The branches from a function, together. Code without a symbol is summed by file.
 #[derive(Clone, Debug)]
@@ -102,12 +102,9 @@ fn identity(maps: &mut Maps, location: Location) -> Identity {
     }
 }
 
-/// A function and its index.
-pub(crate) type Row<'a> = (usize, &'a FunctionSum);
-
 /// The columns, with shares of all branches.
-pub(crate) fn table<'a>(all: u64) -> Table<'a, (), Row<'a>> {
-    Table::<(), Row<'_>>::new()
+pub(crate) fn table<'a>(all: u64) -> Table<'a, (), Ranked<'a, FunctionSum>> {
+    Table::<(), Ranked<'_, FunctionSum>>::new()
         .constant("view", "functions")
         .only("rank", |(), (at, _)| Cell::Number(*at as u64 + 1))
         .number("self", "self", |(), (_, sum)| Cell::Count(sum.own))

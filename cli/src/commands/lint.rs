@@ -272,11 +272,11 @@ pub(crate) fn print(out: &mut Out<'_>, finding: &Finding) -> std::io::Result<()>
 }
 
 /// A recording and one of its findings.
-type Row<'a> = (&'a Source, &'a Finding);
+type FindingRow<'a> = (&'a Source, &'a Finding);
 
 /// A table for programs; people get sentences.
-pub(crate) fn table<'a>() -> Table<'a, (), Row<'a>> {
-    Table::<(), Row<'_>>::new()
+pub(crate) fn table<'a>() -> Table<'a, (), FindingRow<'a>> {
+    Table::<(), FindingRow<'_>>::new()
         .constant("view", "lint")
         .only("input", |(), (source, _)| Cell::Name(source.name.clone()))
         .only("id", |(), (_, finding)| Cell::Word(finding.id.into()))

@@ -9,6 +9,7 @@ use clap::Args;
 use lbr_msr::{
     MsrRead,
     access::{Device, Root},
+    caps::CpuIdentity,
     probe::{
         Assumption, GivenPerfCapabilities,
         cores::{self, CoreGroup, CoreType, cpu_list},
@@ -19,9 +20,10 @@ use lbr_msr::{
 };
 use sampler::target::Affinity;
 
-use super::{cpus::CpuList, number::hex, soft::CpuParser};
+use super::{number::hex, soft::CpuParser};
 use crate::args::heading;
-use crate::exit::{Failure, NO_LBR, OrExit, USAGE};
+use crate::cpus::CpuList;
+use crate::exit::{Failure, NO_LBR, OrExit, USAGE, failure};
 use crate::input;
 use crate::present::out::say;
 
@@ -126,6 +128,19 @@ impl MachineArgs {
     }
 }
 
+/// The CPU's name and its key in the CPU table.
+pub(super) fn described(cpu: &CpuIdentity) -> String {
+    match &cpu.uarch {
+        Some(uarch) => format!("{uarch} ({})", cpu.key()),
+        None => cpu.key(),
+    }
+}
+
+/// Whether its LBR is a model: QEMU has no LBR except ours, whose registers look like a CPU's.
+pub(super) fn is_emulated(cpu: &CpuIdentity) -> bool {
+    cpu.hypervisor.as_deref() == Some("QEMU")
+}
+
 /// The longest recording that is read, bytes: a thousand CPUs take a tenth.
 const LONGEST_RECORDING: u64 = 64 << 20;
 
@@ -142,13 +157,13 @@ fn recording(path: &Path) -> anyhow::Result<Vec<RecordedCpu>> {
 fn recorded_at(root: &Root) -> Result<Vec<RecordedCpu>, Failure> {
     let path = root.join("cpuid");
     if !path.exists() {
-        return Err(anyhow!(
-            "nothing says which CPUs {} stands for: give --cpuid FILE, or put the output of \
+        return Err(failure!(
+            NO_LBR,
+            "the CPUs of {} are unknown: give --cpuid FILE, or put the output of \
              `cpuid -r` into {}",
             root.join("").as_text(),
             path.as_text()
-        ))
-        .or_exit(NO_LBR);
+        ));
     }
     let mut cpus = recording(&path).or_exit(USAGE)?;
     if let Ok(online) = root.online().parse::<CpuList>() {

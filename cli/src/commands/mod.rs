@@ -3,7 +3,6 @@
 pub(crate) mod annotate;
 pub(crate) mod backend;
 pub(crate) mod browse;
-pub(crate) mod cpus;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub(crate) mod crash;
 pub(crate) mod decode;
@@ -31,7 +30,59 @@ pub(crate) mod soft;
 pub(crate) mod time;
 pub(crate) mod verify;
 
-use crate::{args::Command, exit::Outcome};
+use anstream::ColorChoice;
+use clap::{Parser, Subcommand};
+
+use crate::args::{EXIT_CODES, VERSION, color, heading, help};
+use crate::exit::Outcome;
+
+/// Last Branch Records: record, report, time and decode
+#[derive(Debug, Parser)]
+#[command(
+    name = "lbr", version = VERSION, about, max_term_width = 100, after_help = EXIT_CODES,
+    disable_help_flag = true, arg = help()
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+    /// When to use colors: auto, always or never
+    #[arg(long, global = true, value_parser = color(), default_value = "auto", value_name = "WHEN",
+          hide_possible_values = true, help_heading = heading::GLOBAL)]
+    pub(crate) color: ColorChoice,
+    /// Never truncate lines
+    #[arg(long, global = true, help_heading = heading::GLOBAL)]
+    pub(crate) wide: bool,
+    /// Do not pipe long output into $LBR_PAGER, $PAGER or less
+    #[arg(long, global = true, help_heading = heading::GLOBAL)]
+    pub(crate) no_pager: bool,
+}
+
+/// A command and its arguments.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Doctor(doctor::DoctorArgs),
+    Probe(probe::ProbeArgs),
+    Dump(dump::DumpArgs),
+    Decode(decode::DecodeArgs),
+    Explain(explain::ExplainArgs),
+    Record(Box<record::Record>),
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    Crash(Box<crash::Crash>),
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    Time(Box<time::TimeArgs>),
+    Verify(verify::VerifyArgs),
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    Learn(Box<learn::Learn>),
+    Report(Box<report::Report>),
+    Browse(Box<browse::Browse>),
+    Hist(hist::Hist),
+    Annotate(annotate::Annotate),
+    Diff(Box<diff::Diff>),
+    Lint(lint::LintArgs),
+    Script(script::Script),
+    Export(export::Export),
+    Disarm(disarm::DisarmArgs),
+}
 
 /// Runs a command; without one, prints the verdict on this machine.
 pub(crate) fn run(command: Option<Command>) -> Outcome {

@@ -7,7 +7,7 @@ use lbr_msr::{
     LbrCaps,
     caps::{CpuIdentity, Facility, FilterRegister, Layout, Quirks, RegisterMap},
     probe::{
-        Unsupported, Why,
+        Why,
         cores::{CoreGroup, cpu_list},
     },
 };
@@ -50,8 +50,9 @@ pub(crate) fn run(args: ProbeArgs) -> Outcome {
     let cpus = args.machine.cpus()?;
     let groups = args.machine.groups(&cpus);
     // A wrong assumption of the user is an error, not an answer.
-    if let Some(told_wrong) = groups.iter().find_map(wrong_assumption) {
-        return Err(anyhow::Error::new(told_wrong.clone())).or_exit(USAGE);
+    let mut unsupported = groups.iter().filter_map(|group| group.probed.as_ref().err());
+    if let Some(wrong) = unsupported.find(|unsupported| is_wrong_assumption(&unsupported.why)) {
+        return Err(wrong.clone()).or_exit(USAGE);
     }
     let mut out = Out::stdout();
     for (i, group) in groups.iter().enumerate() {
@@ -66,10 +67,6 @@ pub(crate) fn run(args: ProbeArgs) -> Outcome {
     }
     out.flush()?;
     Ok(DONE)
-}
-
-fn wrong_assumption(group: &CoreGroup) -> Option<&Unsupported> {
-    group.probed.as_ref().err().filter(|unsupported| is_wrong_assumption(&unsupported.why))
 }
 
 /// The prober cannot use the value of --assume.
@@ -98,6 +95,10 @@ fn fields(group: &CoreGroup) -> Vec<(&'static str, Value)> {
     let address = |pick: fn(&RegisterMap) -> Option<lbr_msr::Msr>| {
         registers.and_then(pick).map_or(Value::Null, |msr| json::hex(msr.0.into()))
     };
+    let names = |caps: &LbrCaps| -> Vec<String> {
+        caps.quirks.iter_names().map(|(name, _)| name.to_ascii_lowercase()).collect()
+    };
+    let quirks = caps.map(names);
     let flag = |has: fn(&LbrCaps) -> bool| caps.map_or(Value::Null, |caps| json!(has(caps)));
     vec![
         ("cpus", json!(cpu_list(&group.cpus))),
@@ -123,7 +124,7 @@ fn fields(group: &CoreGroup) -> Vec<(&'static str, Value)> {
         ("why", json!(group.probed.as_ref().err().map(|unsupported| unsupported.why.to_string()))),
         ("core_type", json!(group.core_type.and_then(|core| core.name()))),
         ("format_expected", json!(caps.and_then(expected_format))),
-        ("quirks", json!(caps.map(|caps| quirk_names(caps.quirks)))),
+        ("quirks", json!(quirks)),
         ("perfmon_version", json!(caps.map(|caps| caps.perfmon_version))),
         ("assumed", json!(caps.map(|caps| caps.assumed))),
     ]
@@ -148,10 +149,6 @@ fn expected_format(caps: &LbrCaps) -> Option<u8> {
         (None, Layout::Legacy { format, .. }) => Some(format.0),
         _ => None,
     }
-}
-
-fn quirk_names(quirks: Quirks) -> Vec<String> {
-    quirks.iter_names().map(|(name, _)| name.to_ascii_lowercase()).collect()
 }
 
 fn described(group: &CoreGroup) -> Vec<Item> {

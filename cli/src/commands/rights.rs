@@ -1,12 +1,12 @@
 //! The user whose rights a program runs with.
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use clap::Args;
 use sampler::source::Command;
 use sampler::target::User;
 
 use crate::args::heading;
-use crate::exit::{Failure, NOT_PERMITTED};
+use crate::exit::{Failure, NOT_PERMITTED, failure};
 use crate::present::out::say;
 
 /// The option of commands that run a program.
@@ -22,8 +22,10 @@ impl Rights {
     /// Refuses `--user` unless lbr is root.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         if self.user.is_some() && !nix::unistd::geteuid().is_root() {
-            let error = anyhow!("--user: only root can run a program with another user's rights");
-            return Err(Failure { code: NOT_PERMITTED, error });
+            return Err(failure!(
+                NOT_PERMITTED,
+                "--user: only root can run a program with another user's rights"
+            ));
         }
         Ok(())
     }

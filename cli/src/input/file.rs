@@ -36,6 +36,14 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
+    /// A file; `-` is standard input.
+    pub(crate) fn of(path: &Path, stop: Arc<AtomicBool>) -> io::Result<Stream> {
+        match path == Path::new("-") {
+            true => Stream::stdin(stop),
+            false => Stream::new(open(path)?, stop),
+        }
+    }
+
     /// Standard input.
     pub(crate) fn stdin(stop: Arc<AtomicBool>) -> io::Result<Stream> {
         let file = File::from(io::stdin().as_fd().try_clone_to_owned()?);
@@ -89,13 +97,8 @@ impl Read for Stream {
 
 /// Reads at most `limit` bytes of a file; `-` is standard input. Every wait has a limit.
 pub(crate) fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-    let never = Arc::new(AtomicBool::new(false));
-    let stream = match path == Path::new("-") {
-        true => Stream::stdin(never)?,
-        false => Stream::new(open(path)?, never)?,
-    };
     let mut bytes = Vec::new();
-    let mut stream = Stream { patience: Some(NEXT), ..stream };
+    let mut stream = Stream { patience: Some(NEXT), ..Stream::of(path, Arc::default())? };
     (&mut stream).take(limit + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {
         let what = format!("it is longer than {} MiB", limit >> 20);

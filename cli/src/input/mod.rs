@@ -14,19 +14,20 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 
-use anyhow::anyhow;
+use anyhow::Context;
 use clap::Args;
 use nix::sys::signal::{SigSet, Signal};
 use profile::perf_data::ReadError;
 use profile::select::{SelectError, Selection};
 use profile::{Counter, Recording, View};
-use signal_hook::{consts::SIGINT, flag};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
 
 pub(crate) use self::progress::Progress;
 pub(crate) use self::reread::Reread;
 pub(crate) use self::source::{Source, warn};
 use crate::args::heading;
-use crate::exit::{FAILED, Failure, OrExit, USAGE, usage};
+use crate::exit::{FAILED, Failure, USAGE, failure, usage};
 use crate::present::out::say;
 
 /// Recordings as arguments.
@@ -142,6 +143,15 @@ pub(crate) fn interrupted() -> std::io::Result<Arc<AtomicBool>> {
     Ok(Arc::clone(INTERRUPTED.get_or_init(|| flag)))
 }
 
+/// Set by SIGINT and SIGTERM, which then do not end the process: the caller restores what it changed.
+pub(crate) fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
+    let stop = Arc::default();
+    for signal in [SIGINT, SIGTERM] {
+        flag::register(signal, Arc::clone(&stop)).context("signals cannot be listened for")?;
+    }
+    Ok(stop)
+}
+
 /// Counts recordings for a view, one after the other, as [`read_all`] reads them.
 pub(crate) fn count<V: View>(
     paths: &[PathBuf],
@@ -190,7 +200,7 @@ pub(crate) fn read_each(
     }
     let nothing = |source: &Source| source.selection.is_none() && !source.has_samples();
     if sources.iter().any(Source::is_stopped) && sources.iter().all(nothing) {
-        return Err(anyhow!("stopped by Ctrl-C before the first sample")).or_exit(FAILED);
+        return Err(failure!(FAILED, "stopped by Ctrl-C before the first sample"));
     }
     selected::check(&sources)?;
     Ok(sources)

@@ -124,16 +124,12 @@ fn kept(path: &Path) -> Result<Option<File>, Failure> {
         let room = fstatvfs(&kept)?;
         // Leaves half of the free space to others.
         let most = MOST_KEPT.min(room.blocks_available() * room.fragment_size() / 2);
-        let stop = input::interrupted()?;
-        let mut stream = match stdin {
-            true => file::Stream::stdin(stop)?,
-            false => file::Stream::new(file::open(path)?, stop)?,
-        };
+        let mut stream = file::Stream::of(path, input::interrupted()?)?;
         copy(&mut stream, &mut kept, most)?;
         Ok(kept)
     };
     let kept = keep().with_context(|| {
-        format!("{}: what is asked for takes reading twice, and a copy", input::name(path))
+        format!("{} must be read twice, and cannot be copied", input::name(path))
     })?;
     Ok(Some(kept))
 }
@@ -152,7 +148,7 @@ fn copy(from: &mut impl Read, to: &mut File, most: u64) -> anyhow::Result<()> {
                 copied += read as u64;
                 ensure!(
                     copied <= most,
-                    "it does not end within {} MiB, which is the room for it: give a file",
+                    "it does not end within {} MiB, the space for the copy: give a file",
                     most >> 20
                 );
                 to.write_all(bytes)?;

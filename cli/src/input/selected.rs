@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::Source;
 use crate::exit::{Failure, USAGE};
 use crate::present::number::{counted, grouped};
-use crate::select::offered;
+use crate::present::shorten::offered;
 
 /// Refuses names that no recording has, and lists known ones.
 pub(crate) fn check(sources: &[Source]) -> Result<(), Failure> {

@@ -58,7 +58,8 @@ impl Output {
             To::Ours(file) => file.metadata(),
             _ => Err(error),
         }) {
-            let same = |input: &P| of_input(input.as_ref()).is_some_and(|it| is_same(&it, &there));
+            let id = |file: &Metadata| (file.dev(), file.ino());
+            let same = |input: &P| of_input(input.as_ref()).map(|it| id(&it)) == Some(id(&there));
             if let Some(input) = inputs.into_iter().find(same).filter(|_| there.is_file()) {
                 let (path, input) = (path.as_text(), crate::input::name(input.as_ref()));
                 return Err(usage!("{path} would be written over while it is read ({input})"));
@@ -188,8 +189,4 @@ fn of_input(path: &Path) -> Option<Metadata> {
         return File::from(std::io::stdin().as_fd().try_clone_to_owned().ok()?).metadata().ok();
     }
     std::fs::metadata(path).ok()
-}
-
-fn is_same(one: &Metadata, other: &Metadata) -> bool {
-    (one.dev(), one.ino()) == (other.dev(), other.ino())
 }

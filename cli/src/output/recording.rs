@@ -26,7 +26,7 @@ use sampler::interrupt::Interrupts;
 use super::directory::DirEntry;
 use super::stream::Stream;
 use super::{Output, To, name};
-use crate::exit::{FAILED, Failure, usage};
+use crate::exit::{FAILED, Failure, failure, usage};
 use crate::present::number::grouped;
 
 /// Attempts to get the name while other processes take it.
@@ -215,8 +215,7 @@ fn lock(file: &File) -> bool {
 
 fn in_use(path: &Path) -> Failure {
     let path = path.as_text();
-    let error = anyhow!("{path} is being written by another lbr record: give another file with -o");
-    Failure { code: FAILED, error }
+    failure!(FAILED, "{path} is being written by another lbr record: give another file with -o")
 }
 
 impl Write for RecordingFile {

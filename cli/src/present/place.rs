@@ -97,7 +97,12 @@ impl Place {
         Some(anchor(self.file_index?, self.address?))
     }
 
-    /// The same after a word.
+    /// Returns it without its line and inlined functions.
+    pub(crate) fn bare(self) -> Place {
+        Place { frames: Vec::new(), ..self }
+    }
+
+    /// Returns it with a word printed before it.
     pub(crate) fn after(self, before: &'static str) -> Place {
         Place { before, ..self }
     }
@@ -164,7 +169,7 @@ impl Place {
         if cells(&text) <= room {
             return text;
         }
-        let bare = Place { frames: Vec::new(), ..self.clone() };
+        let bare = self.clone().bare();
         if self.same_function {
             return bare.cell();
         }

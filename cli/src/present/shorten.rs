@@ -2,7 +2,25 @@
 
 use profile::symbols::groups;
 
+use super::number::grouped;
 use super::out::{cells, cells_of};
+
+/// Maximum number of suggestions.
+const OFFERED: usize = 8;
+
+/// The first few names, each once.
+pub(crate) fn offered(names: Vec<String>) -> String {
+    let mut once: Vec<String> = Vec::new();
+    for name in names {
+        if !once.contains(&name) {
+            once.push(name);
+        }
+    }
+    let more = once.len().saturating_sub(OFFERED);
+    once.truncate(OFFERED);
+    let more = if more > 0 { format!(" and {} more", grouped(more as u64)) } else { String::new() };
+    once.join(", ") + &more
+}
 
 /// A name in `room` cells. Text in angle brackets and parentheses is shortened first, the longest
 /// first, then leading folders, namespaces and modules, then the middle of the rest.

@@ -86,7 +86,7 @@ impl<'a> Walk<'a> {
                         in_tx: true,
                         ..self.to(fallback, HwBranchType::Other)
                     };
-                    self.take(branch, next)
+                    Did::Branch(self.take(branch, next))
                 }
                 (Some("xend"), _) => {
                     self.fallback = None;
@@ -109,20 +109,12 @@ impl<'a> Walk<'a> {
         let did = line.marks.iter().find_map(|mark| match mark {
             Mark::Interrupt(handler, runs) if runs.contains(&run) => {
                 self.entries.push((self.ip, self.kernel));
-                let mut branch = self.to(*handler, HwBranchType::Other);
-                branch.cpl_after = 0;
-                Some(Did::Interrupt(branch))
+                let branch = self.to(*handler, HwBranchType::Other);
+                Some(Did::Interrupt(self.take(Retired { cpl_after: 0, ..branch }, line.address)))
             }
             Mark::Event(event, runs) if runs.contains(&run) => Some(Did::Event(*event)),
             _ => None,
         })?;
-        let did = match did {
-            Did::Interrupt(branch) => match self.take(branch, line.address) {
-                Did::Branch(branch) => Did::Interrupt(branch),
-                other => other,
-            },
-            other => other,
-        };
         self.steps.push(Step { at: line.address, did });
         Some(())
     }
@@ -148,7 +140,7 @@ impl<'a> Walk<'a> {
         }
         let mut retired = self.to(to, class);
         retired.zero_length_call = branch.is_zero_length_call();
-        Some(self.take(retired, branch.next()))
+        Some(Did::Branch(self.take(retired, branch.next())))
     }
 
     /// A system call or a return from the kernel.
@@ -161,7 +153,7 @@ impl<'a> Walk<'a> {
         };
         let mut retired = self.to(to, branch.class);
         retired.cpl_after = if kernel { 0 } else { 3 };
-        Some(self.take(retired, branch.next()))
+        Some(Did::Branch(self.take(retired, branch.next())))
     }
 
     fn to(&self, to: u64, class: HwBranchType) -> Retired {
@@ -175,11 +167,11 @@ impl<'a> Walk<'a> {
     }
 
     /// Takes a branch. `next` is the address of the instruction after it.
-    fn take(&mut self, branch: Retired, next: u64) -> Did {
+    fn take(&mut self, branch: Retired, next: u64) -> Retired {
         self.ip = branch.to;
         self.kernel = branch.cpl_after == 0;
         let modelled = self.model.taken(branch.from, next, branch.class, branch.to);
-        Did::Branch(modelled.of(branch))
+        modelled.of(branch)
     }
 
     fn go_on(&mut self, next: u64) -> Did {

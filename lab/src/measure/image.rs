@@ -26,17 +26,9 @@ use crate::code::memory::{EXECUTABLE, Mapping, PAGE, WRITABLE};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// The file cannot be read.
-    #[error("{}: {cause}", path.as_text())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        cause: io::Error,
-    },
-    /// The file format is unusable.
+    /// The file cannot be read, or not in this format.
     #[error("{}: {what}", path.as_text())]
-    Format {
+    Unusable {
         /// The file.
         path: PathBuf,
         /// The problem.
@@ -62,19 +54,11 @@ pub enum LoadError {
     },
     /// The system's linker is missing or rejected the file, or the image cannot be mapped.
     #[error("{}: {what}", path.as_text())]
-    Link {
+    System {
         /// The file.
         path: PathBuf,
         /// The error.
         what: String,
-    },
-    /// The image cannot be mapped.
-    #[error("{} cannot be mapped: {cause}", path.as_text())]
-    Map {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        cause: io::Error,
     },
 }
 
@@ -110,10 +94,9 @@ impl LoadedFile {
     /// # Errors
     /// [`LoadError`].
     pub fn load(path: &Path, symbol: &str) -> Result<LoadedFile, LoadError> {
-        let bytes = read(path).map_err(|cause| LoadError::Read { path: path.to_owned(), cause })?;
-        let format = |what: String| LoadError::Format { path: path.to_owned(), what };
-        let file = object::File::parse(&*bytes)
-            .map_err(|error| format(format!("not an object file: {error}")))?;
+        let bytes = read(path)?;
+        let file = parse(path, &bytes)?;
+        let format = |what: String| unusable(path, what);
         if file.architecture() != Architecture::X86_64 || file.format() != object::BinaryFormat::Elf
         {
             return Err(format("not an ELF file for x86-64".to_owned()));
@@ -135,11 +118,8 @@ impl LoadedFile {
     /// # Errors
     /// [`LoadError::Unusable`].
     pub fn functions(path: &Path) -> Result<Vec<String>, LoadError> {
-        let bytes = read(path).map_err(|cause| LoadError::Read { path: path.to_owned(), cause })?;
-        let file = object::File::parse(&*bytes).map_err(|error| {
-            let what = format!("not an object file: {error}");
-            LoadError::Format { path: path.to_owned(), what }
-        })?;
+        let bytes = read(path)?;
+        let file = parse(path, &bytes)?;
         let symbols = file.symbols().chain(file.dynamic_symbols());
         let defined = symbols.filter(|s| s.is_definition() && s.kind() == SymbolKind::Text);
         let mut names: Vec<String> =
@@ -179,15 +159,25 @@ impl LoadedFile {
 const LONGEST: u64 = 1 << 30;
 
 /// Reads a whole file. Rejects pipes and devices, which could block.
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let found = std::fs::metadata(path)?;
-    if !found.is_file() {
-        return Err(io::Error::other("no regular file"));
-    }
-    if found.len() > LONGEST {
-        return Err(io::ErrorKind::FileTooLarge.into());
-    }
-    std::fs::read(path)
+fn read(path: &Path) -> Result<Vec<u8>, LoadError> {
+    let whole = || {
+        let found = std::fs::metadata(path)?;
+        match (found.is_file(), found.len()) {
+            (false, _) => Err(io::Error::other("no regular file")),
+            (true, LONGEST..) => Err(io::ErrorKind::FileTooLarge.into()),
+            _ => std::fs::read(path),
+        }
+    };
+    whole().map_err(|cause| unusable(path, cause))
+}
+
+fn parse<'a>(path: &Path, bytes: &'a [u8]) -> Result<object::File<'a>, LoadError> {
+    let parsed = object::File::parse(bytes);
+    parsed.map_err(|error| unusable(path, format!("not an object file: {error}")))
+}
+
+fn unusable(path: &Path, what: impl ToString) -> LoadError {
+    LoadError::Unusable { path: path.to_owned(), what: what.to_string() }
 }
 
 #[derive(Clone, Copy)]
@@ -199,15 +189,19 @@ struct Loading<'a> {
 
 impl Loading<'_> {
     fn format(&self, what: &str) -> LoadError {
-        LoadError::Format { path: self.path.to_owned(), what: what.to_owned() }
+        unusable(self.path, what)
     }
 
     fn no_symbol(&self) -> LoadError {
         LoadError::NoSymbol { path: self.path.to_owned(), symbol: self.symbol.to_owned() }
     }
 
-    fn system(&self, cause: io::Error) -> LoadError {
-        LoadError::Map { path: self.path.to_owned(), cause }
+    fn system(&self, what: String) -> LoadError {
+        LoadError::System { path: self.path.to_owned(), what }
+    }
+
+    fn not_mapped(&self, cause: io::Error) -> LoadError {
+        self.system(format!("it cannot be mapped: {cause}"))
     }
 
     /// Maps an image of `size` bytes plus addresses for `absent` imported symbols, in the lower 2
@@ -219,7 +213,7 @@ impl Loading<'_> {
         let size = size.next_multiple_of(PAGE);
         let length = size + (absent * APART + APART).next_multiple_of(PAGE);
         let mapping = Mapping::reserve(length, MapFlags::MAP_32BIT);
-        let mapping = mapping.map_err(|cause| self.system(cause))?;
+        let mapping = mapping.map_err(|cause| self.not_mapped(cause))?;
         let nowhere = mapping.address() + size;
         Ok(LoadedFile {
             mapping,
@@ -282,11 +276,10 @@ impl Loading<'_> {
 
     /// Links the file at address `base`. `script` defines the imported symbols.
     fn link(&self, base: u64, script: &str) -> Result<Vec<u8>, LoadError> {
-        let failed = |what: String| LoadError::Link { path: self.path.to_owned(), what };
         let path = sampler::target::find("ld").map_err(|_| {
             let what = "an object file needs the system's linker, and there is no `ld`: install \
                         binutils, or give a shared library";
-            failed(what.to_owned())
+            self.system(what.to_owned())
         })?;
         let linking = || {
             let folder = tempfile::tempdir()?;
@@ -301,13 +294,13 @@ impl Loading<'_> {
             Ok::<_, io::Error>((done, std::fs::read(output).unwrap_or_default()))
         };
         let (done, linked) =
-            linking().map_err(|cause| failed(format!("it cannot be linked: {cause}")))?;
+            linking().map_err(|cause| self.system(format!("it cannot be linked: {cause}")))?;
         if done.status.success() {
             return Ok(linked);
         }
         let words = done.stderr.as_text();
         let words = words.lines().find(|line| !line.contains("warning:")).unwrap_or("ld failed");
-        Err(failed(format!("it cannot be linked: {words}")))
+        Err(self.system(format!("it cannot be linked: {words}")))
     }
 
     /// The bytes of a file's segments, whose first address is `origin`, and the ranges that are
@@ -403,7 +396,7 @@ impl Loading<'_> {
             let length = range.end.next_multiple_of(PAGE).min(length) - start;
             filled = filled.and_then(|()| image.mapping.protect(start, length, EXECUTABLE));
         }
-        filled.map_err(|cause| self.system(cause))?;
+        filled.map_err(|cause| self.not_mapped(cause))?;
         Ok(image)
     }
 }

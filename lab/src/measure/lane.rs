@@ -15,6 +15,7 @@ use super::sealed::SealedSwitch;
 use super::session::{Session, kept, map};
 use crate::code::counted::CounterDeltas;
 use sampler::source::perf::Stacks;
+use sampler::{Random, fresh_seed};
 
 /// The code and an empty bracket, each in a process that waits for its next run.
 pub(super) struct Lane {
@@ -23,30 +24,6 @@ pub(super) struct Lane {
     strip: Strip,
     /// The results known before the first run at full speed.
     blank: Measurement,
-}
-
-/// Varies the order of pieces in each turn: in a fixed order, periodic activity of other programs
-/// could always hit the same piece.
-struct Order {
-    all: Vec<usize>,
-    state: u32,
-}
-
-impl Order {
-    fn new(lanes: usize) -> Order {
-        Order { all: (0..lanes).collect(), state: std::process::id() | 1 }
-    }
-
-    fn shuffled(&mut self) -> Vec<usize> {
-        for i in (1..self.all.len()).rev() {
-            // Xorshift (Marsaglia, 2003).
-            self.state ^= self.state << 13;
-            self.state ^= self.state >> 17;
-            self.state ^= self.state << 5;
-            self.all.swap(i, self.state as usize % (i + 1));
-        }
-        self.all.clone()
-    }
 }
 
 impl Session {
@@ -124,9 +101,12 @@ impl Session {
     ) -> Result<Vec<Measurement>, (usize, MeasureError)> {
         let mut results: Vec<(Measurement, Folded)> =
             lanes.iter().map(|lane| (lane.blank.clone(), Folded::default())).collect();
-        let mut order = Order::new(lanes.len());
+        let (mut order, mut random): (Vec<usize>, _) =
+            ((0..lanes.len()).collect(), Random(fresh_seed()));
         'runs: for _ in 0..self.options.repeat {
-            for i in order.shuffled() {
+            // In a fixed order, periodic activity of other programs could always hit the same piece.
+            random.shuffle(&mut order);
+            for &i in &order {
                 let (Some(lane), Some((result, folded))) = (lanes.get_mut(i), results.get_mut(i))
                 else {
                     continue;

@@ -175,18 +175,16 @@ impl Ratio {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 mod tests {
+    use sampler::Random;
+
     use super::super::turns::{MOST, TURNS};
     use super::*;
 
-    /// SplitMix64.
-    struct Dice(u64);
+    struct Dice(Random);
 
     impl Dice {
         fn below(&mut self, end: u64) -> u64 {
-            self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-            let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-            let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-            (mixed ^ (mixed >> 31)) % end
+            self.0.draw() % end
         }
 
         fn percent(&mut self, share: u64) -> bool {
@@ -283,7 +281,7 @@ mod tests {
             for truth in [1.0, 1.5, 2.0, 3.0] {
                 let (mut held, mut withheld) = (0, 0);
                 for seed in 0..200 {
-                    match ratio(&mut Dice(seed), load, truth).interval() {
+                    match ratio(&mut Dice(Random(seed)), load, truth).interval() {
                         None => withheld += 1,
                         Some((low, high)) => held += u32::from((low..=high).contains(&truth)),
                     }
@@ -301,7 +299,7 @@ mod tests {
     fn a_difference_of_fifteen_percent_is_seen_on_a_busy_machine() {
         let load = Load { preempted: 20, stolen: 10, sibling: 20, drift: 3, ..Load::default() };
         let seen = (0..200).filter(|&seed| {
-            let interval = ratio(&mut Dice(seed), load, 1.15).interval();
+            let interval = ratio(&mut Dice(Random(seed)), load, 1.15).interval();
             interval.is_some_and(|(low, _)| low > 1.0)
         });
         let seen = seen.count();

@@ -94,30 +94,10 @@ pub struct Block {
     pub saturated: u64,
 }
 
-/// A taken branch, reduced to the fields needed here.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct RunBranch {
-    pub(super) from: u64,
-    pub(super) to: u64,
-    pub(super) cycles: Option<u32>,
-    pub(super) saturated: bool,
-}
-
-impl From<&BranchEntry> for RunBranch {
-    fn from(entry: &BranchEntry) -> RunBranch {
-        RunBranch {
-            from: entry.from,
-            to: entry.to,
-            cycles: entry.cycles,
-            saturated: entry.cycles_saturated == Some(true),
-        }
-    }
-}
-
 /// One run's branches, oldest first: from after the opening jump to the closing jump, inclusive.
 #[derive(Debug)]
 pub(super) struct Branches {
-    pub(super) taken: Vec<RunBranch>,
+    pub(super) taken: Vec<BranchEntry>,
     /// The opening jump was still among the records.
     pub(super) complete: bool,
 }
@@ -144,7 +124,7 @@ pub(super) fn cut(
         .filter(|record| record.spec != Some(BranchSpec::WrongPath))
         .skip_while(|record| record.from != layout.close);
     let Some(close) = records.next() else { return Cut::Unreadable };
-    let (mut taken, mut complete) = (vec![RunBranch::from(close)], false);
+    let (mut taken, mut complete) = (vec![*close], false);
     for record in records {
         if record.from == layout.open {
             complete = true;
@@ -156,7 +136,7 @@ pub(super) fn cut(
         if is_far(record) && !returns_from_call(record.to) {
             return Cut::Interrupted;
         }
-        taken.push(RunBranch::from(record));
+        taken.push(*record);
     }
     taken.reverse();
     Cut::Run(Branches { taken, complete })
@@ -179,7 +159,7 @@ pub(super) fn runs(
         }
         run = run.filter(|_| !is_far(record) || returns_from_call(record.to));
         let Some(mut current) = run.take() else { continue };
-        current.taken.push(RunBranch::from(record));
+        current.taken.push(*record);
         match record.from == layout.close {
             true => runs.push(current),
             false => run = Some(current),
@@ -240,7 +220,7 @@ impl Folded {
         let mut round = None::<u64>;
         for (i, branch) in run.taken.iter().enumerate() {
             cycles = cycles.zip(branch.cycles).map(|(sum, more)| sum.saturating_add(more));
-            saturated |= branch.saturated;
+            saturated |= branch.cycles_saturated == Some(true);
             let ours = layout.is_ours(branch.from);
             if layout.set_up.contains(&branch.from) {
                 continue;
@@ -300,7 +280,7 @@ fn is_kept(keep: Option<BranchClasses>, class: impl FnOnce() -> Option<HwBranchT
 
 /// Core cycles of a whole run.
 pub(super) fn total(run: &Branches) -> (Option<u64>, bool) {
-    let saturated = run.taken.iter().any(|branch| branch.saturated);
+    let saturated = run.taken.iter().any(|branch| branch.cycles_saturated == Some(true));
     if !run.complete {
         return (None, saturated);
     }

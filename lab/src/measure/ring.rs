@@ -12,7 +12,6 @@ use lbr_msr::soft::{Retired, SoftLbr};
 use lbr_msr::{LbrCaps, MsrError, MsrRead, MsrWrite};
 
 use super::bracket::SwitchWrites;
-use super::result::RunBranch;
 use sampler::guard::Armed;
 
 /// The LBR stack, as read after a run.
@@ -135,7 +134,7 @@ pub(super) struct Full<'a> {
     soft: SoftLbr,
     caps: &'a LbrCaps,
     new: usize,
-    taken: Vec<RunBranch>,
+    taken: Vec<BranchEntry>,
     error: Option<MsrError>,
 }
 
@@ -167,10 +166,10 @@ impl<'a> Full<'a> {
             Ok(snapshot) => {
                 let entries = entries(&snapshot, self.caps);
                 // Single-stepping knows no cycles: drops those that the software LBR made up.
-                let known = entries.iter().take(new).rev().map(|entry| RunBranch {
+                let known = entries.iter().take(new).rev().map(|entry| BranchEntry {
                     cycles: None,
-                    saturated: false,
-                    ..RunBranch::from(entry)
+                    cycles_saturated: None,
+                    ..*entry
                 });
                 self.taken.extend(known);
             }
@@ -179,7 +178,7 @@ impl<'a> Full<'a> {
     }
 
     /// All branches, oldest first.
-    pub(super) fn finish(mut self) -> Result<Vec<RunBranch>, MsrError> {
+    pub(super) fn finish(mut self) -> Result<Vec<BranchEntry>, MsrError> {
         self.drain();
         self.error.map_or(Ok(self.taken), Err)
     }

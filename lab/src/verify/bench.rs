@@ -25,6 +25,11 @@ pub(super) enum Halt {
     Register(MsrError),
 }
 
+/// A check that cannot be judged here, for this reason.
+pub(super) fn cannot_tell<T>(why: &str) -> Result<T, Halt> {
+    Err(Halt::CannotTell(why.into()))
+}
+
 impl From<MsrError> for Halt {
     fn from(error: MsrError) -> Halt {
         Halt::Register(error)
@@ -360,23 +365,39 @@ impl Bench<'_> {
         Ok(self.cpu.execute(kernel, switch)?)
     }
 
-    /// Repeats the run until `good` accepts it, up to the CPU's number of attempts.
-    pub(super) fn until(
+    /// Repeats the run until `good` accepts what `look` finds, up to the CPU's number of attempts.
+    /// Returns the last run and what `look` found in it.
+    pub(super) fn until<T>(
         &mut self,
         kernel: Kernel,
         value: u64,
-        good: impl Fn(&Facts, &Filled) -> bool,
-    ) -> Result<Filled, Halt> {
-        let mut last = self.fill(kernel, value);
+        look: impl Fn(&Facts, &Filled) -> T,
+        good: impl Fn(&T) -> bool,
+    ) -> Result<(Filled, T), Halt> {
+        let run = |bench: &mut Self| {
+            let filled = bench.fill(kernel, value)?;
+            let found = look(&bench.facts, &filled);
+            Ok((filled, found))
+        };
+        let mut last = run(self);
         for _ in 1..self.cpu.attempts() {
             match &last {
-                Ok(filled) if good(&self.facts, filled) => break,
+                Ok((_, found)) if good(found) => break,
                 // A transaction may abort spontaneously.
-                Ok(_) | Err(Halt::CannotTell(_)) => last = self.fill(kernel, value),
+                Ok(_) | Err(Halt::CannotTell(_)) => last = run(self),
                 Err(_) => break,
             }
         }
         last
+    }
+
+    /// Repeats the run until its records are as expected; returns how they differ.
+    pub(super) fn compared(
+        &mut self,
+        kernel: Kernel,
+        value: u64,
+    ) -> Result<(Filled, Difference), Halt> {
+        self.until(kernel, value, |facts, filled| facts.compare(filled, value), Difference::is_none)
     }
 
     /// Sets and clears bits of DEBUGCTL; keeps the bits of other users.

@@ -2,8 +2,8 @@
 
 use lbr_msr::soft::{Faults, SoftCpu};
 
+use super::SoftSubject;
 use super::bench::{Bench, Facts, Halt};
-use super::{SoftSubject, checks};
 
 /// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -57,27 +57,17 @@ pub struct Check {
     pub verdict: Verdict,
 }
 
-/// The documentation of a check's property.
-pub(super) enum Documented {
-    /// Documented.
-    Here {
-        /// The documented behaviour.
-        expected: String,
-        /// The document.
-        source: String,
-    },
-    /// The CPU lacks the feature; the reason.
-    Nowhere(String),
+/// The documented behaviour and its document, or why the check is not applicable.
+pub(super) type Documented = Result<(String, String), String>;
+
+/// The behaviour that a document describes.
+pub(super) fn answer(expected: impl Into<String>, source: impl Into<String>) -> Documented {
+    Ok((expected.into(), source.into()))
 }
 
-impl Documented {
-    pub(super) fn here(expected: impl Into<String>, source: impl Into<String>) -> Documented {
-        Documented::Here { expected: expected.into(), source: source.into() }
-    }
-
-    pub(super) fn nowhere(why: impl Into<String>) -> Documented {
-        Documented::Nowhere(why.into())
-    }
+/// The CPU lacks the feature; the reason.
+pub(super) fn not_applicable(why: impl Into<String>) -> Documented {
+    Err(why.into())
 }
 
 /// A check's outcome.
@@ -122,20 +112,12 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// Every check, in the order in which they are made.
-    pub fn all() -> impl Iterator<Item = &'static Spec> {
-        checks::all()
-    }
-
     /// The documented answer for a CPU and its source.
     ///
     /// # Errors
     /// Why the check does not apply to the CPU.
     pub fn documented(&self, cpu: &SoftCpu) -> Result<(String, String), String> {
         let subject = SoftSubject::new(cpu, Faults::NONE);
-        match (self.documented)(&Facts::new(&subject, cpu.caps.clone(), None)) {
-            Documented::Here { expected, source } => Ok((expected, source)),
-            Documented::Nowhere(why) => Err(why),
-        }
+        (self.documented)(&Facts::new(&subject, cpu.caps.clone(), None))
     }
 }

@@ -35,7 +35,6 @@ pub use soft::SoftSubject;
 pub use subject::{Knows, RunError, Subject, SubjectKind, Switch};
 
 use bench::{Bench, Facts, Halt};
-use check::Documented;
 use sampler::keeper::{KeeperError, Restorable, Ticket};
 
 /// How to verify.
@@ -219,7 +218,7 @@ impl<S: Subject> Ready<S> {
         let facts = Facts::new(&self.cpu, self.caps.clone(), self.assume.as_ref());
         let mut bench = Bench { cpu: &mut self.cpu, facts, stop: stop.as_deref() };
         let mut checks: Vec<Check> = Vec::new();
-        for spec in checks::all() {
+        for spec in Spec::all() {
             let check = make(&mut bench, spec, &checks, why_not.as_deref())?;
             checks.push(check);
         }
@@ -282,13 +281,12 @@ fn make(
         verdict: Verdict::AsDocumented,
     };
     match (spec.documented)(&bench.facts) {
-        Documented::Nowhere(why) => {
+        Err(why) => {
             check.verdict = Verdict::NotApplicable(why);
             return Ok(check);
         }
-        Documented::Here { expected, source } => {
-            check.expected = Some(expected);
-            check.source = Some(source);
+        Ok((expected, source)) => {
+            (check.expected, check.source) = (Some(expected), Some(source));
         }
     }
     let stands = |id: &&&str| {

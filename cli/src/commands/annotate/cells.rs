@@ -13,16 +13,6 @@ const ENOUGH: u64 = 30;
 /// Targets of an indirect branch that are named.
 const TARGETS: usize = 3;
 
-/// The columns.
-pub(super) struct Cells {
-    pub(super) count: String,
-    pub(super) taken: String,
-    pub(super) missed: String,
-    pub(super) median: String,
-    pub(super) p90: String,
-    pub(super) ipc: String,
-}
-
 /// Headings of the columns.
 pub(super) const HEADINGS: [&str; 6] = ["count", "taken", "mispredict", "p50", "p90", "IPC"];
 
@@ -38,8 +28,8 @@ impl<'a> Columns<'a> {
         Columns { annotated, peak: annotated.peak(), ending: annotated.blocks_by_end() }
     }
 
-    /// The cells of a row.
-    pub(super) fn cells(&self, at: usize, insn: &Instruction) -> Cells {
+    /// The cells of a row, under the [headings](HEADINGS).
+    pub(super) fn cells(&self, at: usize, insn: &Instruction) -> [String; 6] {
         let annotated = self.annotated;
         let branch = insn.branch.as_ref();
         let conditional = branch.filter(|branch| branch.conditional);
@@ -48,25 +38,19 @@ impl<'a> Columns<'a> {
         let quantile = |share: f64| {
             of_block(&|block| block.cycles.quantile(share).map_or_else(dash, |c| c.to_string()))
         };
-        Cells {
-            count: insn.count.map_or_else(dash, grouped),
-            taken: conditional.map(|branch| taken(branch, annotated.exact)).unwrap_or_default(),
-            missed: branch.map(|branch| missed(branch, annotated.exact)).unwrap_or_default(),
-            median: quantile(0.5),
-            p90: quantile(0.9),
-            ipc: of_block(&ipc),
-        }
+        [
+            insn.count.map_or_else(dash, grouped),
+            conditional.map(|branch| taken(branch, annotated.exact)).unwrap_or_default(),
+            branch.map(|branch| missed(branch, annotated.exact)).unwrap_or_default(),
+            quantile(0.5),
+            quantile(0.9),
+            of_block(&ipc),
+        ]
     }
 
     /// How hot a row is.
     pub(super) fn heat(&self, insn: &Instruction) -> Heat {
         Heat::of(insn.count.map(|count| count as f64), self.peak as f64)
-    }
-}
-
-impl Cells {
-    pub(super) fn all(&self) -> [&str; 6] {
-        [&self.count, &self.taken, &self.missed, &self.median, &self.p90, &self.ipc]
     }
 }
 

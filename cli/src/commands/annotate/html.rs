@@ -95,7 +95,7 @@ pub(crate) fn markup(annotated: &Annotated, sources: &mut Sources) -> Markup {
                                         }
                                     }
                                     tr class=(columns.heat(insn).name()) data-at=(anchor(file, insn.address)) data-block=[block(at)] {
-                                        @for cell in columns.cells(at, insn).all() { td { (cell) } }
+                                        @for cell in columns.cells(at, insn) { td { (cell) } }
                                         td.arrows aria-hidden="true" { (arrows.row(at)) }
                                         td { (format!("{:x}", insn.address)) }
                                         td.code {

@@ -39,7 +39,7 @@ pub(crate) fn print(
     out.line(super::title(annotated))?;
     out.gap()?;
     let arrows = (!options.hottest).then(|| Arrows::of(annotated));
-    let mut page = Page::new(out, annotated, arrows, options.source);
+    let mut page = Listing::new(out, annotated, arrows, options.source);
     page.headings(out)?;
     if options.hottest {
         let mut blocks = annotated.basic_blocks();
@@ -62,7 +62,7 @@ pub(crate) fn print(
     if omitted > 0 {
         out.gap()?;
         out.line(format_args!(
-            "{} without an arrow: too many lie over each other",
+            "{} drawn without an arrow: too many overlap",
             counted(omitted as u64, "jump", "jumps")
         ))?;
     }
@@ -76,7 +76,7 @@ pub(crate) fn code(
     annotated: &Annotated,
     source: bool,
 ) -> io::Result<Vec<Option<usize>>> {
-    let mut page = Page::new(out, annotated, Some(Arrows::of(annotated)), source);
+    let mut page = Listing::new(out, annotated, Some(Arrows::of(annotated)), source);
     page.headings(out)?;
     page.rows(out, 0..annotated.instructions.len())?;
     Ok(page.lines)
@@ -92,7 +92,7 @@ fn block_title(annotated: &Annotated, rank: usize, block: &BasicBlock) -> String
     format!("block {rank}, +{start:#x}: {count}")
 }
 
-struct Page<'a> {
+struct Listing<'a> {
     /// For each line, the index of its instruction.
     lines: Vec<Option<usize>>,
     /// The source line above.
@@ -112,26 +112,25 @@ const SPARE: [usize; 5] = [5, 4, 3, 2, 1];
 /// Minimum width of an instruction.
 const CODE: usize = 28;
 
-impl<'a> Page<'a> {
+impl<'a> Listing<'a> {
     fn new(
         out: &Out<'_>,
         annotated: &'a Annotated,
         arrows: Option<Arrows>,
         source: bool,
-    ) -> Page<'a> {
+    ) -> Listing<'a> {
         let columns = Columns::of(annotated);
         let mut widths = HEADINGS.map(|heading| Some(cells(heading)));
         for (at, insn) in annotated.instructions.iter().enumerate() {
-            let row = columns.cells(at, insn);
-            for (width, cell) in widths.iter_mut().zip(row.all()) {
-                *width = (*width).max(Some(cells(cell)));
+            for (width, cell) in widths.iter_mut().zip(columns.cells(at, insn)) {
+                *width = (*width).max(Some(cells(&cell)));
             }
         }
         let last = annotated.instructions.last().map_or(0, |insn| insn.address);
         let address = format!("{last:x}").len().max("address".len());
         let source = source.then(Sources::default);
         let (lines, line) = (Vec::new(), None);
-        let mut page = Page { lines, line, columns, arrows, widths, address, source };
+        let mut page = Listing { lines, line, columns, arrows, widths, address, source };
         for at in SPARE {
             let fits = out.width.is_none_or(|room| page.before() + CODE <= room);
             if let Some(width) = page.widths.get_mut(at).filter(|_| !fits) {
@@ -216,7 +215,7 @@ impl<'a> Page<'a> {
             remark = if left < 8 { String::new() } else { without_middle(&remark, left) };
         }
         let gap = if remark.is_empty() { "" } else { "  " };
-        let (gutter, width) = (self.gutter(row.all()), self.address);
+        let (gutter, width) = (self.gutter(row.each_ref().map(String::as_str)), self.address);
         let row = format!(
             "{style}{gutter}{style:#}{drawn}{:>width$x}  {style}{code}{style:#}{gap}{remark}",
             insn.address,

@@ -256,7 +256,7 @@ fn sample(path: &Path) -> Sample {
 
 /// A step with the code that follows it.
 #[derive(Clone)]
-struct Row<'a> {
+struct StepRow<'a> {
     rank: usize,
     step: &'a Step,
     /// The next branch, or where the path ends, and the instructions executed there: 0 or 1.
@@ -311,19 +311,19 @@ impl<'a> Scene<'a> {
         own.is_some() && self.maps.path_of(self.maps.locate(self.space, address)) == own
     }
 
-    fn rows(&self) -> Vec<Row<'a>> {
+    fn rows(&self) -> Vec<StepRow<'a>> {
         let steps = &self.path.steps;
         let end = self.path.signal.as_ref().map(|stop| (stop.ip, 0));
         let next = |at: usize| match steps.get(at + 1) {
             Some(next) => Some((next.from, matches!(next.kind, StepKind::Branch(_)).into())),
             None => end,
         };
-        let row = |(at, step)| Row { rank: at + 1, step, next: next(at) };
+        let row = |(at, step)| StepRow { rank: at + 1, step, next: next(at) };
         steps.iter().enumerate().map(row).collect()
     }
 
     /// The number of instructions executed after a step.
-    fn straight(&mut self, row: &Row<'_>) -> Option<u64> {
+    fn straight(&mut self, row: &StepRow<'_>) -> Option<u64> {
         let (next, executed) = row.next?;
         if next == row.step.to && executed == 0 {
             return Some(0);
@@ -340,8 +340,8 @@ fn kind(step: &Step) -> Cow<'static, str> {
     }
 }
 
-fn table<'a>() -> Table<'a, Scene<'a>, Row<'a>> {
-    Table::<Scene<'_>, Row<'_>>::new()
+fn table<'a>() -> Table<'a, Scene<'a>, StepRow<'a>> {
+    Table::<Scene<'_>, StepRow<'_>>::new()
         .constant("view", "crash")
         .constant("kind", "branch")
         .only("pid", |scene, _| Cell::Number(scene.path.thread.pid.into()))

@@ -75,8 +75,8 @@ pub(super) fn fly(
     }
     if flight.foreign > 0 {
         say!(
-            "{} newer records on CPU {cpu} are of other code, and left out; without other programs \
-             on that CPU (taskset, isolcpus) there are none",
+            "{} newer records on CPU {cpu} are of other code and omitted; keep other programs off \
+             that CPU (taskset, isolcpus)",
             flight.foreign
         );
     }

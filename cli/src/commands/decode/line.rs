@@ -8,7 +8,7 @@ use lbr_msr::decode::pebs::{self, PebsError};
 use lbr_msr::record::SourceKnowledge;
 
 use super::Records;
-use super::record::Row;
+use super::record::RecordRow;
 use crate::commands::number::{NotHex, hex};
 
 /// Why a line is not a record.
@@ -47,7 +47,7 @@ pub(super) fn read(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<b
 }
 
 /// The records of a line; none for an empty line or a comment.
-pub(super) fn parse(line: &[u8], records: Records) -> Result<Vec<Row>, BadLine> {
+pub(super) fn parse(line: &[u8], records: Records) -> Result<Vec<RecordRow>, BadLine> {
     if line.trim_ascii_start().starts_with(b"#") {
         return Ok(Vec::new());
     }
@@ -61,12 +61,12 @@ pub(super) fn parse(line: &[u8], records: Records) -> Result<Vec<Row>, BadLine> 
         && layout.is_packed()
     {
         let raw = RawEntry { from: hex(first)?, to: 0, info: None };
-        return Ok(vec![Row::of(None, layout, raw, SourceKnowledge::HARDWARE)]);
+        return Ok(vec![RecordRow::of(None, layout, raw, SourceKnowledge::HARDWARE)]);
     }
     if let Records::Pebs(pebs, layout) = records {
         let words: Result<Vec<u64>, NotHex> = line.split_ascii_whitespace().map(hex).collect();
         let entries = pebs::lbr_entries(pebs, &words?)?;
-        let row = |raw| Row::of(None, layout, raw, SourceKnowledge::HARDWARE);
+        let row = |raw| RecordRow::of(None, layout, raw, SourceKnowledge::HARDWARE);
         return Ok(entries.into_iter().map(row).collect());
     }
 
@@ -85,7 +85,7 @@ pub(super) fn parse(line: &[u8], records: Records) -> Result<Vec<Row>, BadLine> 
         return Err(BadLine::Extra { columns });
     }
     Ok(vec![match records {
-        Records::Lbr(layout) | Records::Pebs(_, layout) => Row::of(
+        Records::Lbr(layout) | Records::Pebs(_, layout) => RecordRow::of(
             None,
             layout,
             RawEntry { from: first, to: second, info: third },
@@ -93,7 +93,7 @@ pub(super) fn parse(line: &[u8], records: Records) -> Result<Vec<Row>, BadLine> 
         ),
         Records::Brbe => {
             let tgt = third.ok_or(BadLine::Missing { found: 2, needed, columns })?;
-            Row::of_brbe(RawBrbe { inf: first, src: second, tgt })
+            RecordRow::of_brbe(RawBrbe { inf: first, src: second, tgt })
         }
     }])
 }

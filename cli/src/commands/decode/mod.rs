@@ -3,10 +3,9 @@
 mod line;
 pub(super) mod record;
 
-use lbr_msr::text::AsText;
 use std::{
-    io::{self, BufRead, BufReader, Write},
-    path::{Path, PathBuf},
+    io::{BufReader, Write},
+    path::PathBuf,
     sync::Arc,
 };
 
@@ -18,7 +17,7 @@ use super::number::hex;
 use crate::args::heading;
 use crate::{
     exit::{DONE, OrExit, Outcome, USAGE},
-    input::file::{self, Stream},
+    input::{self, file::Stream},
     present::{
         json,
         out::{Out, say},
@@ -187,7 +186,10 @@ impl DecodeArgs {
 /// Runs `lbr decode`.
 pub(crate) fn run(args: DecodeArgs) -> Outcome {
     let records = args.records().or_exit(USAGE)?;
-    let mut input = open(&args.file).or_exit(USAGE)?;
+    let file = input::name(&args.file);
+    let opened = Stream::of(&args.file, Arc::default());
+    let opened = opened.with_context(|| format!("cannot open {file}")).or_exit(USAGE)?;
+    let mut input = BufReader::new(opened);
     let mut out = Out::stdout();
     let table = record::table(records, false);
     // Rows are printed as they come, so the widths cannot depend on them.
@@ -201,7 +203,7 @@ pub(crate) fn run(args: DecodeArgs) -> Outcome {
     loop {
         line.clear();
         let more = line::read(&mut input, &mut line)
-            .with_context(|| format!("cannot read {}", args.file.as_text()))
+            .with_context(|| format!("cannot read {file}"))
             .or_exit(USAGE)?;
         if !more {
             break;
@@ -220,23 +222,10 @@ pub(crate) fn run(args: DecodeArgs) -> Outcome {
                 status = USAGE;
                 // Keeps the order of output and errors on one terminal.
                 out.flush()?;
-                say!("{}:{number}: {e}", name(&args.file));
+                say!("{file}:{number}: {e}");
             }
         }
     }
     out.flush()?;
     Ok(status)
-}
-
-fn open(path: &Path) -> Result<Box<dyn BufRead>, anyhow::Error> {
-    if path.as_os_str() == "-" {
-        return Ok(Box::new(io::stdin().lock()));
-    }
-    let opened = file::open(path).and_then(|file| Stream::new(file, Arc::default()));
-    let opened = opened.with_context(|| format!("cannot open {}", path.as_text()))?;
-    Ok(Box::new(BufReader::new(opened)))
-}
-
-fn name(file: &Path) -> std::borrow::Cow<'_, str> {
-    if file.as_os_str() == "-" { "standard input".into() } else { file.as_text() }
 }

@@ -13,7 +13,7 @@ use crate::present::number::dash;
 use crate::present::table::{Cell, Table};
 
 /// A record of a ring or of a line.
-pub(crate) struct Row {
+pub(crate) struct RecordRow {
     /// Its slot.
     slot: Option<u32>,
     /// The registers: FROM, TO and INFO, or INF, SRC and TGT.
@@ -74,22 +74,22 @@ impl From<BrbeRecord> for Decoded {
     }
 }
 
-impl Row {
+impl RecordRow {
     /// From an LBR, as far as its source knows the fields.
     pub(crate) fn of(
         slot: Option<u32>,
         layout: Layout,
         raw: RawEntry,
         knowledge: SourceKnowledge,
-    ) -> Row {
+    ) -> RecordRow {
         let decoded = decode(layout, &raw).map(|entry| Decoded::from(knowledge.mask(entry)));
-        Row { slot, raw: [Some(raw.from), Some(raw.to), raw.info], decoded }
+        RecordRow { slot, raw: [Some(raw.from), Some(raw.to), raw.info], decoded }
     }
 
     /// From Arm's BRBE.
-    pub(super) fn of_brbe(raw: RawBrbe) -> Row {
+    pub(super) fn of_brbe(raw: RawBrbe) -> RecordRow {
         let decoded = brbe::decode(&raw).map(Decoded::from);
-        Row { slot: None, raw: [raw.inf, raw.src, raw.tgt].map(Some), decoded }
+        RecordRow { slot: None, raw: [raw.inf, raw.src, raw.tgt].map(Some), decoded }
     }
 
     /// The decoded fields, as `--json` prints them.
@@ -118,7 +118,7 @@ impl Row {
 
 /// The columns: raw registers, a rule, decoded fields. Rows may come one by one, so widths are
 /// fixed.
-pub(crate) fn table(records: Records, slots: bool) -> Table<'static, (), Row> {
+pub(crate) fn table(records: Records, slots: bool) -> Table<'static, (), RecordRow> {
     let layout = match records {
         Records::Lbr(layout) | Records::Pebs(_, layout) => Some(layout),
         Records::Brbe => None,
@@ -131,11 +131,11 @@ pub(crate) fn table(records: Records, slots: bool) -> Table<'static, (), Row> {
     };
     let mut table = Table::new();
     if slots {
-        table = table.number("", "slot", |(), row: &Row| Cell::number(row.slot));
+        table = table.number("", "slot", |(), row: &RecordRow| Cell::number(row.slot));
     }
     for (at, heading) in raw.iter().enumerate() {
         table = table
-            .word("", heading, move |(), row: &Row| {
+            .word("", heading, move |(), row: &RecordRow| {
                 let value = row.raw.get(at).copied().flatten();
                 Cell::word(value.map(|value| format!("{value:016x}")))
             })
@@ -179,7 +179,7 @@ pub(crate) fn table(records: Records, slots: bool) -> Table<'static, (), Row> {
 }
 
 /// A decoded field; empty for an empty record.
-fn of(cell: fn(&Decoded) -> Cell) -> impl Fn(&mut (), &Row) -> Cell {
+fn of(cell: fn(&Decoded) -> Cell) -> impl Fn(&mut (), &RecordRow) -> Cell {
     move |(), row| row.decoded.as_ref().map_or(Cell::Empty, cell)
 }
 

@@ -293,8 +293,8 @@ fn refuse(a: &Side, b: &Side) -> anyhow::Result<()> {
     let (of_a, of_b) = (events(a), events(b));
     if !of_a.is_empty() && !of_b.is_empty() && of_a != of_b {
         bail!(
-            "{} has samples of {} and {} of {}: what they were drawn by decides what they hold \
-             (--event NAME takes those of one)",
+            "{} has samples of {} and {} of {}: recordings sampled on different events cannot be \
+             compared (--event NAME selects one)",
             name(a),
             of_a.join(", "),
             name(b),
@@ -309,8 +309,8 @@ fn refuse(a: &Side, b: &Side) -> anyhow::Result<()> {
         if one.looked.gaps.filtered > 0 && other.looked.gaps.filtered == 0 {
             let (one, other) = (name(one), name(other));
             bail!(
-                "{one} does not have every branch (its filter), and {other} has: their shares are \
-                 of different things"
+                "{one} was recorded with a branch filter, {other} was not: their shares cannot be \
+                 compared"
             );
         }
     }

@@ -5,7 +5,7 @@ use profile::compare::{By, Change, Measure, Row};
 use super::{Names, is_loop};
 use crate::present::out::{BAD, DOUBTFUL, GOOD};
 use crate::present::place::Place;
-use crate::present::table::{Cell, Table};
+use crate::present::table::{Cell, Ranked, Table};
 
 /// The verdict on a row. To run more often or less is neither good nor bad.
 fn verdict(row: &Row) -> Cell {
@@ -23,9 +23,6 @@ fn verdict(row: &Row) -> Cell {
         (.., false, false) => Cell::Mark("mixed", DOUBTFUL),
     }
 }
-
-/// A row and its index.
-type Item<'a> = (usize, &'a Row);
 
 /// Keys and headings of a measure: before, after, and in JSON the change.
 type Keys = [&'static str; 6];
@@ -53,12 +50,15 @@ const fn keys(measure: Measure) -> Keys {
 }
 
 /// The columns of rows, which are branches or loops (`kind`), with these measures.
-pub(super) fn table<'a>(kind: &'static str, measures: &[Measure]) -> Table<'a, Names, Item<'a>> {
+pub(super) fn table<'a>(
+    kind: &'static str,
+    measures: &[Measure],
+) -> Table<'a, Names, Ranked<'a, Row>> {
     let least = |row: &Row| {
         let all = row.changes.iter().filter_map(|change| change.adjusted);
         all.reduce(f64::min)
     };
-    let mut table = Table::<Names, Item<'_>>::new()
+    let mut table = Table::<Names, Ranked<'_, Row>>::new()
         .constant("view", "diff")
         .constant("kind", kind)
         .number("rank", "rank", |_, (at, _)| Cell::Number(*at as u64 + 1))

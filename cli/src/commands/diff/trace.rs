@@ -20,7 +20,7 @@ use crate::present::table::{Cell, Printer, Table};
 
 /// A parting of a thread.
 #[derive(Clone, Copy)]
-struct Row<'a> {
+struct PartingRow<'a> {
     /// The thread's number, from 1.
     thread: usize,
     parting: &'a Parting,
@@ -140,8 +140,8 @@ fn way(names: &mut Names<'_>, parting: &Parting, side: usize) -> Option<Place> {
     Some(place(names, side, if parting.takes(side) { next.to } else { next.from }))
 }
 
-fn table<'a, 'r>() -> Table<'a, Names<'a>, Row<'r>> {
-    Table::<Names<'_>, Row<'_>>::new()
+fn table<'a, 'r>() -> Table<'a, Names<'a>, PartingRow<'r>> {
+    Table::<Names<'_>, PartingRow<'_>>::new()
         .constant("view", "trace")
         .constant("kind", "parting")
         .number("thread", "thread", |_, row| Cell::Number(row.thread as u64))
@@ -171,13 +171,13 @@ fn print(args: &Diff, all: &[Traced], mut surveys: Names<'_>, names: &[String; 2
     let threads = [0, 1].map(|side| surveys[side].threads.len());
     let rows = all.iter().enumerate().flat_map(|(thread, traced)| {
         let number = thread + 1;
-        traced.partings.iter().map(move |(parting, times)| Row {
+        traced.partings.iter().map(move |(parting, times)| PartingRow {
             thread: number,
             parting,
             times: *times,
         })
     });
-    let rows: Vec<Row<'_>> = rows.collect();
+    let rows: Vec<PartingRow<'_>> = rows.collect();
     let agreed = all.iter().fold(0, |sum, traced| sum + traced.agreed);
     let parted = !rows.is_empty() || threads[0] != threads[1];
     let mut out = Out::stdout();
@@ -218,10 +218,10 @@ fn print(args: &Diff, all: &[Traced], mut surveys: Names<'_>, names: &[String; 2
 fn first(
     out: &mut Out<'_>,
     surveys: &mut Names<'_>,
-    row: &Row<'_>,
+    row: &PartingRow<'_>,
     names: &[String; 2],
 ) -> io::Result<()> {
-    let Row { thread, parting, .. } = row;
+    let PartingRow { thread, parting, .. } = row;
     let at = parting.site().map(|(side, branch)| place(surveys, side, branch.from).to_string());
     out.line(format_args!(
         "parted at {}, after {} of thread {thread}",

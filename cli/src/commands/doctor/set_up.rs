@@ -45,6 +45,6 @@ fn remedy(why: &Unavailable) -> anyhow::Result<Vec<String>> {
                 ["/usr/bin/apt-get", "install", "--yes", "--no-install-recommends", "qemu-user"];
             Ok(words.map(str::to_owned).to_vec())
         }
-        _ => bail!("nothing that can be set up mends that"),
+        _ => bail!("--set-up cannot fix that"),
     }
 }

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use lbr_msr::{
     BranchFilter, LbrCaps,
     arm::{ArmOptions, ArmPlan},
@@ -32,7 +32,7 @@ use super::DumpArgs;
 use crate::present::out::say;
 use crate::{
     commands::backend::{self, Hardware},
-    exit::{FAILED, Failure, OrExit, USAGE},
+    exit::{FAILED, Failure, OrExit, USAGE, failure},
 };
 
 /// How long to record if neither a time nor a program is given.
@@ -114,7 +114,7 @@ fn read(armed: &mut Armed<Hardware>, caps: &LbrCaps) -> Result<Snapshot, Failure
              interrupt or another program): the records end there"
         );
     } else if frozen.foreign {
-        say!("something else changed the control register meanwhile: the records may be spoilt");
+        say!("another program changed the control register meanwhile: the records may be wrong");
     }
     Snapshot::read(armed.registers(), caps).map_err(backend::refused)
 }
@@ -160,8 +160,7 @@ impl Child {
             None => Ok(()),
             Some(cause) => {
                 let _ = waitpid(self.held.pid(), None);
-                let error = anyhow!("{} could not be started: {cause}", self.name);
-                Err(Failure { code: FAILED, error })
+                Err(failure!(FAILED, "{} could not be started: {cause}", self.name))
             }
         }
     }
@@ -172,8 +171,7 @@ impl Child {
                 Ok(WaitStatus::StillAlive) | Err(nix::errno::Errno::EINTR) => {}
                 Ok(status) => self.ended = Some(status),
                 Err(errno) => {
-                    let error = anyhow!("waiting for {}: {errno}", self.name);
-                    return Err(Failure { code: FAILED, error });
+                    return Err(failure!(FAILED, "waiting for {}: {errno}", self.name));
                 }
             }
         }

@@ -15,7 +15,7 @@ use super::{
     backend::{self, Backend, of_registers},
     decode::{
         Records,
-        record::{self, Row},
+        record::{self, RecordRow},
     },
     machine::MachineArgs,
     rights::Rights,
@@ -179,7 +179,7 @@ fn write_json(
             ("raw_to", hex(to)),
             ("raw_info", hex(raw.info)),
         ];
-        fields.extend(Row::of(None, caps.layout, *raw, args.knowledge()).json());
+        fields.extend(RecordRow::of(None, caps.layout, *raw, args.knowledge()).json());
         json::line(out, &fields)?;
     }
     Ok(())
@@ -212,6 +212,6 @@ fn write_text(
     let rows = snapshot
         .records
         .iter()
-        .map(|(slot, raw)| Row::of(Some(*slot), caps.layout, *raw, args.knowledge()));
+        .map(|(slot, raw)| RecordRow::of(Some(*slot), caps.layout, *raw, args.knowledge()));
     record::table(Records::Lbr(caps.layout), true).write_text(out, &mut (), rows)
 }

@@ -155,19 +155,17 @@ impl Export {
     fn check(&self) -> Result<(), Failure> {
         let of_program = self.to.of_program().is_some();
         if !of_program && (self.binary.is_some() || self.join) {
-            return Err(usage!("--binary and --join are of profiles of one program"));
+            return Err(usage!("--binary and --join apply only to profiles of one program"));
         }
         if !of_program && self.to != Kind::CsvUprof && !self.dso.is_empty() {
-            return Err(usage!("--dso is of profiles of one program, and of csv:uprof"));
+            return Err(usage!("--dso applies only to profiles of one program and to csv:uprof"));
         }
         if self.partial && self.to != Kind::Llvm {
-            return Err(usage!("--partial is of profiles of lines: --to llvm"));
+            return Err(usage!("--partial applies only to --to llvm"));
         }
         let has_host = matches!(self.to, Kind::Edges | Kind::Parquet);
         if !has_host && (self.host.is_some() || self.date.is_some()) {
-            return Err(usage!(
-                "--host and --date are of rows for databases: jsonl:edges, parquet"
-            ));
+            return Err(usage!("--host and --date apply only to --to jsonl:edges and parquet"));
         }
         Ok(())
     }

@@ -18,7 +18,7 @@ use self::place::BlockSpec;
 use self::select::Chosen;
 use super::report;
 use crate::args::heading;
-use crate::exit::{DONE, Failure, Outcome, POOR, USAGE};
+use crate::exit::{DONE, Failure, Outcome, POOR, failure};
 use crate::head::{Totals, flow_json};
 use crate::input::{self, Inputs, Source, selected};
 use crate::output::Output;
@@ -129,8 +129,7 @@ pub(crate) fn run(args: &Hist) -> Outcome {
         false => vec![select::select(&mut read, &args.block)?],
     };
     if groups.iter().flatten().all(|of| of.block(&read).is_none_or(|block| block.cycles.n() == 0)) {
-        let error = anyhow!("none of the runs of this block has a cycle count");
-        return Err(Failure { code: POOR, error });
+        return Err(failure!(POOR, "none of the runs of this block has a cycle count"));
     }
     // Programs and pictures get all blocks unless one is named.
     if let (true, Some((format, output))) = (args.block.is_empty(), &output) {
@@ -321,9 +320,4 @@ fn print_quality(out: &mut Out<'_>, read: &[Read]) -> std::io::Result<()> {
         json::value(out, &json)?;
     }
     Ok(())
-}
-
-/// A usage error.
-fn usage(error: anyhow::Error) -> Failure {
-    Failure { code: USAGE, error }
 }

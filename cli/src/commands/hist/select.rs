@@ -2,16 +2,17 @@
 
 use std::collections::HashMap;
 
-use anyhow::anyhow;
 use profile::flow::Block;
-use profile::maps::{Location, LocationFilter, Maps, Named};
+use profile::maps::{LocationFilter, Maps};
 use profile::place::LocationSpec;
 
+use super::Read;
 use super::place::{BlockSpec, ResolvedBlock};
-use super::{Read, usage};
-use crate::exit::Failure;
+use crate::exit::{Failure, OrExit, USAGE, usage};
 use crate::present::out::say;
-use crate::select::{RowArgs, offered};
+use crate::present::place::Place;
+use crate::present::shorten::offered;
+use crate::select::RowArgs;
 
 /// Maximum number of distributions in one drawing: more are hard to distinguish.
 pub(super) const MOST: usize = 6;
@@ -37,8 +38,9 @@ impl Chosen {
         let found =
             read.and_then(|read| Some((read.flow.blocks.get(self.block)?, &mut read.flow.maps)));
         let Some((block, maps)) = found else { return Default::default() };
-        let entry = short(maps, block.entry_location, block.entry);
-        (entry, short(maps, block.exit_location, block.exit))
+        // As `--block` takes it.
+        let mut end = |location, addr| Place::of(maps, location, addr).bare().to_string();
+        (end(block.entry_location, block.entry), end(block.exit_location, block.exit))
     }
 
     /// The recording it is from, if there are several.
@@ -50,24 +52,12 @@ impl Chosen {
     }
 }
 
-/// A place as `--block` takes it: a symbol and the offset in it, else the
-/// address.
-fn short(maps: &mut Maps, location: Location, addr: u64) -> String {
-    match maps.name(location) {
-        Some(Named { name, offset }) => format!("{name}+{offset:#x}"),
-        None => match maps.address_of(location, addr) {
-            Some(addr) => format!("{addr:#x}"),
-            None => "[unknown]".to_owned(),
-        },
-    }
-}
-
 /// Identifies a block across recordings: the file and offset of both ends; or the symbols, if the
 /// recording has symbols in place of addresses.
-pub(super) type Key = [(Option<String>, Option<String>, u64); 2];
+pub(super) type BlockKey = [(Option<String>, Option<String>, u64); 2];
 
 /// The key of a block.
-pub(super) fn key(maps: &Maps, block: &Block) -> Key {
+pub(super) fn key(maps: &Maps, block: &Block) -> BlockKey {
     [(block.entry_location, block.entry), (block.exit_location, block.exit)].map(|(at, addr)| {
         match maps.key(at) {
             Some((path, symbol, offset)) => {
@@ -82,7 +72,7 @@ pub(super) fn key(maps: &Maps, block: &Block) -> Key {
 /// several recordings together.
 pub(super) fn groups(read: &[Read]) -> Vec<Vec<Chosen>> {
     let mut groups: Vec<(u64, Vec<Chosen>)> = Vec::new();
-    let mut known: HashMap<Key, usize> = HashMap::new();
+    let mut known: HashMap<BlockKey, usize> = HashMap::new();
     for (index, of) in read.iter().enumerate() {
         for (number, block) in of.flow.blocks.iter().enumerate() {
             let n = block.cycles.n();
@@ -134,7 +124,7 @@ pub(super) fn select(read: &mut [Read], wanted: &[BlockSpec]) -> Result<Vec<Chos
         }
         found.retain(|of| !chosen.contains(of));
         // The same block of several recordings stays together, in their order.
-        let mut runs: HashMap<Key, u64> = HashMap::new();
+        let mut runs: HashMap<BlockKey, u64> = HashMap::new();
         let keyed = |of: &Chosen| {
             let block = of.block(read)?;
             Some((key(&read.get(of.read)?.flow.maps, block), block.count))
@@ -161,7 +151,7 @@ fn matching(
     fits: impl Fn(&ResolvedBlock, &Block) -> bool,
 ) -> Result<Vec<Chosen>, Failure> {
     let mut found = Vec::new();
-    let mut keys: Vec<Key> = Vec::new();
+    let mut keys: Vec<BlockKey> = Vec::new();
     let mut wrong = None;
     let mut any = false;
     for (index, Read { flow, .. }) in read.iter_mut().enumerate() {
@@ -195,7 +185,7 @@ fn matching(
         }
     }
     match wrong.filter(|_| !any) {
-        Some(error) => Err(usage(error.into())),
+        Some(error) => Err(error).or_exit(USAGE),
         None => Ok(found),
     }
 }
@@ -216,7 +206,7 @@ fn not_found(read: &mut [Read], wanted: &BlockSpec) -> Failure {
         };
         if !exits.is_empty() {
             let exits = offered(exits.iter().map(|of| of.ends(read).1).collect());
-            return usage(anyhow!("no block from {entry} ends there; its exits: {exits}"));
+            return usage!("no block from {entry} ends there; its exits: {exits}");
         }
     }
     if let LocationSpec::Symbol { file, name, .. } = entry {
@@ -225,12 +215,12 @@ fn not_found(read: &mut [Read], wanted: &BlockSpec) -> Failure {
         let inside = matching(read, &all, ResolvedBlock::begins).unwrap_or_default();
         if !inside.is_empty() {
             let places = offered(inside.iter().map(|of| of.ends(read).0).collect());
-            return usage(anyhow!(
+            return usage!(
                 "no block begins at {entry} or runs through it; in that function begin {places}"
-            ));
+            );
         }
     }
-    usage(anyhow!(
+    usage!(
         "no block begins at {entry} or runs through it; lbr report --view blocks lists the blocks"
-    ))
+    )
 }

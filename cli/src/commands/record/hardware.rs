@@ -21,8 +21,8 @@ use sampler::{DEFAULT_HZ, RecordConfig, RecordError, Sampling, fresh_seed, keepe
 use super::output::{Recording, meta};
 use super::{Placing, Record, announce, software};
 use crate::commands::backend::{self as registers, Hardware};
-use crate::commands::machine::MachineArgs;
-use crate::exit::{FAILED, Failure, NO_LBR, NOT_PERMITTED, OrExit, Outcome, USAGE, usage};
+use crate::commands::machine::{MachineArgs, described, is_emulated};
+use crate::exit::{FAILED, Failure, NO_LBR, NOT_PERMITTED, OrExit, Outcome, USAGE, failure, usage};
 use crate::output::Output;
 use crate::present::out::say;
 
@@ -50,8 +50,8 @@ pub(super) fn look(args: &Record) -> Result<Chosen, Failure> {
         match &found {
             Some(first) if first.registers != caps.registers || first.layout != caps.layout => {
                 return Err(usage!(
-                    "the branch records of CPU {cpu} are not like those of CPU {}: record them \
-                     apart from each other",
+                    "the branch records of CPU {cpu} differ from those of CPU {}: record them \
+                     separately",
                     cpus.first().copied().unwrap_or(0)
                 ));
             }
@@ -140,8 +140,7 @@ pub(super) fn record(args: &Record, output: Output, chosen: Chosen) -> Outcome {
 pub(in crate::commands) fn recordable(caps: &LbrCaps) -> Result<(), Failure> {
     if let Some(why) = unrecordable(caps) {
         let name = caps.cpu.uarch.as_deref().map_or_else(|| caps.cpu.key(), str::to_owned);
-        let error = anyhow!("{name} cannot be recorded from: {why}");
-        return Err(Failure { code: NO_LBR, error });
+        return Err(failure!(NO_LBR, "{name} cannot be recorded from: {why}"));
     }
     ArmPlan::new(caps, 0, ArmOptions::default()).map(drop).map_err(registers::no_plan)
 }
@@ -187,8 +186,8 @@ fn placement(
     let beside = Placement::Beside { in_one_call };
     match args.placement {
         Placing::Same if in_one_call => Err(usage!(
-            "--placement same: msr-safe's calls leave branches of lbr itself in the ring; it \
-             drains from beside, which cuts nothing with it"
+            "--placement same: msr-safe's calls leave lbr's own branches in the LBR stack; with \
+             msr-safe, lbr reads from another CPU, and loses nothing"
         )),
         Placing::Beside if !has_others => Err(usage!(
             "--placement beside: lbr needs an allowed CPU besides the recorded ones ({cpus:?})"
@@ -282,23 +281,16 @@ pub(super) fn tell_kernel(recording: &mut Recording<'_>) -> Result<(), Failure> 
 /// The CPU's name, and whether it is emulated.
 pub(super) fn name(caps: &LbrCaps) -> String {
     let name = caps.cpu.uarch.as_ref().map_or_else(|| caps.cpu.key(), |name| name.to_string());
-    named(name, caps)
+    labelled(name, caps)
 }
 
 /// The CPU's name and its key in the CPU table, as the recording has them.
 pub(in crate::commands) fn description(caps: &LbrCaps) -> String {
-    let key = caps.cpu.key();
-    named(
-        match &caps.cpu.uarch {
-            Some(uarch) => format!("{uarch} ({key})"),
-            None => key,
-        },
-        caps,
-    )
+    labelled(described(&caps.cpu), caps)
 }
 
-fn named(name: String, caps: &LbrCaps) -> String {
-    if caps.cpu.hypervisor.as_deref() == Some("QEMU") {
+fn labelled(name: String, caps: &LbrCaps) -> String {
+    if is_emulated(&caps.cpu) {
         return format!(
             "{name}, emulated CPU (TCG), cycles and predictions modelled, not measured"
         );

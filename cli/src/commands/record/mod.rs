@@ -19,8 +19,9 @@ use std::path::{Path, PathBuf};
 
 use self::spelling::{PerfSpelling, Rate};
 use super::backend::{Backend, Choice};
-use super::{cpus::CpuList, machine::HostArgs, rights::Rights, soft::CpuParser};
+use super::{machine::HostArgs, rights::Rights, soft::CpuParser};
 use crate::args::heading;
+use crate::cpus::CpuList;
 use crate::exit::{Failure, NO_LBR, Outcome, USAGE, usage};
 use crate::output::{Output, recording};
 use crate::present::out::say;

@@ -160,22 +160,15 @@ fn medians(times: &[Times]) -> String {
 mod tests {
     use super::*;
 
-    /// SplitMix64, in 0..1.
-    fn dice(state: &mut u64) -> f64 {
-        *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1u64 << 53) as f64
-    }
-
     /// A recorder that sleeps for 30 ms of a program of 100 ms; both vary by 10%, and one run in ten
     /// takes twice its time.
     #[test]
     fn the_interval_covers_a_planted_slowdown() {
-        let mut state = 1;
+        let mut random = sampler::Random(1);
         let mut noise = move || {
-            let disturbed = if dice(&mut state) < 0.1 { 2.0 } else { 1.0 };
-            disturbed * (0.95 + 0.1 * dice(&mut state))
+            let mut dice = || (random.draw() >> 11) as f64 / (1u64 << 53) as f64;
+            let disturbed = if dice() < 0.1 { 2.0 } else { 1.0 };
+            disturbed * (0.95 + 0.1 * dice())
         };
         let covered = (0..100).filter(|_| {
             let mut times = |seconds: f64| -> Vec<Times> {

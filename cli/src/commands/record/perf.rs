@@ -15,8 +15,8 @@ use super::hardware::{description, name, tell_kernel};
 use super::output::{Recording, meta};
 use super::{Record, announce, software};
 use crate::commands::backend::{self, Backend};
-use crate::commands::cpus::CpuList;
 use crate::commands::machine::MachineArgs;
+use crate::cpus::CpuList;
 use crate::exit::{Failure, OrExit, Outcome, USAGE};
 use crate::output::Output;
 

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use anyhow::anyhow;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use lbr_msr::BranchFilter;
 use lbr_msr::caps::{FilterRegister, LbrCaps};
@@ -18,8 +17,8 @@ use sampler::{Keep, RecordConfig, RecordError, Sampling, fresh_seed, target};
 use super::output::{Recording, meta};
 use super::{AUTO, Record, SOFT_CPU, announce};
 use crate::commands::backend::not_started;
-use crate::commands::cpus::CpuList;
-use crate::exit::{FAILED, Failure, NO_LBR, OrExit, Outcome, USAGE, usage};
+use crate::cpus::CpuList;
+use crate::exit::{FAILED, Failure, NO_LBR, OrExit, Outcome, USAGE, failure, usage};
 use crate::output::Output;
 use crate::present::out::say;
 
@@ -167,7 +166,7 @@ fn tracer(args: &Record) -> Result<Tracer, Failure> {
         }
     }
     let why = why_slow.unwrap_or_default();
-    Err(Failure { code: FAILED, error: anyhow!("--source {}: {why}", args.source) })
+    Err(failure!(FAILED, "--source {}: {why}", args.source))
 }
 
 fn command(args: &Record) -> Result<Command, Failure> {

@@ -1,7 +1,5 @@
 //! The view `args`: argument values of functions, by caller.
 
-use std::io::Write;
-
 use profile::Counter;
 use profile::arguments::{ArgumentCounts, Arguments, Calls, MOST_VALUES, Values};
 use profile::maps::Maps;
@@ -10,10 +8,9 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::{Report, Sort, View, print_hidden};
-use crate::exit::{DONE, Outcome};
-use crate::head::{self, Notes, Totals, finish, quality_json};
+use crate::exit::Outcome;
+use crate::head::{Notes, Totals, quality_json};
 use crate::input;
-use crate::present::json;
 use crate::present::number::{counted, grouped, part};
 use crate::present::out::Out;
 use crate::present::place::{Part, Place};
@@ -32,7 +29,7 @@ const NAMED: usize = 4;
 
 /// An argument register at the calls of one function by another.
 #[derive(Clone, Copy)]
-struct Row<'a> {
+struct ArgumentRow<'a> {
     rank: usize,
     calls: &'a Calls,
     register: &'static str,
@@ -61,30 +58,20 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
         .keep(&mut hot.maps, &mut calls, (at_entry, "calls"), |of| (of.callee.0, of.count))?;
     let printer = args.printer();
     if printer == Printer::Text {
-        out.lines(&head::lines(&sources, &hot.quality, &totals, Notes::default(), args.verbose))?;
         out.line(reliability(with_registers, at_entry))?;
-        if let Some(rows) = &shown {
-            out.line(rows.line())?;
-        }
-        out.gap()?;
     }
-    let rows: Vec<Row<'_>> = calls.iter().enumerate().flat_map(rows).collect();
+    let read = (&*sources, &hot.quality, &totals);
+    args.print_head(out, read, Notes::default, shown.as_ref())?;
+    let rows: Vec<ArgumentRow<'_>> = calls.iter().enumerate().flat_map(rows).collect();
     let limit = args.rows().min(rows.len());
     table().write(printer, out, &mut hot.maps, rows.iter().take(limit).copied())?;
-    match printer {
-        Printer::Text => print_hidden(out, rows.len(), limit, ("row", "rows"))?,
-        Printer::Json => {
-            let mut quality = quality_json(&sources, &hot.quality, &totals);
-            quality["samples_with_registers"] = json!(with_registers);
-            quality["samples_at_entry"] = json!(at_entry);
-            quality["dso"] = json!(shown.map(|rows| rows.json()));
-            json::value(out, &quality)?;
-        }
-        Printer::Csv => {}
+    if printer == Printer::Text {
+        print_hidden(out, rows.len(), limit, ("row", "rows"))?;
     }
-    out.flush()?;
-    finish(&sources, &hot.maps);
-    Ok(DONE)
+    let mut totals = quality_json(&sources, &hot.quality, &totals);
+    totals["samples_with_registers"] = json!(with_registers);
+    totals["samples_at_entry"] = json!(at_entry);
+    args.end(out, totals, shown.as_ref(), (&sources, &hot.maps))
 }
 
 /// How reliable the rows are.
@@ -104,14 +91,15 @@ fn reliability(with_registers: u64, at_entry: u64) -> String {
 }
 
 /// The registers of calls that were recorded.
-fn rows((rank, calls): (usize, &Calls)) -> impl Iterator<Item = Row<'_>> {
+fn rows((rank, calls): (usize, &Calls)) -> impl Iterator<Item = ArgumentRow<'_>> {
     let values = calls.values.iter().zip(ARGUMENTS);
-    let rows = values.map(move |(values, (_, register))| Row { rank, calls, register, values });
+    let rows =
+        values.map(move |(values, (_, register))| ArgumentRow { rank, calls, register, values });
     rows.filter(|row| row.values.n() > 0)
 }
 
-fn table<'a>() -> Table<'a, Maps, Row<'a>> {
-    Table::<Maps, Row<'_>>::new()
+fn table<'a>() -> Table<'a, Maps, ArgumentRow<'a>> {
+    Table::<Maps, ArgumentRow<'_>>::new()
         .constant("view", "args")
         .number("rank", "rank", |_, row| Cell::Number(row.rank as u64 + 1))
         .spare(4)

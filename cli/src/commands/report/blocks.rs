@@ -21,7 +21,7 @@ use crate::present::chart::{Histogram, Series};
 use crate::present::number::{grouped, share};
 use crate::present::out::{Out, say};
 use crate::present::place::{Part, Place};
-use crate::present::table::{Cell, Printer, Table};
+use crate::present::table::{Cell, Printer, Ranked, Table};
 
 pub(super) const VIEW: View = View {
     name: "blocks",
@@ -171,9 +171,6 @@ fn one(out: &mut Out<'_>, maps: &mut Maps, block: &Block) -> io::Result<()> {
     table.write_text(out, &mut (), rows.into_iter())
 }
 
-/// A block and its index.
-pub(crate) type Row<'a> = (usize, &'a Block);
-
 /// Whether events were counted with the branches.
 pub(crate) fn has_counters(blocks: &[Block]) -> bool {
     blocks.iter().any(|block| block.counters.is_some())
@@ -184,11 +181,12 @@ pub(crate) fn table(
     blocks: u64,
     quality: &Quality,
     has_counters: bool,
-) -> Table<'_, Maps, Row<'_>> {
-    let quantile =
-        |of: f64| move |_: &mut Maps, (_, block): &Row<'_>| Cell::number(block.cycles.quantile(of));
+) -> Table<'_, Maps, Ranked<'_, Block>> {
+    let quantile = |of: f64| {
+        move |_: &mut Maps, (_, block): &Ranked<'_, Block>| Cell::number(block.cycles.quantile(of))
+    };
     let of_known = |block: &Block, count: u64| (block.cycles.n() > 0).then_some(count);
-    let table = Table::<Maps, Row<'_>>::new()
+    let table = Table::<Maps, Ranked<'_, Block>>::new()
         .constant("view", "blocks")
         .constant("kind", "block")
         .number("rank", "rank", |_, (at, _)| Cell::Number(*at as u64 + 1))

@@ -23,7 +23,7 @@ use crate::present::json;
 use crate::present::number::{counted_nonzero, dash, grouped, part, percent, share};
 use crate::present::out::{Out, say};
 use crate::present::shorten::shortened;
-use crate::present::table::{Cell, Printer, Table};
+use crate::present::table::{Cell, Printer, Ranked, Table};
 use crate::symbols::SymbolArgs;
 
 pub(super) const VIEW: View = View {
@@ -53,7 +53,7 @@ pub(super) struct GraphOptions {
     callee: bool,
     /// Folded stacks for flame graphs (callgraph)
     #[arg(long, conflicts_with_all = ["json", "callee"])]
-    folded: bool,
+    pub(super) folded: bool,
     /// Join truncated stacks to earlier ones, as perf's --stitch-lbr (callgraph)
     ///
     /// Two stacks of a thread are joined if their records overlap.
@@ -67,11 +67,6 @@ pub(super) struct GraphOptions {
 }
 
 impl GraphOptions {
-    /// Whether lines for flame graphs are printed.
-    pub(super) fn is_folded(&self) -> bool {
-        self.folded
-    }
-
     /// Whether any of them was given.
     pub(super) fn any(&self) -> bool {
         self.callee || self.folded || self.stitch || self.truth.is_some()
@@ -132,7 +127,8 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
         if options.callee {
             graph = graph.inverted();
         }
-        print_tree(out, &graph, &shown, LEAST / 100.0)?;
+        let (leads, width) = (shown.leads(&graph), out.width);
+        tree(&graph, &leads, LEAST / 100.0, width, &mut |line, _| out.line(line))?;
     } else {
         functions.write(printer, out, &mut graph, listed())?;
         if printer == Printer::Json {
@@ -246,12 +242,9 @@ fn label(graph: &CallGraph, function: usize) -> String {
     graph.functions.get(function).map_or_else(dash, Function::label)
 }
 
-/// A function's sums and its index.
-type Row<'a> = (usize, &'a Sum);
-
-fn functions<'a>(all: u64, unit: Unit) -> Table<'a, CallGraph, Row<'a>> {
+fn functions<'a>(all: u64, unit: Unit) -> Table<'a, CallGraph, Ranked<'a, Sum>> {
     let function = |graph: &CallGraph, sum: &Sum| graph.functions.get(sum.function).cloned();
-    Table::<CallGraph, Row<'_>>::new()
+    Table::<CallGraph, Ranked<'_, Sum>>::new()
         .constant("view", "callgraph")
         .constant("kind", "function")
         .only("rank", |_, (at, _)| Cell::Number(*at as u64 + 1))
@@ -277,11 +270,6 @@ fn functions<'a>(all: u64, unit: Unit) -> Table<'a, CallGraph, Row<'a>> {
             let file = location.and_then(|location| graph.maps.path_of(location));
             Cell::or_absent(file, |file| Cell::Name(file.to_owned()))
         })
-}
-
-fn print_tree(out: &mut Out<'_>, graph: &CallGraph, shown: &Shown, least: f64) -> io::Result<()> {
-    let width = out.width;
-    tree(graph, &shown.leads(graph), least, width, &mut |line, _| out.line(line))
 }
 
 /// The tree, branch by branch, without recursion: recordings may be deep. `line` gets each line,

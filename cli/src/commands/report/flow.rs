@@ -1,20 +1,17 @@
 //! Shared by the views of control flow.
 
-use std::io::{self, Write};
+use std::io;
 
 use profile::Flow;
 use profile::flow::FlowCounter;
 use profile::interval::{Clusters, Interval};
-use serde_json::json;
 
 use super::Report;
-use crate::exit::{DONE, Outcome};
-use crate::head::{Notes, Totals, finish, flow_json, without};
+use crate::exit::Outcome;
+use crate::head::{Notes, Totals, flow_json, without};
 use crate::input::{self, Source};
-use crate::present::json;
 use crate::present::number::counted_nonzero;
 use crate::present::out::Out;
-use crate::present::table::Printer;
 
 /// Runs a view of blocks or branches. `print` may return an exit status.
 pub(super) fn run(
@@ -34,25 +31,13 @@ pub(super) fn run(
     let mut flow = counter.finish();
     let totals = Totals::from(&flow);
     let rows = args.shown().keep_flow(&mut flow, blocks)?;
-    let printer = args.printer();
-    if printer == Printer::Text {
-        let notes = notes(&flow);
-        out.lines(&crate::head::lines(&sources, &flow.quality, &totals, notes, args.verbose))?;
-        if let Some(rows) = &rows {
-            out.line(rows.line())?;
-        }
-        out.gap()?;
-    }
+    let read = (&*sources, &flow.quality, &totals);
+    args.print_head(out, read, || notes(&flow), rows.as_ref())?;
     out.modelled = Source::any_models_fields(&sources);
     let status = print(out, &mut flow)?;
-    if printer == Printer::Json {
-        let mut quality = flow_json(&sources, &flow, &totals);
-        quality["dso"] = json!(rows.map(|rows| rows.json()));
-        json::value(out, &quality)?;
-    }
-    out.flush()?;
-    finish(&sources, &flow.maps);
-    Ok(status.unwrap_or(DONE))
+    let totals = flow_json(&sources, &flow, &totals);
+    let done = args.end(out, totals, rows.as_ref(), (&sources, &flow.maps))?;
+    Ok(status.unwrap_or(done))
 }
 
 /// The 95% interval of a ratio; `None` also if the counts are exact.

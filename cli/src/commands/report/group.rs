@@ -30,7 +30,7 @@ pub(crate) enum By {
 
 /// Grouping key; `null` if unused or unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Key {
+struct GroupKey {
     symbol: Option<String>,
     /// Distinguishes functions with the same name.
     start: u64,
@@ -38,20 +38,20 @@ struct Key {
     line: Option<SourceLine>,
 }
 
-impl Key {
-    fn of(maps: &mut Maps, by: By, location: Location) -> Key {
+impl GroupKey {
+    fn of(maps: &mut Maps, by: By, location: Location) -> GroupKey {
         let file = maps.path_of(location).map(str::to_owned);
         let line = (by == By::Line).then(|| maps.source(location)).flatten();
         if by == By::File || line.is_some() {
-            return Key { file, line, ..Key::default() };
+            return GroupKey { file, line, ..GroupKey::default() };
         }
         match maps.function(location) {
             Some(function) => {
-                Key { symbol: Some(function.name), start: function.offsets.start, file, line }
+                GroupKey { symbol: Some(function.name), start: function.offsets.start, file, line }
             }
             None => {
                 let symbol = maps.name(location).map(|named| named.name);
-                Key { symbol, file, ..Key::default() }
+                GroupKey { symbol, file, ..GroupKey::default() }
             }
         }
     }
@@ -68,7 +68,7 @@ impl Key {
 
 /// The sum of a group.
 #[derive(Debug, Default)]
-struct Sum {
+struct GroupSum {
     rows: u64,
     /// Times taken, or run.
     count: u64,
@@ -88,10 +88,10 @@ fn plus(sum: &mut Option<u64>, more: Option<u64>) {
 }
 
 /// The data to sum and its columns: those of the view.
-struct Sums {
+struct GroupSums {
     view: &'static str,
     by: By,
-    rows: Vec<(Key, Sum)>,
+    rows: Vec<(GroupKey, GroupSum)>,
     /// The denominator of shares.
     all: u64,
     complete: bool,
@@ -103,14 +103,14 @@ pub(crate) fn can_sum(view: &View) -> bool {
         .contains(&view.name)
 }
 
-impl Sums {
-    fn of(flow: &mut Flow, view: &View, by: By) -> Sums {
+impl GroupSums {
+    fn of(flow: &mut Flow, view: &View, by: By) -> GroupSums {
         let complete = flow.is_complete();
         let is_blocks = view.name == blocks::VIEW.name;
         let Flow { sites, blocks, maps, .. } = flow;
-        let mut sums: HashMap<Key, Sum> = HashMap::new();
+        let mut sums: HashMap<GroupKey, GroupSum> = HashMap::new();
         for block in blocks.iter().filter(|_| is_blocks) {
-            let sum = sums.entry(Key::of(maps, by, block.exit_location)).or_default();
+            let sum = sums.entry(GroupKey::of(maps, by, block.exit_location)).or_default();
             sum.rows += 1;
             sum.count = sum.count.saturating_add(block.count);
             sum.cycles.merge(&block.cycles);
@@ -124,7 +124,7 @@ impl Sums {
             if !wanted {
                 continue;
             }
-            let sum = sums.entry(Key::of(maps, by, site.location)).or_default();
+            let sum = sums.entry(GroupKey::of(maps, by, site.location)).or_default();
             sum.rows += 1;
             sum.count = sum.count.saturating_add(site.taken);
             sum.known = sum.known.saturating_add(site.known);
@@ -140,30 +140,30 @@ impl Sums {
                 sum.outcomes.1 = sum.outcomes.1.saturating_add(executed);
             }
         }
-        let mut rows: Vec<(Key, Sum)> = sums.into_iter().collect();
+        let mut rows: Vec<(GroupKey, GroupSum)> = sums.into_iter().collect();
         let by_misses = view.name == mispredict::VIEW.name;
-        let weight = |sum: &Sum| (sum.mispredicted.filter(|_| by_misses), sum.count);
+        let weight = |sum: &GroupSum| (sum.mispredicted.filter(|_| by_misses), sum.count);
         rows.sort_by(|(a, x), (b, y)| {
             weight(y).cmp(&weight(x)).then_with(|| (a.text(), a.start).cmp(&(b.text(), b.start)))
         });
         let all = if is_blocks { flow.block_quality.blocks } else { flow.taken };
-        Sums { view: view.name, by, rows, all, complete }
+        GroupSums { view: view.name, by, rows, all, complete }
     }
 
-    fn table<'a>(&self) -> Table<'a, (), (usize, &'a (Key, Sum))> {
+    fn table<'a>(&self) -> Table<'a, (), (usize, &'a (GroupKey, GroupSum))> {
         let (all, view) = (self.all, self.view);
         let heading = match self.by {
             By::Function => "function",
             By::Line => "line",
             By::File => "file",
         };
-        let table = Table::<(), (usize, &(Key, Sum))>::new()
+        let table = Table::<(), (usize, &(GroupKey, GroupSum))>::new()
             .constant("view", view)
             .constant("group", heading)
             .number("rank", "rank", |(), (at, _)| Cell::Number(*at as u64 + 1))
             .spare(3);
-        let rate = |sum: &Sum| Cell::share(sum.mispredicted.and_then(|n| share(n, sum.known)));
-        let shares = move |table: Table<'a, (), (usize, &'a (Key, Sum))>| {
+        let rate = |sum: &GroupSum| Cell::share(sum.mispredicted.and_then(|n| share(n, sum.known)));
+        let shares = move |table: Table<'a, (), (usize, &'a (GroupKey, GroupSum))>| {
             table
                 .number("count", "count", |(), (_, (_, sum))| Cell::Count(sum.count))
                 .number("share", "share", move |(), (_, (_, sum))| {
@@ -237,7 +237,7 @@ fn print(out: &mut Out<'_>, args: &Report, flow: &mut Flow, by: By) -> io::Resul
     if args.view.name == blocks::VIEW.name {
         flow.drop_contradicted();
     }
-    let sums = Sums::of(flow, &args.view, by);
+    let sums = GroupSums::of(flow, &args.view, by);
     let printer = args.printer();
     if printer == Printer::Text {
         out.line(sums.reliability())?;
@@ -253,7 +253,7 @@ fn print(out: &mut Out<'_>, args: &Report, flow: &mut Flow, by: By) -> io::Resul
 
 /// The sums on a page.
 pub(crate) fn markup(page: &mut Page<'_>, view: &View, by: By) -> Markup {
-    let sums = Sums::of(&mut page.overview.flow, view, by);
+    let sums = GroupSums::of(&mut page.overview.flow, view, by);
     let shown = page.limit.min(sums.rows.len());
     html! {
         p { (sums.reliability()) "." }

@@ -1,23 +1,19 @@
 //! The view `hot`: the most frequent branches, by source and target.
 
-use std::io::Write;
-
 use maud::{Markup, html};
 use profile::brstack::type_name;
 use profile::hot::{Counter, HotBranch};
 use profile::maps::Maps;
 use profile::overview::Overview;
 use profile::quality::Quality;
-use serde_json::json;
 
 use super::{Page, Report, Section, Sort, View, print_hidden, rest};
-use crate::exit::{DONE, Failure, Outcome};
-use crate::head::{self, Notes, Totals, finish, quality_json, share_trust};
+use crate::exit::{Failure, Outcome};
+use crate::head::{Notes, Totals, quality_json, share_trust};
 use crate::input::{self, Source};
-use crate::present::json;
 use crate::present::out::Out;
 use crate::present::place::{Part, Place};
-use crate::present::table::{Cell, Printer, Table};
+use crate::present::table::{Cell, Printer, Ranked, Table};
 
 pub(super) const VIEW: View = View {
     name: "hot",
@@ -26,9 +22,6 @@ pub(super) const VIEW: View = View {
     run,
     section: Some(Section { title: "Hot branches", markup }),
 };
-
-/// A branch and its index.
-pub(crate) type Row<'a> = (usize, &'a HotBranch);
 
 /// The total that the branches belong to.
 pub(crate) struct HotCounts<'a> {
@@ -45,8 +38,8 @@ impl HotCounts<'_> {
 }
 
 /// Branches, as shares of all.
-pub(crate) fn table<'a>(has_counters: bool) -> Table<'a, HotCounts<'a>, Row<'a>> {
-    let table = Table::<HotCounts<'_>, Row<'_>>::new()
+pub(crate) fn table<'a>(has_counters: bool) -> Table<'a, HotCounts<'a>, Ranked<'a, HotBranch>> {
+    let table = Table::<HotCounts<'_>, Ranked<'_, HotBranch>>::new()
         .constant("view", "hot")
         .number("rank", "rank", |_, (at, _)| Cell::Number(*at as u64 + 1))
         .spare(3)
@@ -130,33 +123,20 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     branches.shrink_to_fit();
     let predictions = Some((hot.known, hot.mispredicted));
     let totals = Totals { branches: hot.total, distinct, predictions };
-    let printer = args.printer();
     out.modelled = Source::any_models_fields(&sources);
-    if printer == Printer::Text {
+    let notes = || {
         let shares = branches.iter().map(|branch| hot.share(branch));
-        let notes = Notes { trust: share_trust(&hot.quality, shares), ..Notes::default() };
-        out.lines(&head::lines(&sources, &hot.quality, &totals, notes, args.verbose))?;
-        if let Some(rows) = &rows {
-            out.line(rows.line())?;
-        }
-        out.gap()?;
-    }
+        Notes { trust: share_trust(&hot.quality, shares), ..Notes::default() }
+    };
+    args.print_head(out, (&sources, &hot.quality, &totals), notes, rows.as_ref())?;
     let mut counts = HotCounts { total: hot.total, quality: &hot.quality, maps: &mut hot.maps };
-    table(has_counters(&branches)).write(printer, out, &mut counts, branches.iter().enumerate())?;
-    match printer {
-        Printer::Text => {
-            print_hidden(out, listed, branches.len(), ("branch", "branches"))?;
-        }
-        Printer::Json => {
-            let mut quality = quality_json(&sources, &hot.quality, &totals);
-            quality["dso"] = json!(rows.map(|rows| rows.json()));
-            json::value(out, &quality)?;
-        }
-        Printer::Csv => {}
+    let listed_now = branches.iter().enumerate();
+    table(has_counters(&branches)).write(args.printer(), out, &mut counts, listed_now)?;
+    if args.printer() == Printer::Text {
+        print_hidden(out, listed, branches.len(), ("branch", "branches"))?;
     }
-    out.flush()?;
-    finish(&sources, &hot.maps);
-    Ok(DONE)
+    let totals = quality_json(&sources, &hot.quality, &totals);
+    args.end(out, totals, rows.as_ref(), (&sources, &hot.maps))
 }
 
 fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {

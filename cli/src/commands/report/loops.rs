@@ -18,7 +18,7 @@ use crate::present::json;
 use crate::present::number::grouped;
 use crate::present::out::Out;
 use crate::present::place::{Part, Place};
-use crate::present::table::{Cell, Printer, Table};
+use crate::present::table::{Cell, Printer, Ranked, Table};
 
 pub(super) const VIEW: View = View {
     name: "loops",
@@ -32,9 +32,6 @@ pub(super) const VIEW: View = View {
 /// Trip counts that a line of the table names.
 const NAMED: usize = 12;
 
-/// A loop and its index, by which other loops refer to it.
-pub(crate) type Row<'a> = (usize, &'a Loop);
-
 fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     let recordings = Reread::new(args.inputs.paths(), &args.select.reading())?;
     let (finder, _) = recordings.count(loops::finder())?;
@@ -42,7 +39,7 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     let totals = Totals::of(loops.taken, loops.distinct);
     let Loops { loops: found, mut maps, quality, complete, filtered, broken, .. } = loops;
     args.symbols.apply(&mut maps);
-    let mut listed: Vec<Row<'_>> = found.iter().enumerate().collect();
+    let mut listed: Vec<Ranked<'_, Loop>> = found.iter().enumerate().collect();
     let trips = found.iter().fold(0, |sum: u64, one| sum.saturating_add(one.all_trips()));
     let rows = args.shown().keep(&mut maps, &mut listed, (trips, "trips"), |(_, one)| {
         (one.location, one.all_trips())
@@ -97,9 +94,9 @@ fn notes(complete: bool, filtered: u64) -> Notes {
 }
 
 /// Loops, whose trip counts may be exact.
-pub(crate) fn table<'a>(complete: bool) -> Table<'a, Maps, Row<'a>> {
+pub(crate) fn table<'a>(complete: bool) -> Table<'a, Maps, Ranked<'a, Loop>> {
     let parent = |one: &Loop| one.parent.map(|parent| parent as u64 + 1);
-    let table = Table::<Maps, Row<'_>>::new()
+    let table = Table::<Maps, Ranked<'_, Loop>>::new()
         .constant("view", "loops")
         .number("rank", "rank", |_, (at, _)| Cell::Number(*at as u64 + 1))
         .number("parent_rank", "in", move |_, (_, one)| Cell::number(parent(one)))
@@ -308,7 +305,7 @@ fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {
     let (loops, _) = page.recordings.count(finder.counter())?;
     let Loops { loops: found, mut maps, complete, filtered, .. } = loops;
     page.args.symbols.apply(&mut maps);
-    let mut listed: Vec<Row<'_>> = found.iter().enumerate().collect();
+    let mut listed: Vec<Ranked<'_, Loop>> = found.iter().enumerate().collect();
     page.args
         .shown()
         .keep(&mut maps, &mut listed, (0, ""), |(_, one)| (one.location, one.all_trips()))?;

@@ -16,7 +16,7 @@ use crate::head::{Notes, trust};
 use crate::present::number::percent;
 use crate::present::out::Out;
 use crate::present::place::{Part, Place};
-use crate::present::table::{Cell, Printer, Table};
+use crate::present::table::{Cell, Printer, Ranked, Table};
 
 pub(super) const VIEW: View = View {
     name: "mispredict",
@@ -26,14 +26,11 @@ pub(super) const VIEW: View = View {
     section: Some(Section { title: "Mispredicts", markup }),
 };
 
-/// A branch and its index.
-type Row<'a> = (usize, &'a Site);
-
 /// `min_n` known predictions are needed for a rate, unless all are here.
-pub(crate) fn table<'a>(min_n: u64, complete: bool) -> Table<'a, Maps, Row<'a>> {
+pub(crate) fn table<'a>(min_n: u64, complete: bool) -> Table<'a, Maps, Ranked<'a, Site>> {
     let interval =
         move |site: &Site| interval_of(&site.misses(), complete).filter(|_| site.known >= min_n);
-    Table::<Maps, Row<'_>>::new()
+    Table::<Maps, Ranked<'_, Site>>::new()
         .constant("view", "mispredict")
         .number("rank", "rank", |_, (at, _)| Cell::Number(*at as u64 + 1))
         .spare(4)

@@ -21,18 +21,23 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use maud::{Markup, html};
 use profile::callgraph::CallGraph;
 use profile::hot::Order as Sort;
+use profile::maps::Maps;
 use profile::overview::Overview;
+use profile::quality::Quality;
+use serde_json::Value;
 
 pub(crate) use self::blocks::{charts as block_charts, table as block_table};
 pub(crate) use self::callgraph::{count as call_graph, print_folded};
 pub(crate) use self::shown::Shown as GraphRows;
 use crate::args::heading;
-use crate::exit::{Failure, Outcome, usage};
+use crate::exit::{DONE, Failure, Outcome, usage};
+use crate::head::{self, Notes, Totals};
 use crate::input::{self, Inputs, Reread, Source};
+use crate::present::json;
 use crate::present::number::grouped;
 use crate::present::out::{FAINT, Out};
 use crate::present::table::Printer;
-use crate::select::{RowArgs, SelectArgs};
+use crate::select::{RowArgs, Rows, SelectArgs};
 use crate::symbols::SymbolArgs;
 
 /// Default of `--min-n`.
@@ -201,7 +206,7 @@ fn sort(name: &str) -> Result<Sort, String> {
         "address" => Sort::Address,
         _ if name.split(',').all(is_perfs) => {
             return Err(format!(
-                "rows are branches, from and to, already: drop it, or sum them with --group \
+                "rows are branches by (from, to) already: omit it, or sum rows with --group \
                  function, line or file; {SORTS}"
             ));
         }
@@ -245,8 +250,7 @@ pub(crate) fn hot(recording: &Path) -> Outcome {
 pub(crate) fn run(args: &Report) -> Outcome {
     let mut out = Out::stdout();
     let status = print(args, &mut out)?;
-    if args.printer() == Printer::Text && !args.callgraph.is_folded() && io::stdout().is_terminal()
-    {
+    if args.printer() == Printer::Text && !args.callgraph.folded && io::stdout().is_terminal() {
         let files: Vec<_> = args.inputs.paths().iter().map(|path| input::name(path)).collect();
         out.styled(FAINT, format_args!("lbr browse {} walks through this", files.join(" ")))?;
         out.flush()?;
@@ -258,24 +262,22 @@ pub(crate) fn run(args: &Report) -> Outcome {
 pub(crate) fn print(args: &Report, out: &mut Out<'_>) -> Outcome {
     let view = args.view;
     if args.block.is_some() && view.name != blocks::VIEW.name {
-        return Err(usage!("--block is of the view blocks: add --view blocks"));
+        return Err(usage!("--block needs --view blocks"));
     }
     if let Some(by) = args.group {
         if !group::can_sum(&view) {
             return Err(usage!(
                 "--group sums rows of the views hot, mispredict, outcomes and blocks; callgraph is \
-                 by function already, and a path or a loop is of no one line"
+                 by function already, and a path or a loop spans several lines"
             ));
         }
         return group::run(args, by, out);
     }
     if args.callgraph.any() && view.name != callgraph::VIEW.name {
-        return Err(usage!(
-            "--callee, --folded, --stitch and --truth are of the view callgraph: add --view callgraph"
-        ));
+        return Err(usage!("--callee, --folded, --stitch and --truth need --view callgraph"));
     }
     if args.sort.is_some_and(|sort| !view.sorts.contains(&sort)) {
-        return Err(usage!("this view cannot be sorted so: it has no such column"));
+        return Err(usage!("this view has no such column to sort by"));
     }
     (view.run)(args, out)
 }
@@ -303,6 +305,41 @@ impl Report {
 
     fn printer(&self) -> Printer {
         Printer::of(self.json, self.csv)
+    }
+
+    /// Prints the lines above a view's table, for people.
+    fn print_head(
+        &self,
+        out: &mut Out<'_>,
+        (sources, quality, totals): (&[Source], &Quality, &Totals),
+        notes: impl FnOnce() -> Notes,
+        rows: Option<&Rows>,
+    ) -> io::Result<()> {
+        if self.printer() != Printer::Text {
+            return Ok(());
+        }
+        out.lines(&head::lines(sources, quality, totals, notes(), self.verbose))?;
+        if let Some(rows) = rows {
+            out.line(rows.line())?;
+        }
+        out.gap()
+    }
+
+    /// Ends a view: with --json prints the totals, then warns about the recordings.
+    fn end(
+        &self,
+        out: &mut Out<'_>,
+        mut totals: Value,
+        rows: Option<&Rows>,
+        (sources, maps): (&[Source], &Maps),
+    ) -> Outcome {
+        if self.printer() == Printer::Json {
+            totals["dso"] = rows.map(Rows::json).into();
+            json::value(out, &totals)?;
+        }
+        out.flush()?;
+        head::finish(sources, maps);
+        Ok(DONE)
     }
 }
 

@@ -18,7 +18,7 @@ use crate::head::{Notes, trust};
 use crate::present::number::counted;
 use crate::present::out::Out;
 use crate::present::place::{Part, Place};
-use crate::present::table::{Cell, Printer, Table};
+use crate::present::table::{Cell, Printer, Ranked, Table};
 
 pub(super) const VIEW: View = View {
     name: "outcomes",
@@ -33,14 +33,12 @@ const NO_CODE: &str = ", which are not to be had for symbols in place of address
 /// Targets of one branch that the table shows.
 const TARGETS: usize = 8;
 
-/// A branch and its index.
-pub(crate) type Row<'a> = (usize, &'a Site);
 /// A branch with one of its targets.
 pub(crate) type Went<'a> = (usize, &'a Site, &'a Target);
 
 /// One row a conditional branch.
-pub(crate) fn conditional<'a>(complete: bool, unsure: bool) -> Table<'a, Maps, Row<'a>> {
-    let mut table = Table::<Maps, Row<'_>>::new()
+pub(crate) fn conditional<'a>(complete: bool, unsure: bool) -> Table<'a, Maps, Ranked<'a, Site>> {
+    let mut table = Table::<Maps, Ranked<'_, Site>>::new()
         .constant("view", "outcomes")
         .constant("kind", "conditional")
         .number("rank", "rank", |_, (at, _)| Cell::Number(*at as u64 + 1))
@@ -97,9 +95,9 @@ pub(crate) fn targets<'a>(complete: bool) -> Table<'a, Maps, Went<'a>> {
 }
 
 /// One row a branch; its targets are for programs.
-pub(crate) fn indirect<'a>(complete: bool) -> Table<'a, Maps, Row<'a>> {
+pub(crate) fn indirect<'a>(complete: bool) -> Table<'a, Maps, Ranked<'a, Site>> {
     let targets = targets(complete);
-    Table::<Maps, Row<'_>>::new()
+    Table::<Maps, Ranked<'_, Site>>::new()
         .constant("view", "outcomes")
         .constant("kind", "indirect")
         .number("rank", "rank", |_, (at, _)| Cell::Number(*at as u64 + 1))

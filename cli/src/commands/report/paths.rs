@@ -16,7 +16,7 @@ use crate::present::json;
 use crate::present::number::{counted, grouped, part, percent, share};
 use crate::present::out::Out;
 use crate::present::place::{Part, Place};
-use crate::present::table::{Cell, Printer, Table};
+use crate::present::table::{Cell, Printer, Ranked, Table};
 
 pub(super) const VIEW: View = View {
     name: "paths",
@@ -32,12 +32,9 @@ const CHAINS: usize = 10;
 /// Followers that a line names.
 const NAMED: usize = 3;
 
-/// A branch of a chain, and the chain's rank.
-pub(crate) type Row<'a> = (usize, &'a Link);
-
 /// The branches of chains.
-pub(crate) fn table<'a>() -> Table<'a, Maps, Row<'a>> {
-    Table::<Maps, Row<'_>>::new()
+pub(crate) fn table<'a>() -> Table<'a, Maps, Ranked<'a, Link>> {
+    Table::<Maps, Ranked<'_, Link>>::new()
         .number("count", " ", |_, (_, link)| Cell::Count(link.count))
         .only("entered", |_, (_, link)| Cell::Count(link.entered))
         .only("left", |_, (_, link)| Cell::Count(link.left))
@@ -60,7 +57,7 @@ pub(crate) fn table<'a>() -> Table<'a, Maps, Row<'a>> {
 }
 
 /// The same for rows of several chains.
-pub(crate) fn ranked<'a>() -> Table<'a, Maps, Row<'a>> {
+pub(crate) fn ranked<'a>() -> Table<'a, Maps, Ranked<'a, Link>> {
     table().number("rank", "chain", |_, (at, _)| Cell::Number(*at as u64 + 1))
 }
 

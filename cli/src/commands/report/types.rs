@@ -1,23 +1,19 @@
 //! Taken branches by type: how often, and how many were mispredicted.
 
-use std::io::Write;
-
 use maud::{Markup, html};
 use profile::brstack::type_name;
 use profile::hot::Counter;
 use profile::maps::Maps;
 use profile::overview::Overview;
 use profile::types::{OfType, by_type};
-use serde_json::json;
 
 use super::{Page, Report, Section, Sort, View};
-use crate::exit::{DONE, Failure, Outcome};
-use crate::head::{self, Notes, Totals, finish, quality_json};
+use crate::exit::{Failure, Outcome};
+use crate::head::{Notes, Totals, quality_json};
 use crate::input;
-use crate::present::json;
 use crate::present::number::share;
 use crate::present::out::Out;
-use crate::present::table::{Cell, Printer, Table};
+use crate::present::table::{Cell, Ranked, Table};
 
 pub(super) const VIEW: View = View {
     name: "types",
@@ -27,12 +23,9 @@ pub(super) const VIEW: View = View {
     section: Some(Section { title: "Types", markup }),
 };
 
-/// A type and its index.
-type Row<'a> = (usize, &'a OfType);
-
 /// Types, as shares of all branches.
-fn table<'a>(all: u64) -> Table<'a, (), Row<'a>> {
-    Table::<(), Row<'_>>::new()
+fn table<'a>(all: u64) -> Table<'a, (), Ranked<'a, OfType>> {
+    Table::<(), Ranked<'_, OfType>>::new()
         .constant("view", "types")
         .number("rank", "rank", |(), (at, _)| Cell::Number(*at as u64 + 1))
         .spare(3)
@@ -65,24 +58,12 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
             (branch.from_location, branch.count)
         })?;
     let types = by_type(&branches, &mut hot.maps);
-    let printer = args.printer();
-    if printer == Printer::Text {
-        out.lines(&head::lines(&sources, &hot.quality, &totals, Notes::default(), args.verbose))?;
-        if let Some(rows) = &rows {
-            out.line(rows.line())?;
-        }
-        out.gap()?;
-    }
+    let read = (&*sources, &hot.quality, &totals);
+    args.print_head(out, read, Notes::default, rows.as_ref())?;
     let listed = types.iter().take(args.rows()).enumerate();
-    table(hot.total).write(printer, out, &mut (), listed)?;
-    if printer == Printer::Json {
-        let mut quality = quality_json(&sources, &hot.quality, &totals);
-        quality["dso"] = json!(rows.map(|rows| rows.json()));
-        json::value(out, &quality)?;
-    }
-    out.flush()?;
-    finish(&sources, &hot.maps);
-    Ok(DONE)
+    table(hot.total).write(args.printer(), out, &mut (), listed)?;
+    let totals = quality_json(&sources, &hot.quality, &totals);
+    args.end(out, totals, rows.as_ref(), (&sources, &hot.maps))
 }
 
 fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use lab::measure::bracket::Body;
 use lab::measure::image::{LoadError, LoadedFile};
 use lbr_msr::text::AsText;
 use profile::symbols::{Called, demangle};
+use serde::Serialize;
 
-use super::mca::Prediction;
 use super::{Rounds, TimeArgs, assemble};
 use crate::exit::{FAILED, Failure, OrExit, USAGE, usage};
 use crate::input;
@@ -16,7 +16,23 @@ use crate::input;
 /// No assembly is longer, bytes.
 const LONGEST: u64 = 16 << 20;
 
-/// The code, and what it belongs to.
+/// llvm-mca's prediction for one iteration in a steady state.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(super) struct Prediction {
+    /// Version of LLVM.
+    pub(super) version: String,
+    /// The CPU it models, by LLVM's name.
+    pub(super) cpu: String,
+    /// Instructions of the code, each counted once.
+    pub(super) instructions: u64,
+    pub(super) cycles: f64,
+    /// Fewest cycles that the CPU's width and ports allow, without dependencies.
+    pub(super) throughput_bound: f64,
+    /// The resource or dependency that limits it most.
+    pub(super) bottleneck: Option<String>,
+}
+
+/// A piece of code, and its origin.
 #[derive(Debug)]
 pub(super) struct TimedCode {
     /// The body of the measurement harness.
@@ -65,8 +81,7 @@ impl TimedCode {
         }
         let one = args.object.len() == 1;
         if !one && args.object.len() != args.symbol.len() {
-            let error = anyhow!("give each --object its --symbol, or one --object for all of them");
-            return Err(error).or_exit(USAGE);
+            return Err(usage!("give each --object its --symbol, or one --object for all of them"));
         }
         for (i, symbol) in args.symbol.iter().enumerate() {
             let Some(path) = args.object.get(if one { 0 } else { i }) else { continue };
@@ -93,7 +108,7 @@ impl TimedCode {
     fn of_function(path: &Path, symbol: &str, body: &Body) -> Result<TimedCode, Failure> {
         let failed = |error: LoadError| {
             let code = match &error {
-                LoadError::Map { .. } | LoadError::Link { .. } => FAILED,
+                LoadError::System { .. } => FAILED,
                 _ => USAGE,
             };
             Failure { code, error: error.into() }
@@ -131,11 +146,10 @@ fn read(given: &str) -> Result<(String, Option<String>), Failure> {
     };
     let (source, shown) = (source.or_exit(FAILED)?, (given != "-").then(|| given.to_owned()));
     if source.starts_with(b"\x7fELF") {
-        let error = anyhow!(
+        return Err(usage!(
             "{} is an object file: time a function of it with --object {0} --symbol NAME",
             path.as_text()
-        );
-        return Err(error).or_exit(USAGE);
+        ));
     }
     let name = shown.clone().unwrap_or_else(|| "stdin".to_owned());
     let text = String::from_utf8(source).with_context(|| format!("{name} is not text"));

@@ -1,12 +1,11 @@
 //! Several pieces of code side by side: how many times as long each takes as the first.
 
-use anyhow::anyhow;
 use lab::measure::{Options, Ratio, TURNS, Turn, TurnRatio, median, ticks_of};
 
 use super::code::TimedCode;
 use super::figures::{Figures, Source};
 use super::{ENOUGH, TimeArgs, failed, machine};
-use crate::exit::{DONE, FAILED, Failure, OrExit, Outcome};
+use crate::exit::{DONE, FAILED, Failure, Outcome, failure};
 use crate::present::number::{counted, dash};
 use crate::present::out::Out;
 use crate::present::table::{Cell, Printer, Table};
@@ -90,7 +89,7 @@ pub(super) fn measure(
             failure.error = failure.error.context(format!("`{}`", code.source));
             return Err(failure);
         }
-        (Err(error), None) => return Err(anyhow!("{error}")).or_exit(FAILED),
+        (Err(error), None) => return Err(failure!(FAILED, "{error}")),
     };
     for (code, body) in codes.iter_mut().zip(bodies) {
         code.body = body;

@@ -72,6 +72,12 @@ impl Spread {
     }
 }
 
+/// Two places, and no `-0.00`.
+pub(super) fn number(value: f64) -> String {
+    let text = format!("{value:.2}");
+    if text == "-0.00" { "0.00".to_owned() } else { text }
+}
+
 /// A stretch of code, of all copies together.
 #[derive(Clone, Debug)]
 pub(super) struct Block {

@@ -7,7 +7,7 @@ use lab::measure::Options;
 use super::TimeArgs;
 use super::code::TimedCode;
 use super::compare::{self, Side};
-use super::text::number;
+use super::figures::number;
 use crate::exit::{DONE, Outcome};
 use crate::present::out::Out;
 use crate::present::table::Printer;

@@ -3,11 +3,10 @@
 use std::cell::RefCell;
 use std::fmt::Display;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use lab::measure::bracket::Body;
 use lab::measure::{GuardedRegisters, Options, Session, select};
 use lbr_msr::arm::{ArmOptions, ArmPlan, ChangedControl, Restored};
-use lbr_msr::caps::CpuIdentity;
 use lbr_msr::text::AsText;
 use lbr_msr::{BranchFilter, LbrCaps, MsrError};
 use sampler::keeper;
@@ -17,8 +16,8 @@ use sampler::target::{Affinity, Moved};
 use super::TimeArgs;
 use super::figures::Source;
 use crate::commands::backend::{self, Backend, Choice};
-use crate::commands::machine::MachineArgs;
-use crate::exit::{Failure, OrExit, USAGE, usage};
+use crate::commands::machine::{MachineArgs, described, is_emulated};
+use crate::exit::{Failure, NO_LBR, OrExit, USAGE, failure, usage};
 use crate::present::out::say;
 
 /// Measures `bodies`, with the registers of the CPU if available; returns the result of `work`, and
@@ -78,9 +77,9 @@ fn counters(
     hidden: &mut Option<String>,
 ) -> Result<Instrument, Failure> {
     if !machine.is_live() {
-        let error =
-            anyhow!("perf events belong to the running kernel: omit --msr-root and --cpuid");
-        return Err(error).or_exit(USAGE);
+        return Err(usage!(
+            "perf events belong to the running kernel: omit --msr-root and --cpuid"
+        ));
     }
     let groups = machine.groups(&machine.cpus()?);
     let group = groups.into_iter().find(|group| group.cpus.contains(&cpu));
@@ -98,7 +97,7 @@ fn counters(
         }
         backend::refused_by_perf(refused, &identity)
     })?;
-    let modelled = is_modelled(&identity);
+    let modelled = is_emulated(&identity);
     let any = BranchFilter::ANY | BranchFilter::USER;
     let has_stacks = |caps: &LbrCaps| caps.cycles() && attempt(&host, any).is_ok();
     let stacks = caps.filter(has_stacks).map(|caps| Box::new((host, caps)));
@@ -106,7 +105,7 @@ fn counters(
         name: "perf",
         words: format!(
             "counters of CPU {cpu}, {}, by the kernel's perf events{}",
-            named(&identity),
+            described(&identity),
             if modelled { MODELLED } else { "" }
         ),
         modelled,
@@ -118,26 +117,14 @@ fn counters(
 
 const MODELLED: &str = "; an emulated CPU: modelled, not measured";
 
-/// QEMU has no LBR: any answer comes from a model.
-fn is_modelled(cpu: &CpuIdentity) -> bool {
-    cpu.hypervisor.as_deref() == Some("QEMU")
-}
-
-fn named(cpu: &CpuIdentity) -> String {
-    match &cpu.uarch {
-        Some(uarch) => format!("{uarch} ({})", cpu.key()),
-        None => cpu.key(),
-    }
-}
-
 fn plan(caps: &LbrCaps, options: &Options, bodies: &[Body]) -> Result<ArmPlan, Failure> {
     if caps.filter == lbr_msr::caps::FilterRegister::None {
-        let error = anyhow!(
+        return Err(failure!(
+            NO_LBR,
             "{} cannot leave out the kernel's branches, which overwrite the records before they \
              can be read",
             caps.facility.name()
-        );
-        return Err(Failure { code: crate::exit::NO_LBR, error });
+        ));
     }
     // A filter that records the branches around any of them.
     let alike = Body {
@@ -175,12 +162,12 @@ fn hardware<T, E: Display>(
     let mut ready = [ready];
     keeper::watch(&mut ready)?;
     let [ready] = ready;
-    let modelled = is_modelled(&caps.cpu);
+    let modelled = is_emulated(&caps.cpu);
     let source = Source {
         name,
         words: format!(
             "branch records of CPU {cpu}, {}, {} deep{}",
-            named(&caps.cpu),
+            described(&caps.cpu),
             caps.depth,
             if modelled { MODELLED } else { "" }
         ),

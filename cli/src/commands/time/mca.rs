@@ -9,12 +9,10 @@ use anyhow::{Context, bail};
 use lab::measure::run_tool;
 use lbr_msr::disasm::{Disassembler, Syntax};
 use lbr_msr::text::AsText;
-use serde::Serialize;
 
 use super::TimeArgs;
-use super::code::TimedCode;
-use super::figures::Figures;
-use super::text::number;
+use super::code::{Prediction, TimedCode};
+use super::figures::{Figures, number};
 use crate::exit::{FAILED, Failure, OrExit};
 use crate::present::number::grouped;
 use crate::present::out::Out;
@@ -27,22 +25,6 @@ const INSTRUCTIONS: usize = 200_000;
 pub(super) const ANY: &str = "llvm-mca";
 /// The newest version of LLVM to look for by its number.
 const NEWEST: u32 = 40;
-
-/// What llvm-mca predicts for one iteration in a steady state.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub(super) struct Prediction {
-    /// Version of LLVM.
-    version: String,
-    /// The CPU it models, by LLVM's name.
-    cpu: String,
-    /// Instructions of the code, each counted once.
-    instructions: u64,
-    pub(super) cycles: f64,
-    /// Fewest cycles that the CPU's width and ports allow, without dependencies.
-    throughput_bound: f64,
-    /// The resource or dependency that limits it most.
-    bottleneck: Option<String>,
-}
 
 /// Predicts each piece of code, if the arguments ask for it.
 pub(super) fn predict(args: &TimeArgs, codes: &mut [TimedCode]) -> Result<(), Failure> {

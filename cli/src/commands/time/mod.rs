@@ -12,11 +12,8 @@ mod place;
 mod text;
 
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
 use clap::{ArgGroup, Args};
 use lab::measure::{CodeRights, MeasureError, Options};
 use lbr_msr::BranchFilter;
@@ -29,7 +26,8 @@ use crate::args::heading;
 use crate::commands::backend::Backend;
 use crate::commands::machine::HostArgs;
 use crate::commands::soft::CpuParser;
-use crate::exit::{DONE, FAILED, Failure, NO_LBR, OrExit, Outcome, USAGE};
+use crate::exit::{DONE, FAILED, Failure, NO_LBR, OrExit, Outcome, USAGE, failure, usage};
+use crate::input;
 use crate::present::out::{Out, say};
 
 /// Time a snippet, or compare several: cycles, instructions, branches
@@ -276,11 +274,6 @@ pub(crate) fn run(args: &TimeArgs) -> Outcome {
     }
     let mut codes = TimedCode::all(args)?;
     mca::predict(args, &mut codes)?;
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))
-            .context("signals cannot be listened for")?;
-    }
     let options = Options {
         warm_up: args.warm_up,
         repeat: args.repeat,
@@ -289,7 +282,7 @@ pub(crate) fn run(args: &TimeArgs) -> Outcome {
         filter,
         confined: !args.unconfined,
         stepped_iterations: if args.calibrates() { STEPPED } else { u32::MAX },
-        stop,
+        stop: input::stop_flag()?,
         ..Options::new(args.soft_cpu.clone())
     };
     if let Some(layouts) = args.layouts {
@@ -337,15 +330,13 @@ pub(crate) fn run(args: &TimeArgs) -> Outcome {
 fn filter(text: &str) -> Result<BranchFilter, Failure> {
     let filter: BranchFilter = text.parse().or_exit(USAGE)?;
     if filter.contains(BranchFilter::STACK) {
-        let error = anyhow!("call-stack mode records no fall-through ranges: omit `stack`");
-        return Err(Failure { code: USAGE, error });
+        return Err(usage!("call-stack mode records no fall-through ranges: omit `stack`"));
     }
     if filter.contains(BranchFilter::KERNEL) {
-        let error = anyhow!(
+        return Err(usage!(
             "the kernel's branches on the way into and out of the measurement would overwrite the \
              records: ask for `u` alone"
-        );
-        return Err(Failure { code: USAGE, error });
+        ));
     }
     Ok(filter | BranchFilter::USER)
 }
@@ -359,14 +350,14 @@ fn failed(error: MeasureError, code: &TimedCode) -> Failure {
                 what += ", when it ran again with the registers that it had left: --init '' sets \
                          them up for each round, --loop 1 runs it once";
             }
-            Failure { code: FAILED, error: anyhow!("{what}") }
+            failure!(FAILED, "{what}")
         }
         error @ MeasureError::Counter => {
-            let error = anyhow!(
+            failure!(
+                FAILED,
                 "{error}: use another register, let --init set up each round (--init '' is enough; \
                  the rounds are counted in memory then), or do without the loop (--loop 1)"
-            );
-            Failure { code: FAILED, error }
+            )
         }
         MeasureError::Filter(error) => Failure { code: NO_LBR, error: error.into() },
         MeasureError::Register(error) => crate::commands::backend::refused(error),

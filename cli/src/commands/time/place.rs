@@ -89,8 +89,8 @@ pub(super) fn fault(
         Some((at, _)) if code.image.as_ref().is_some_and(|image| image.absent(at).is_some()) => {
             let name = code.image.as_ref().and_then(|image| image.absent(at)).unwrap_or("?");
             return format!(
-                "the code calls {name}, which the file takes from another one: it is not there \
-                 when a function is measured alone"
+                "the code calls {name}, which another file defines: a function is measured \
+                 without its imports"
             );
         }
         Some((at, CodePlace::Outside(_))) => format!(" at {at:#x}, outside of the code"),
@@ -105,12 +105,11 @@ pub(super) fn fault(
             let absent = address.and_then(|address| code.image.as_ref()?.absent(address));
             match (address, absent) {
                 _ if signal == Signal::SIGSYS as i32 => format!(
-                    "the code made a system call{at} that code is not let make, because it may \
-                     reach others; --unconfined lets it"
+                    "the code made a system call{at} that is not allowed, because it may affect \
+                     other processes; --unconfined allows it"
                 ),
                 (_, Some(symbol)) => format!(
-                    "the code raised {name}{at}: it touched {symbol}, which the file takes from \
-                     another one"
+                    "the code raised {name}{at}: it touched {symbol}, which another file defines"
                 ),
                 (Some(address), None) => {
                     format!("the code raised {name}{at}, touching {address:#x}")

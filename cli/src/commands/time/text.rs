@@ -3,18 +3,12 @@
 use std::io;
 
 use super::TimeArgs;
-use super::figures::{Block, Figures, Spread};
+use super::figures::{Block, Figures, Spread, number};
 use super::mca;
 use super::place::CodePlace;
 use crate::present::number::{counted, dash, grouped, share};
 use crate::present::out::Out;
 use crate::present::table::{Cell, Table};
-
-/// Two places, and no `-0.00`.
-pub(super) fn number(value: f64) -> String {
-    let text = format!("{value:.2}");
-    if text == "-0.00" { "0.00".to_owned() } else { text }
-}
 
 /// Prints the result, and the blocks if they add to it; everything with `--verbose`.
 pub(super) fn print(out: &mut Out<'_>, counted: &Figures<'_>, args: &TimeArgs) -> io::Result<()> {

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// A report as it was read: CPUs with one outcome, and their checks.
-struct Group {
+struct CpuGroup {
     head: Value,
     checks: Vec<Value>,
 }
@@ -31,7 +31,7 @@ struct CheckPair {
 }
 
 /// Two groups that stand for the same kind of CPU.
-struct Pair {
+struct GroupPair {
     one: String,
     other: String,
     lines: Vec<CheckPair>,
@@ -63,13 +63,13 @@ const LONGEST: u64 = 16 << 20;
 /// No machine has more kinds of CPU.
 const MOST_GROUPS: usize = 256;
 
-fn read(path: &Path) -> Result<Vec<Group>, Failure> {
+fn read(path: &Path) -> Result<Vec<CpuGroup>, Failure> {
     let wrong = || anyhow!("{} is not a report of lbr verify --json", path.as_text());
     let bytes = input::file::read(path, LONGEST)
         .with_context(|| format!("cannot read {}", path.as_text()))
         .or_exit(USAGE)?;
     let text = String::from_utf8(bytes).map_err(|_| wrong()).or_exit(USAGE)?;
-    let mut groups: Vec<Group> = Vec::new();
+    let mut groups: Vec<CpuGroup> = Vec::new();
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
         let value: Value = serde_json::from_str(line).map_err(|_| wrong()).or_exit(USAGE)?;
         if value.get("schema").is_some() {
@@ -79,7 +79,7 @@ fn read(path: &Path) -> Result<Vec<Group>, Failure> {
         match (value.get("check").is_some(), groups.last_mut()) {
             (true, Some(group)) => group.checks.push(value),
             (false, _) if more => {
-                groups.push(Group { head: value, checks: Vec::new() });
+                groups.push(CpuGroup { head: value, checks: Vec::new() });
             }
             _ => return Err(wrong()).or_exit(USAGE),
         }
@@ -95,7 +95,7 @@ fn word<'a>(value: &'a Value, key: &str) -> &'a str {
 }
 
 /// `06_5EH Skylake (CPUs 0-7)`.
-fn title(group: &Group) -> String {
+fn title(group: &CpuGroup) -> String {
     let head = &group.head;
     let lies = match head.get("soft_lies").and_then(Value::as_array) {
         Some(lies) => {
@@ -114,9 +114,9 @@ fn title(group: &Group) -> String {
 }
 
 /// Pairs groups of the same core type, the rest in order.
-fn pair(first: &[Group], second: &[Group]) -> Vec<Pair> {
-    let core = |group: &Group| word(&group.head, "core_type").to_owned();
-    let mut left: Vec<&Group> = second.iter().collect();
+fn pair(first: &[CpuGroup], second: &[CpuGroup]) -> Vec<GroupPair> {
+    let core = |group: &CpuGroup| word(&group.head, "core_type").to_owned();
+    let mut left: Vec<&CpuGroup> = second.iter().collect();
     let mut pairs = Vec::new();
     for one in first {
         let at = left.iter().position(|other| core(other) == core(one)).unwrap_or(0);
@@ -132,7 +132,7 @@ fn pair(first: &[Group], second: &[Group]) -> Vec<Pair> {
 }
 
 /// The checks of a group by their names; of several of one name, the first.
-fn by_id(group: &Group) -> HashMap<&str, &Value> {
+fn by_id(group: &CpuGroup) -> HashMap<&str, &Value> {
     let mut found = HashMap::new();
     for check in &group.checks {
         found.entry(word(check, "check")).or_insert(check);
@@ -140,7 +140,7 @@ fn by_id(group: &Group) -> HashMap<&str, &Value> {
     found
 }
 
-fn compare(one: &Group, other: &Group) -> Pair {
+fn compare(one: &CpuGroup, other: &CpuGroup) -> GroupPair {
     let (in_one, in_other) = (by_id(one), by_id(other));
     let mut ids: Vec<&str> = one.checks.iter().map(|check| word(check, "check")).collect();
     for check in &other.checks {
@@ -168,7 +168,7 @@ fn compare(one: &Group, other: &Group) -> Pair {
         })
         .filter(|line| !same(&line.one, &line.other))
         .collect();
-    Pair { one: title(one), other: title(other), lines }
+    GroupPair { one: title(one), other: title(other), lines }
 }
 
 /// The result of a check, in a few words.
@@ -183,7 +183,7 @@ fn outcome(check: Option<&Value>) -> String {
     format!("{verdict}: {more}")
 }
 
-fn write_text(out: &mut Out<'_>, pairs: &[Pair]) -> io::Result<()> {
+fn write_text(out: &mut Out<'_>, pairs: &[GroupPair]) -> io::Result<()> {
     for pair in pairs {
         out.line(format_args!("A  {}", pair.one))?;
         out.line(format_args!("B  {}", pair.other))?;
@@ -199,7 +199,7 @@ fn write_text(out: &mut Out<'_>, pairs: &[Pair]) -> io::Result<()> {
     Ok(())
 }
 
-fn write_json(out: &mut impl Write, pairs: &[Pair]) -> io::Result<()> {
+fn write_json(out: &mut impl Write, pairs: &[GroupPair]) -> io::Result<()> {
     json::line(out, &[("schema", json!(1))])?;
     for pair in pairs {
         for line in &pair.lines {

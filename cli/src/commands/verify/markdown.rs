@@ -14,7 +14,7 @@ pub(super) fn write(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
         if let Some(lies) = &machine.soft_lies {
             writeln!(out, "Injected faults: {}.\n", lies.join(", "))?;
         }
-        writeln!(out, "{}.\n", verified.summary())?;
+        writeln!(out, "{}.\n", verified.verdict())?;
         writeln!(out, "Found with {}.\n", cell(&verified.origin(machine)))?;
         writeln!(out, "| check | expected | found | verdict |")?;
         writeln!(out, "|---|---|---|---|")?;

@@ -11,14 +11,11 @@ mod text;
 use std::{
     io::Write,
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::SystemTime,
 };
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use clap::Args;
 use lab::verify::Config;
 use lbr_msr::soft::Faults;
@@ -26,12 +23,13 @@ use sampler::target::Affinity;
 
 use super::{
     backend::{Backend, of_registers},
-    cpus::CpuList,
     export::day,
     machine::MachineArgs,
 };
 use crate::args::heading;
-use crate::exit::{DONE, FAILED, Failure, NO_LBR, OrExit, Outcome, USAGE, usage};
+use crate::cpus::CpuList;
+use crate::exit::{DONE, FAILED, Failure, NO_LBR, OrExit, Outcome, USAGE, failure, usage};
+use crate::input;
 use crate::output::Output;
 use crate::present::out::{Out, say};
 use lies::Lies;
@@ -184,14 +182,8 @@ fn check_lies(args: &VerifyArgs) -> Result<(), Failure> {
 
 /// Verifies each CPU in turn; those with one outcome become one.
 fn verify_all(args: &VerifyArgs) -> Result<Machine, Failure> {
-    // A signal ends the checks, and what follows puts the registers back.
-    let stop = Arc::new(AtomicBool::new(false));
-    if args.write {
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            signal_hook::flag::register(signal, Arc::clone(&stop))
-                .context("signals cannot be listened for")?;
-        }
-    }
+    // A signal ends the checks; the registers are then restored.
+    let stop = if args.write { input::stop_flag()? } else { Arc::default() };
     let config = Config {
         write: args.write,
         assume: args.machine.host.assume,
@@ -238,10 +230,7 @@ fn verify_all(args: &VerifyArgs) -> Result<Machine, Failure> {
     }
     if machine.verified.is_empty() {
         let first = refused.into_iter().next();
-        return Err(first.map_or_else(
-            || Failure { code: FAILED, error: anyhow!("interrupted") },
-            |(_, failure)| failure,
-        ));
+        return Err(first.map_or_else(|| failure!(FAILED, "interrupted"), |(_, failure)| failure));
     }
     for (cpu, failure) in refused {
         say!("CPU {cpu}: {:#}", failure.error);

@@ -137,22 +137,6 @@ impl Verified {
         parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 
-    /// `1 differs, 20 as documented, …`.
-    pub(super) fn summary(&self) -> String {
-        let count = |name: &str| {
-            self.report.checks.iter().filter(|check| check.verdict.name() == name).count()
-        };
-        let names = ["differs", "as documented", "cannot tell here", "not applicable"];
-        let parts: Vec<String> = names
-            .iter()
-            .map(|name| match (count(name), *name) {
-                (count, "differs") if count != 1 => format!("{count} differ"),
-                (count, name) => format!("{count} {name}"),
-            })
-            .collect();
-        parts.join(", ")
-    }
-
     /// `42 as documented, 1 differs: order`, and how many are not judged.
     pub(super) fn verdict(&self) -> String {
         let checks = || self.report.checks.iter();

@@ -113,7 +113,7 @@ fn open(
 fn sibling(root: &lbr_msr::access::Root, cpu: u32) -> Option<u32> {
     let list = format!("sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
     let text = std::fs::read_to_string(root.join(&list)).ok()?;
-    let list: crate::commands::cpus::CpuList = text.parse().ok()?;
+    let list: crate::cpus::CpuList = text.parse().ok()?;
     list.cpus().iter().copied().find(|other| *other != cpu)
 }
 

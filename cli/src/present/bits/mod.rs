@@ -46,7 +46,7 @@ pub(crate) struct CodeLegend {
 
 /// A row of the table below the drawing.
 #[derive(Clone)]
-struct Row {
+struct FieldRow {
     key: char,
     place: String,
     name: String,
@@ -103,8 +103,8 @@ fn sources<'a>(fields: &'a [Drawn], keys: &[char], own: &str) -> Vec<(&'a str, S
 }
 
 /// The fields of a register, with their values if it has one.
-fn table<'a>(valued: bool) -> Table<'a, (), Row> {
-    let mut table = Table::<(), Row>::new()
+fn table<'a>(valued: bool) -> Table<'a, (), FieldRow> {
+    let mut table = Table::<(), FieldRow>::new()
         .word("", " ", |(), row| Cell::Word(row.key.to_string().into()))
         .word("", "bits", |(), row| Cell::Word(row.place.clone().into()))
         .word("", "field", |(), row| Cell::Word(row.name.clone().into()));
@@ -114,8 +114,8 @@ fn table<'a>(valued: bool) -> Table<'a, (), Row> {
     table.prose("", "meaning", |(), row| Cell::Word(row.meaning.clone().into()))
 }
 
-fn all_rows(fields: &[Drawn]) -> impl Iterator<Item = Row> + Clone {
-    let rows: Vec<Row> = keys(fields).into_iter().zip(fields).flat_map(rows).collect();
+fn all_rows(fields: &[Drawn]) -> impl Iterator<Item = FieldRow> + Clone {
+    let rows: Vec<FieldRow> = keys(fields).into_iter().zip(fields).flat_map(rows).collect();
     rows.into_iter()
 }
 
@@ -126,15 +126,15 @@ fn field_of<'a>(fields: &'a [Drawn], keys: &[char], bit: u8) -> Option<(&'a Draw
 }
 
 /// The row of a field, and one for each of its named values.
-fn rows((key, field): (char, &Drawn)) -> Vec<Row> {
-    let mut rows = vec![Row {
+fn rows((key, field): (char, &Drawn)) -> Vec<FieldRow> {
+    let mut rows = vec![FieldRow {
         key,
         place: place(field),
         name: field.name.clone(),
         value: value_cell(field),
         meaning: field.meaning.clone(),
     }];
-    rows.extend(field.codes.iter().map(|code| Row {
+    rows.extend(field.codes.iter().map(|code| FieldRow {
         key: ' ',
         place: String::new(),
         name: String::new(),

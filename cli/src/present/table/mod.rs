@@ -174,6 +174,9 @@ impl<C: ?Sized, R> Column<'_, C, R> {
     }
 }
 
+/// A row and its index: the rank follows from it.
+pub(crate) type Ranked<'a, T> = (usize, &'a T);
+
 /// The columns of a table. Those of names and sentences come last.
 pub(crate) struct Table<'a, C: ?Sized, R> {
     columns: Vec<Column<'a, C, R>>,

@@ -5,14 +5,10 @@ use lbr_msr::address::IA32_DEBUGCTL;
 use lbr_msr::caps::{Facility, FilterRegister, Quirks};
 
 use super::super::SubjectKind;
-use super::super::bench::{Bench, Facts, Halt, READ_ONLY};
-use super::super::check::{Documented, Finding, Spec};
+use super::super::bench::{Bench, Facts, Halt, READ_ONLY, cannot_tell};
+use super::super::check::{Finding, Spec, answer, not_applicable};
 use super::super::preserve::has_last_exception;
-use super::written::{last_exception, records};
-
-/// An address of ring 0 and one of user code.
-pub(super) const HIGH: u64 = 0xFFFF_FFFF_8123_4560;
-pub(super) const LOW: u64 = 0x0000_7FFF_1234_5670;
+use super::written::{LOW, last_exception, records};
 
 pub(in crate::verify) const CHECKS: &[Spec] = &[
     Spec {
@@ -26,9 +22,9 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         writes: true,
         documented: |facts| match facts.caps.facility {
             Facility::AmdBrs if facts.kind != SubjectKind::Software => {
-                Documented::nowhere("BRS is the kernel's")
+                not_applicable("BRS is the kernel's")
             }
-            _ => Documented::here(
+            _ => answer(
                 format!(
                     "bit {} of {}",
                     facts.caps.registers.enable.trailing_zeros(),
@@ -40,7 +36,7 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         look: |bench| {
             let map = bench.facts.caps.registers;
             if bench.facts.caps.facility == Facility::NetBurst {
-                return Err(Halt::CannotTell(READ_ONLY.into()));
+                return cannot_tell(READ_ONLY);
             }
             own_bit(bench, map.control, map.enable)
         },
@@ -54,8 +50,8 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         needs: &["registers.control"],
         writes: true,
         documented: |facts| match freeze(facts) {
-            Ok(source) => Documented::here("bit 11 of DEBUGCTL", source),
-            Err(why) => Documented::nowhere(why),
+            Ok(source) => answer("bit 11 of DEBUGCTL", source),
+            Err(why) => not_applicable(why),
         },
         look: |bench| own_bit(bench, IA32_DEBUGCTL, 1 << 11),
     },
@@ -69,11 +65,11 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         needs: &["registers.control"],
         writes: true,
         documented: |facts| match debugctl_bits(facts) {
-            Some((_, allowed)) => Documented::here(
+            Some((_, allowed)) => answer(
                 format!("none beyond {allowed:#x} can be set"),
                 "SDM 17.4.1, 17.11.1, 17.13, 17.14",
             ),
-            None => Documented::nowhere("AMD documents them in each family's own manual"),
+            None => not_applicable("AMD documents them in each family's own manual"),
         },
         look: debugctl,
     },
@@ -86,15 +82,15 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         needs: &["registers.select"],
         writes: true,
         documented: |facts| match facts.caps.filter {
-            FilterRegister::None => Documented::nowhere("no filter register"),
-            filter => Documented::here(
+            FilterRegister::None => not_applicable("no filter register"),
+            filter => answer(
                 format!("{:#x} can be set, others not", select_bits(filter)),
                 "SDM Tables 17-11 to 17-13; Linux lbr.c, amd/lbr.c; CPUID 1CH",
             ),
         },
         look: |bench| {
             let Some(select) = bench.facts.caps.registers.select else {
-                return Err(Halt::CannotTell("no filter register".into()));
+                return cannot_tell("no filter register");
             };
             let bits = select_bits(bench.facts.caps.filter);
             let enable = bench.facts.caps.registers.enable;
@@ -112,12 +108,12 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         needs: &["cpuid", "registers.depth"],
         writes: true,
         documented: |facts| match facts.caps.registers.depth {
-            Some(_) => Documented::here(words(&depths(facts)), "CPUID 1CH EAX[7:0]; Linux lbr.c"),
-            None => Documented::nowhere("the depth cannot be chosen"),
+            Some(_) => answer(words(&depths(facts)), "CPUID 1CH EAX[7:0]; Linux lbr.c"),
+            None => not_applicable("the depth cannot be chosen"),
         },
         look: |bench| {
             let Some(msr) = bench.facts.caps.registers.depth else {
-                return Err(Halt::CannotTell("the depth cannot be chosen".into()));
+                return cannot_tell("the depth cannot be chosen");
             };
             let listed = depths(&bench.facts);
             let mut taken = Vec::new();
@@ -141,11 +137,11 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         needs: &["registers.tos"],
         writes: true,
         documented: |facts| match facts.caps.registers.tos {
-            None => Documented::nowhere("no top-of-stack register"),
+            None => not_applicable("no top-of-stack register"),
             Some(_) if facts.caps.facility == Facility::NetBurst => {
-                Documented::here("writing it raises #GP", "SDM 17.11.2")
+                answer("writing it raises #GP", "SDM 17.11.2")
             }
-            Some(_) => Documented::here(
+            Some(_) => answer(
                 format!("0 to {}", facts.caps.depth.saturating_sub(1)),
                 "SDM 17.5.1; Linux lbr.c (check_msr)",
             ),
@@ -164,11 +160,11 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         needs: &["registers.from", "registers.to", "registers.info"],
         writes: true,
         documented: |facts| match facts.caps.facility {
-            Facility::NetBurst => Documented::here("writing one raises #GP", "SDM 17.11.2"),
+            Facility::NetBurst => answer("writing one raises #GP", "SDM 17.11.2"),
             Facility::AmdBrs if facts.kind != SubjectKind::Software => {
-                Documented::nowhere("BRS is the kernel's")
+                not_applicable("BRS is the kernel's")
             }
-            _ => Documented::here("values read back as written", "EDK2; Linux lbr.c"),
+            _ => answer("values read back as written", "EDK2; Linux lbr.c"),
         },
         look: records,
     },
@@ -181,8 +177,8 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         needs: &["registers.depth", "bits.records"],
         writes: true,
         documented: |facts| match facts.caps.registers.depth {
-            Some(_) => Documented::here("all are 0 afterwards", "Linux lbr.c, msr-index.h"),
-            None => Documented::nowhere("the depth cannot be chosen"),
+            Some(_) => answer("all are 0 afterwards", "Linux lbr.c, msr-index.h"),
+            None => not_applicable("the depth cannot be chosen"),
         },
         look: |bench| {
             let map = bench.facts.caps.registers;
@@ -214,9 +210,9 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         writes: true,
         documented: |facts| {
             if facts.caps.facility == Facility::NetBurst || !has_last_exception(&facts.caps) {
-                return Documented::nowhere("the pair is read-only or not documented");
+                return not_applicable("the pair is read-only or not documented");
             }
-            Documented::here("canonical addresses, as they were written", "EDK2; Linux msr-index.h")
+            answer("canonical addresses, as they were written", "EDK2; Linux msr-index.h")
         },
         look: last_exception,
     },
@@ -303,12 +299,10 @@ fn debugctl_bits(facts: &Facts) -> Option<(u64, u64)> {
 
 fn debugctl(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
     if bench.facts.kind == SubjectKind::Hardware {
-        return Err(Halt::CannotTell(
-            "unsafe: flipping TR, BTS or BTF on a live machine crashes it".into(),
-        ));
+        return cannot_tell("unsafe: flipping TR, BTS or BTF on a live machine crashes it");
     }
     let Some((required, allowed)) = debugctl_bits(&bench.facts) else {
-        return Err(Halt::CannotTell("nothing is documented".into()));
+        return cannot_tell("nothing is documented");
     };
     let which = match bench.facts.caps.facility {
         Facility::NetBurst => !bench.facts.caps.registers.enable,
@@ -342,7 +336,7 @@ fn words(numbers: &[u32]) -> String {
 
 fn tos(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
     let Some(msr) = bench.facts.caps.registers.tos else {
-        return Err(Halt::CannotTell("no top-of-stack register".into()));
+        return cannot_tell("no top-of-stack register");
     };
     let before = bench.read(msr)?;
     if bench.facts.caps.facility == Facility::NetBurst {

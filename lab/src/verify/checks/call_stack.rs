@@ -3,8 +3,8 @@
 use lbr_msr::caps::FilterRegister;
 
 use super::super::Kernel;
-use super::super::bench::{Bench, Facts, Filled, Halt};
-use super::super::check::{Documented, Finding, Spec};
+use super::super::bench::{Bench, Facts, Filled, Halt, cannot_tell};
+use super::super::check::{Documented, Finding, Spec, answer, not_applicable};
 
 const NEEDS: &[&str] = &["order", "bits.select"];
 const SOURCE: &str = "SDM 17.9; Linux lbr.c";
@@ -47,9 +47,9 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
 
 fn stack(facts: &Facts, expected: &str) -> Documented {
     if facts.caps.call_stack() {
-        Documented::here(expected, SOURCE)
+        answer(expected, SOURCE)
     } else {
-        Documented::nowhere("no call-stack mode")
+        not_applicable("no call-stack mode")
     }
 }
 
@@ -78,15 +78,15 @@ fn live(facts: &Facts, filled: &Filled) -> Vec<Option<u64>> {
 /// Checks a kernel that leaves its first `left` calls.
 fn frames(bench: &mut Bench<'_>, kernel: Kernel, left: usize) -> Result<Finding, Halt> {
     let Some(value) = value(&bench.facts) else {
-        return Err(Halt::CannotTell("no call-stack mode".into()));
+        return cannot_tell("no call-stack mode");
     };
     let wanted = |filled: &Filled| -> Vec<Option<u64>> {
         filled.ran.branches.iter().take(left).rev().map(|known| known.to).collect()
     };
-    let good = |facts: &Facts, filled: &Filled| live(facts, filled) == wanted(filled);
-    let filled = bench.until(kernel, value, good)?;
-    let found = live(&bench.facts, &filled);
-    if found == wanted(&filled) {
+    let look = |facts: &Facts, filled: &Filled| (live(facts, filled), wanted(filled));
+    let (filled, (found, wanted)) =
+        bench.until(kernel, value, look, |(found, wanted)| found == wanted)?;
+    if found == wanted {
         return Ok(Finding::same("as expected"));
     }
     let zero = filled.ran.branches.iter().find(|known| known.zero_length_call);

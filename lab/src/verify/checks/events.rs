@@ -5,8 +5,8 @@ use lbr_msr::address::{MSR_LER_FROM_LIP, MSR_LER_TO_LIP};
 use lbr_msr::caps::{Facility, Quirks};
 use lbr_msr::table::SelectScope;
 
-use super::super::bench::{Bench, Facts, Filled, Halt};
-use super::super::check::{Documented, Finding, Spec};
+use super::super::bench::{Bench, Facts, Filled, Halt, cannot_tell};
+use super::super::check::{Finding, Spec, answer, not_applicable};
 use super::super::preserve::{DEBUGCTL_LBR, LBR_FRZ, has_last_exception};
 use super::super::{Kernel, Known};
 use super::bits::freeze as freeze_bit;
@@ -32,9 +32,9 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
                     None => "the enable bit is cleared",
                 };
                 let expected = format!("the branches before it are there, none after it; {how}");
-                Documented::here(expected, source)
+                answer(expected, source)
             }
-            Err(why) => Documented::nowhere(why),
+            Err(why) => not_applicable(why),
         },
         look: freeze,
     },
@@ -48,9 +48,9 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         writes: true,
         documented: |facts| {
             if has_last_exception(&facts.caps) {
-                Documented::here("the branch before it", "SDM 17.4.8, 17.14; Linux msr-index.h")
+                answer("the branch before it", "SDM 17.4.8, 17.14; Linux msr-index.h")
             } else {
-                Documented::nowhere("no pair is reliably documented")
+                not_applicable("no pair is reliably documented")
             }
         },
         look: last_exception,
@@ -66,11 +66,11 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         writes: true,
         documented: |facts| {
             if facts.caps.assumed && facts.row.is_none() {
-                Documented::nowhere("nothing is documented of an assumed CPU's C-states")
+                not_applicable("nothing is documented of an assumed CPU's C-states")
             } else if facts.caps.quirks.contains(Quirks::DEEP_C_STATE_WIPES) {
-                Documented::here("kept or cleared", "SDM 17.10.3; CPUID 1CH EAX[30]")
+                answer("kept or cleared", "SDM 17.10.3; CPUID 1CH EAX[30]")
             } else {
-                Documented::here("kept", "SDM 17.10.3 names later CPUs; CPUID 1CH EAX[30] = 0")
+                answer("kept", "SDM 17.10.3 names later CPUs; CPUID 1CH EAX[30] = 0")
             }
         },
         look: c_state,
@@ -83,12 +83,10 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         falsified: "The records are not the branches that ran.",
         needs: &["records", "depth"],
         writes: true,
-        documented: |_| Documented::here("as before", "SDM 17.4.1, 34.4"),
+        documented: |_| answer("as before", "SDM 17.4.1, 34.4"),
         look: |bench| {
             let value = bench.facts.open();
-            let good = |facts: &Facts, filled: &Filled| facts.compare(filled, value).is_none();
-            let filled = bench.until(Kernel::AroundSmi, value, good)?;
-            let difference = bench.facts.compare(&filled, value);
+            let (_, difference) = bench.compared(Kernel::AroundSmi, value)?;
             Ok(match difference.is_none() {
                 true => Finding::same("as before"),
                 false => Finding::differs("the newest record has changed (BU10)"),
@@ -106,14 +104,12 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         needs: &["registers.select", "bits.select"],
         writes: true,
         documented: |facts| match scope(facts) {
-            Some(SelectScope::Thread) => {
-                Documented::here("each has its own", "EDK2; SDM 17.8; Linux core.c")
-            }
+            Some(SelectScope::Thread) => answer("each has its own", "EDK2; SDM 17.8; Linux core.c"),
             Some(SelectScope::CoreShared) => {
-                Documented::here("they share it", "EDK2; SDM 17.8; Linux perf_event.h")
+                answer("they share it", "EDK2; SDM 17.8; Linux perf_event.h")
             }
-            Some(SelectScope::Core) => Documented::nowhere("no hyperthreads"),
-            None => Documented::nowhere("undocumented"),
+            Some(SelectScope::Core) => not_applicable("no hyperthreads"),
+            None => not_applicable("undocumented"),
         },
         look: sharing,
     },
@@ -240,7 +236,7 @@ fn scope(facts: &Facts) -> Option<SelectScope> {
 
 fn sharing(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
     let Some(select) = bench.facts.caps.registers.select else {
-        return Err(Halt::CannotTell("no filter register".into()));
+        return cannot_tell("no filter register");
     };
     let before = bench.read(select)?;
     let mut follows = true;

@@ -4,8 +4,8 @@ use lbr_msr::caps::{Facility, Layout, Quirks};
 use lbr_msr::record::RawEntry;
 
 use super::super::Kernel;
-use super::super::bench::{Bench, Facts, Filled, Halt};
-use super::super::check::{Documented, Finding, Spec};
+use super::super::bench::{Bench, Facts, Filled, Halt, cannot_tell};
+use super::super::check::{Documented, Finding, Spec, answer, not_applicable};
 use super::filters::class_name;
 
 /// Checks that those of the flags depend on.
@@ -21,12 +21,12 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         needs: &["records", "depth", "lbr_fmt", "filter.user"],
         writes: true,
         documented: |facts| match sign_bits(facts) {
-            (0, 0) => Documented::nowhere("records hold 32 bits of an address"),
-            (from, 0) => Documented::here(
+            (0, 0) => not_applicable("records hold 32 bits of an address"),
+            (from, 0) => answer(
                 format!("the bits {from:#x} of FROM are copies of its sign"),
                 "SDM Tables 17-8, 17-14; Linux lbr.c",
             ),
-            (from, to) => Documented::here(
+            (from, to) => answer(
                 format!("the bits {from:#x} of FROM and {to:#x} of TO are copies of its sign"),
                 "SDM Tables 17-8, 17-9, 17-14; Linux lbr.c, amd/lbr.c",
             ),
@@ -43,9 +43,9 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         writes: true,
         documented: |facts| match facts.ring(true) {
             Some(_) if facts.caps.facility == Facility::IntelArch => {
-                Documented::here("all ones", "Linux mailing list, confirmed by Intel")
+                answer("all ones", "Linux mailing list, confirmed by Intel")
             }
-            _ => Documented::nowhere("it is recorded as it is"),
+            _ => not_applicable("it is recorded as it is"),
         },
         look: hidden_from,
     },
@@ -60,12 +60,12 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         writes: true,
         documented: |facts| {
             if facts.caps.mispredict() {
-                Documented::here(
+                answer(
                     "hardly ever set on predictable branches, often on unpredictable ones",
                     "SDM Tables 17-8, 17-16; Linux lbr.c",
                 )
             } else {
-                Documented::nowhere("records have no mispredict flag")
+                not_applicable("records have no mispredict flag")
             }
         },
         look: mispredict,
@@ -110,12 +110,12 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         writes: true,
         documented: |facts| {
             if facts.caps.tsx() {
-                Documented::here(
+                answer(
                     "IN_TSX on a branch in a transaction, TSX_ABORT on an abort",
                     "SDM Tables 17-14, 17-16; Linux lbr.c",
                 )
             } else {
-                Documented::nowhere("CPUID announces neither HLE nor RTM, or records have no flags")
+                not_applicable("CPUID announces neither HLE nor RTM, or records have no flags")
             }
         },
         look: tsx,
@@ -129,8 +129,8 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         needs: &["tsx"],
         writes: true,
         documented: |facts| match facts.caps.tsx() {
-            true => Documented::here("one record of it", "SDM 17.9; Linux lbr.c"),
-            false => Documented::nowhere("records have no transaction flags"),
+            true => answer("one record of it", "SDM 17.9; Linux lbr.c"),
+            false => not_applicable("records have no transaction flags"),
         },
         look: abort,
     },
@@ -143,11 +143,11 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         needs: FLAGS,
         writes: true,
         documented: |facts| match facts.caps.types() {
-            true => Documented::here(
+            true => answer(
                 "cond 0, ind_jmp 1, rel_jmp 2, ind_call 3, rel_call 4, ret 5, others 8 to 15",
                 "SDM24 Table 20-2",
             ),
-            false => Documented::nowhere("records have no branch type"),
+            false => not_applicable("records have no branch type"),
         },
         look: |bench| {
             let value = bench.facts.open();
@@ -157,10 +157,8 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
                 });
                 pairs.filter(|(class, told)| *told != Some(*class)).collect::<Vec<_>>()
             };
-            let filled = bench.until(Kernel::EveryClass, value, |facts, filled| {
-                wrong(facts, filled).is_empty()
-            })?;
-            let mut swapped: Vec<String> = wrong(&bench.facts, &filled)
+            let (_, wrong) = bench.until(Kernel::EveryClass, value, wrong, Vec::is_empty)?;
+            let mut swapped: Vec<String> = wrong
                 .into_iter()
                 .map(|(class, told)| {
                     format!("{} as {}", class_name(class), told.map_or("reserved", class_name))
@@ -210,23 +208,22 @@ fn sign(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
         // All ones represent a hidden address.
         missing(raw.from, from_bits) || missing(raw.to, to_bits)
     };
-    let kernel = Kernel::KernelAddresses;
-    let filled = bench.until(kernel, value, |facts, filled| {
-        filled.entries().all(|(seen, _)| !wrong(facts, &seen.raw))
-    })?;
+    let any_wrong =
+        |facts: &Facts, filled: &Filled| filled.entries().any(|(seen, _)| wrong(facts, &seen.raw));
+    let (filled, found) = bench.until(Kernel::KernelAddresses, value, any_wrong, |found| !found)?;
     let high = |seen: &RawEntry| (seen.to | seen.from) >> 46 & 1 != 0;
     if !filled.entries().any(|(seen, _)| high(&seen.raw)) {
-        return Err(Halt::CannotTell("no branch of ring 0 was recorded".into()));
+        return cannot_tell("no branch of ring 0 was recorded");
     }
-    Ok(match filled.entries().find(|(seen, _)| wrong(&bench.facts, &seen.raw)) {
-        None => Finding::same("as expected"),
-        Some(_) => Finding::differs("the bits above the address are 0: no sign extension"),
+    Ok(match found {
+        false => Finding::same("as expected"),
+        true => Finding::differs("the bits above the address are 0: no sign extension"),
     })
 }
 
 fn hidden_from(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
     let Some(value) = bench.facts.ring(true) else {
-        return Err(Halt::CannotTell("nothing filters by ring".into()));
+        return cannot_tell("nothing filters by ring");
     };
     let shown = |facts: &Facts, filled: &Filled| {
         let out = filled.entries().filter_map(|(seen, entry)| {
@@ -235,11 +232,9 @@ fn hidden_from(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
         });
         out.collect::<Vec<_>>()
     };
-    let filled = bench.until(Kernel::KernelAddresses, value, |facts, filled| {
-        let from = shown(facts, filled);
-        !from.is_empty() && from.iter().all(|from| *from == u64::MAX)
-    })?;
-    Ok(match shown(&bench.facts, &filled).first() {
+    let hidden = |from: &Vec<u64>| !from.is_empty() && from.iter().all(|from| *from == u64::MAX);
+    let (_, from) = bench.until(Kernel::KernelAddresses, value, shown, hidden)?;
+    Ok(match from.first() {
         None => Finding::differs("the branch out of ring 0 is not recorded"),
         Some(&u64::MAX) => Finding::same("all ones"),
         Some(_) => Finding::differs("the address in ring 0 is shown"),
@@ -256,7 +251,7 @@ fn flagged(facts: &Facts, filled: &Filled) -> (u32, u32) {
 
 fn mispredict(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
     if !bench.cpu.knows().mispredict {
-        return Err(Halt::CannotTell("mispredictions are unknown here".into()));
+        return cannot_tell("mispredictions are unknown here");
     }
     let value = bench.facts.open();
     let mut rates = [(0, 0); 2];
@@ -287,9 +282,9 @@ const LONG: u32 = 70_000;
 
 fn cycles_documented(facts: &Facts, expected: &str) -> Documented {
     if facts.caps.cycles() {
-        Documented::here(expected, "SDM Table 17-16, 17.6; Linux lbr.c")
+        answer(expected, "SDM Table 17-16, 17.6; Linux lbr.c")
     } else {
-        Documented::nowhere("records have no cycle count")
+        not_applicable("records have no cycle count")
     }
 }
 
@@ -300,7 +295,7 @@ fn counts<const N: usize>(
     lengths: [u32; N],
 ) -> Result<[Option<u32>; N], Halt> {
     if !bench.cpu.knows().cycles {
-        return Err(Halt::CannotTell("cycles are not counted here".into()));
+        return cannot_tell("cycles are not counted here");
     }
     let value = bench.facts.open();
     let mut counts = [None; N];
@@ -364,14 +359,14 @@ fn tsx(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
         });
         of.any(|set| set)
     };
-    let filled = bench.until(Kernel::Transaction { abort: false }, value, inside)?;
-    if !inside(&bench.facts, &filled) {
+    let (_, set) = bench.until(Kernel::Transaction { abort: false }, value, inside, |set| *set)?;
+    if !set {
         return Ok(Finding::differs("IN_TSX is not set on a branch in a transaction"));
     }
     let aborted =
         |_: &Facts, filled: &Filled| filled.entries().any(|(_, entry)| entry.abort == Some(true));
-    let filled = bench.until(Kernel::Transaction { abort: true }, value, aborted)?;
-    Ok(if aborted(&bench.facts, &filled) {
+    let (_, set) = bench.until(Kernel::Transaction { abort: true }, value, aborted, |set| *set)?;
+    Ok(if set {
         Finding::same("as expected")
     } else {
         Finding::differs("TSX_ABORT is not set on an abort")
@@ -387,13 +382,13 @@ fn abort(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
         of.count()
     };
     let kernel = Kernel::Transaction { abort: true };
-    let filled = bench.until(kernel, value, |facts, filled| records(facts, filled) == 1)?;
+    let (_, count) = bench.until(kernel, value, records, |count| *count == 1)?;
     let known = if bench.facts.caps.quirks.contains(Quirks::DOUBLE_ABORT) {
         " (a known Haswell erratum: Linux lbr_double_abort)"
     } else {
         ""
     };
-    Ok(match records(&bench.facts, &filled) {
+    Ok(match count {
         1 => Finding::same("one record"),
         2 => Finding::differs(format!("it is recorded twice{known}")),
         n => Finding::differs(format!("{n} records")),

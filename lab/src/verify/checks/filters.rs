@@ -3,8 +3,8 @@
 use lbr_msr::caps::{Facility, FilterRegister};
 use lbr_msr::record::HwBranchType;
 
-use super::super::bench::{Bench, Difference, Facts, Filled, Halt};
-use super::super::check::{Documented, Finding, Spec};
+use super::super::bench::{Bench, Difference, Facts, Filled, Halt, cannot_tell};
+use super::super::check::{Documented, Finding, Spec, answer, not_applicable};
 use super::super::{Kernel, SubjectKind};
 
 /// A check of one filter bit: its suppress bit and its capture bit.
@@ -40,14 +40,13 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         needs: BASE,
         writes: true,
         documented: |facts| match facts.caps.filter {
-            FilterRegister::LbrSelect { jumps_swallow_calls: true, .. } => Documented::nowhere(
+            FilterRegister::LbrSelect { jumps_swallow_calls: true, .. } => not_applicable(
                 "on this generation they include calls and returns (SDM Table 17-11)",
             ),
-            FilterRegister::LbrSelect { .. } | FilterRegister::AmdSelect => Documented::here(
-                "calls and returns are recorded",
-                "SDM 17.8, Table 17-12; Linux amd/lbr.c",
-            ),
-            _ => Documented::nowhere("each class has its own bit"),
+            FilterRegister::LbrSelect { .. } | FilterRegister::AmdSelect => {
+                answer("calls and returns are recorded", "SDM 17.8, Table 17-12; Linux amd/lbr.c")
+            }
+            _ => not_applicable("each class has its own bit"),
         },
         look: jumps,
     },
@@ -67,15 +66,12 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         needs: BASE,
         writes: true,
         documented: |facts| match facts.caps.facility {
-            Facility::IntelArch => Documented::here("it is not recorded", "SDM24 Table 20-2"),
-            _ => Documented::nowhere("calls are recorded whatever their length"),
+            Facility::IntelArch => answer("it is not recorded", "SDM24 Table 20-2"),
+            _ => not_applicable("calls are recorded whatever their length"),
         },
         look: |bench| {
             let value = bench.facts.open();
-            let filled = bench.until(Kernel::ZeroLengthCall, value, |facts, filled| {
-                facts.compare(filled, value).is_none()
-            })?;
-            let difference = bench.facts.compare(&filled, value);
+            let (_, difference) = bench.compared(Kernel::ZeroLengthCall, value)?;
             Ok(if difference.is_none() {
                 Finding::same("it is not recorded")
             } else if difference.extra.iter().any(|known| known.zero_length_call) {
@@ -115,7 +111,7 @@ fn value(facts: &Facts, suppress: u64, capture: u64) -> Option<u64> {
 
 fn documented(facts: &Facts, suppress: u64, capture: u64) -> Documented {
     let Some(value) = value(facts, suppress, capture) else {
-        return Documented::nowhere("no such filter");
+        return not_applicable("no such filter");
     };
     let left_out = match suppress {
         1 => "branches into ring 0".to_owned(),
@@ -134,7 +130,7 @@ fn documented(facts: &Facts, suppress: u64, capture: u64) -> Documented {
         Facility::AmdLbrV2 => "Linux amd/lbr.c",
         _ => "SDM Tables 17-11 to 17-13; Linux lbr.c",
     };
-    Documented::here(format!("{left_out} suppressed, all others recorded"), source)
+    answer(format!("{left_out} suppressed, all others recorded"), source)
 }
 
 const CLASSES: [(HwBranchType, &str); 7] = [
@@ -166,7 +162,7 @@ const fn in_doubt(facts: &Facts, suppress: u64) -> bool {
 
 fn look(bench: &mut Bench<'_>, suppress: u64, capture: u64) -> Result<Finding, Halt> {
     let Some(value) = value(&bench.facts, suppress, capture) else {
-        return Err(Halt::CannotTell("no such filter".into()));
+        return cannot_tell("no such filter");
     };
     let compare = |facts: &Facts, filled: &Filled| {
         let mut difference = facts.compare(filled, value);
@@ -175,9 +171,7 @@ fn look(bench: &mut Bench<'_>, suppress: u64, capture: u64) -> Result<Finding, H
         }
         difference
     };
-    let good = |facts: &Facts, filled: &Filled| compare(facts, filled).is_none();
-    let filled = bench.until(Kernel::EveryClass, value, good)?;
-    let difference = compare(&bench.facts, &filled);
+    let (_, difference) = bench.until(Kernel::EveryClass, value, compare, Difference::is_none)?;
     Ok(if difference.is_none() {
         Finding::same("as expected")
     } else {
@@ -224,9 +218,7 @@ fn jumps(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
         difference.missing.retain(|known| call(known.class));
         Difference { missing: difference.missing, ..Difference::default() }
     };
-    let filled =
-        bench.until(Kernel::EveryClass, value, |facts, filled| missing(facts, filled).is_none())?;
-    let difference = missing(&bench.facts, &filled);
+    let (_, difference) = bench.until(Kernel::EveryClass, value, missing, Difference::is_none)?;
     Ok(if difference.is_none() {
         Finding::same("calls and returns are recorded")
     } else {

@@ -9,7 +9,7 @@ use lbr_msr::table::ExpectedFormat;
 use lbr_msr::{LbrCaps, Msr};
 
 use super::super::bench::{Bench, Facts, Halt};
-use super::super::check::{Documented, Finding, Spec};
+use super::super::check::{Documented, Finding, Spec, answer, not_applicable};
 use super::super::preserve::has_last_exception;
 
 /// Defines a check that every register of a list can be read.
@@ -47,26 +47,24 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         needs: &[],
         writes: false,
         documented: |facts| match facts.caps.facility {
-            Facility::IntelArch => Documented::here(
+            Facility::IntelArch => answer(
                 "CPUID.07H:EDX[19] = 1, leaf 1CH with a depth and with reserved bits 0",
                 "SDM24 17.4; Linux asm/perf_event.h",
             ),
-            Facility::AmdLbrV2 => Documented::here(
+            Facility::AmdLbrV2 => answer(
                 "80000022H EAX[1] = 1, EBX[9:4] the depth, 1 to 32",
                 "Linux asm/perf_event.h",
             ),
-            Facility::AmdBrs => {
-                Documented::here("80000008H EBX[31] = 1 on family 19H", "Linux amd/brs.c")
-            }
+            Facility::AmdBrs => answer("80000008H EBX[31] = 1 on family 19H", "Linux amd/brs.c"),
             Facility::IntelLegacy
                 if facts.row.is_some_and(|r| r.generation.format.needs_register()) =>
             {
-                Documented::here(
+                answer(
                     "PDCM (CPUID.01H:ECX[15]) = 1, Architectural LBR not announced",
                     facts.row_source(),
                 )
             }
-            _ => Documented::nowhere("CPUID does not announce this facility"),
+            _ => not_applicable("CPUID does not announce this facility"),
         },
         look: cpuid,
     },
@@ -81,10 +79,10 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         writes: false,
         documented: |facts| match facts.caps.facility {
             Facility::AmdLbrV2 | Facility::AmdBrs | Facility::AmdSingle => {
-                Documented::nowhere("AMD does not have this register")
+                not_applicable("AMD does not have this register")
             }
-            _ if facts.pdcm => Documented::here("345H can be read", "SDM 17.4.8.1"),
-            _ => Documented::here("345H raises #GP", "SDM 17.4.8.1"),
+            _ if facts.pdcm => answer("345H can be read", "SDM 17.4.8.1"),
+            _ => answer("345H raises #GP", "SDM 17.4.8.1"),
         },
         look: |bench| {
             let there = bench.exists(IA32_PERF_CAPABILITIES)?;
@@ -102,9 +100,9 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         needs: &["perf_capabilities"],
         writes: false,
         documented: |facts| match expected_format(facts) {
-            _ if !facts.pdcm => Documented::nowhere("no IA32_PERF_CAPABILITIES"),
-            Some(expected) => Documented::here(format_words(expected), facts.row_source()),
-            None => Documented::nowhere("this model's format is undocumented"),
+            _ if !facts.pdcm => not_applicable("no IA32_PERF_CAPABILITIES"),
+            Some(expected) => answer(format_words(expected), facts.row_source()),
+            None => not_applicable("this model's format is undocumented"),
         },
         look: lbr_fmt,
     },
@@ -158,14 +156,13 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
 fn documented_registers(facts: &Facts, list: &[Msr], none: &str) -> Documented {
     match (list.first(), list.last()) {
         (Some(first), Some(last)) if list.len() == 2 => {
-            Documented::here(format!("{first} and {last}"), facts.row_source())
+            answer(format!("{first} and {last}"), facts.row_source())
         }
-        (Some(first), Some(last)) if first != last => Documented::here(
-            format!("{} registers from {first} to {last}", list.len()),
-            facts.row_source(),
-        ),
-        (Some(only), _) => Documented::here(format!("{only}"), facts.row_source()),
-        (None, _) => Documented::nowhere(none),
+        (Some(first), Some(last)) if first != last => {
+            answer(format!("{} registers from {first} to {last}", list.len()), facts.row_source())
+        }
+        (Some(only), _) => answer(format!("{only}"), facts.row_source()),
+        (None, _) => not_applicable(none),
     }
 }
 

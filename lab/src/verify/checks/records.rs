@@ -4,7 +4,7 @@ use lbr_msr::caps::{Order, Quirks};
 
 use super::super::Kernel;
 use super::super::bench::{Bench, Facts, Filled, Halt};
-use super::super::check::{Documented, Finding, Spec};
+use super::super::check::{Finding, Spec, answer, not_applicable};
 
 pub(in crate::verify) const CHECKS: &[Spec] = &[
     Spec {
@@ -16,7 +16,7 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         falsified: "None of the jumps is recorded.",
         needs: &["registers.from", "registers.to", "registers.select", "bits.enable"],
         writes: true,
-        documented: |_| Documented::here("records", "SDM 17.4.2; Linux lbr.c"),
+        documented: |_| answer("records", "SDM 17.4.2; Linux lbr.c"),
         look: recording,
     },
     Spec {
@@ -29,14 +29,12 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         writes: true,
         documented: |facts| {
             let count = few(facts);
-            Documented::here(format!("{count} of {count} jumps, each once"), "SDM 17.4.8")
+            answer(format!("{count} of {count} jumps, each once"), "SDM 17.4.8")
         },
         look: |bench| {
             let value = bench.facts.open();
             let kernel = Kernel::Jumps(few(&bench.facts));
-            let good = |facts: &Facts, filled: &Filled| facts.compare(filled, value).is_none();
-            let filled = bench.until(kernel, value, good)?;
-            let difference = bench.facts.compare(&filled, value);
+            let (filled, difference) = bench.compared(kernel, value)?;
             let wanted = bench.facts.wanted(&filled, value).len();
             let there = wanted - difference.missing.len().min(wanted);
             Ok(if difference.is_none() {
@@ -65,15 +63,14 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         falsified: "The records hold another number of jumps, or others than the newest.",
         needs: &["records", "cpuid"],
         writes: true,
-        documented: |facts| Documented::here(facts.caps.depth.to_string(), facts.row_source()),
+        documented: |facts| answer(facts.caps.depth.to_string(), facts.row_source()),
         look: |bench| {
             let value = bench.facts.open();
             let depth = bench.facts.caps.depth as usize;
             let count = 2 * bench.facts.caps.depth + 3;
-            let good = |facts: &Facts, filled: &Filled| held(facts, filled) == depth;
-            let filled = bench.until(Kernel::Jumps(count), value, good)?;
+            let (filled, held) =
+                bench.until(Kernel::Jumps(count), value, held, |held| *held == depth)?;
             let difference = bench.facts.compare(&filled, value);
-            let held = held(&bench.facts, &filled);
             Ok(if held == depth && difference.is_none() {
                 Finding::same(held.to_string())
             } else if held == depth {
@@ -97,17 +94,16 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         needs: &["depth"],
         writes: true,
         documented: |facts| match facts.caps.order {
-            Order::Single => Documented::nowhere("only one record"),
-            Order::Tos => Documented::here(
+            Order::Single => not_applicable("only one record"),
+            Order::Tos => answer(
                 "TOS holds the index of the newest, older ones downward modulo the depth",
                 "SDM 17.4.8; Linux lbr.c",
             ),
-            Order::NewestFirst => Documented::here(
-                "index 0 is the newest, older ones upward",
-                "Linux lbr.c (arch), amd/lbr.c",
-            ),
+            Order::NewestFirst => {
+                answer("index 0 is the newest, older ones upward", "Linux lbr.c (arch), amd/lbr.c")
+            }
             Order::Saturating => {
-                Documented::here("MSROFF - 1 is the newest, older ones downward", "Linux amd/brs.c")
+                answer("MSROFF - 1 is the newest, older ones downward", "Linux amd/brs.c")
             }
         },
         look: order,
@@ -123,9 +119,9 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         writes: true,
         documented: |facts| {
             if facts.caps.quirks.contains(Quirks::FUSED_FROM) {
-                Documented::here("the branch, or the instruction fused with it", "Linux amd/lbr.c")
+                answer("the branch, or the instruction fused with it", "Linux amd/lbr.c")
             } else {
-                Documented::here("the branch", "SDM 17.4.8")
+                answer("the branch", "SDM 17.4.8")
             }
         },
         look: from,
@@ -153,7 +149,7 @@ fn beyond(bench: &mut Bench<'_>) -> Result<Option<u64>, Halt> {
     let value = bench.facts.open();
     // A single lap may end anywhere in a deeper LBR stack.
     for count in [depth + 1, depth / 2] {
-        bench.until(Kernel::Jumps(count), value, |_, _| true)?;
+        bench.until(Kernel::Jumps(count), value, |_, _| (), |()| true)?;
         let tos = bench.read(tos)?;
         if tos >= u64::from(depth) {
             return Ok(Some(tos));
@@ -165,10 +161,10 @@ fn beyond(bench: &mut Bench<'_>) -> Result<Option<u64>, Halt> {
 fn recording(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
     bench.facts.can_run().map_err(|why| Halt::CannotTell(why.into()))?;
     let value = bench.facts.open();
-    let some = |facts: &Facts, filled: &Filled| held(facts, filled) > 0;
+    let some = |held: &usize| *held > 0;
     let kernel = Kernel::Jumps(few(&bench.facts));
-    let filled = bench.until(kernel, value, some)?;
-    if some(&bench.facts, &filled) {
+    let (filled, count) = bench.until(kernel, value, held, some)?;
+    if count > 0 {
         return Ok(Finding::same("records"));
     }
     // On a real CPU, the path to the write that ends recording has overwritten all others.
@@ -183,8 +179,8 @@ fn recording(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
         Some(_) => value ^ 0x1FF,
         None => return Ok(Finding::differs("no record")),
     };
-    let filled = bench.until(kernel, inverse, some)?;
-    Ok(if some(&bench.facts, &filled) {
+    let (_, count) = bench.until(kernel, inverse, held, some)?;
+    Ok(if count > 0 {
         Finding::differs(
             "no record, but records where the filter's bits are the other way round: its \
              polarity is swapped",
@@ -210,9 +206,7 @@ fn order(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
         known.filter_map(|known| age(known.to)).collect()
     };
     let sound: Vec<usize> = (0..depth).collect();
-    let good = |facts: &Facts, filled: &Filled| ages(facts, filled) == sound;
-    let filled = bench.until(Kernel::Jumps(count), value, good)?;
-    let found = ages(&bench.facts, &filled);
+    let (_, found) = bench.until(Kernel::Jumps(count), value, ages, |found| *found == sound)?;
     if found == sound {
         return Ok(Finding::same("as expected"));
     }
@@ -250,11 +244,8 @@ fn from(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
     };
     let good = |far: &Option<u64>| matches!(far, Some(0)) || fused && far.is_some();
     for kernel in [Kernel::Jumps(1), Kernel::Predictable(few(&bench.facts))] {
-        let filled = bench.until(kernel, value, |facts, filled| {
-            let far = distances(facts, filled);
-            !far.is_empty() && far.iter().all(good)
-        })?;
-        let far = distances(&bench.facts, &filled);
+        let all = |far: &Vec<Option<u64>>| !far.is_empty() && far.iter().all(good);
+        let (_, far) = bench.until(kernel, value, distances, all)?;
         if far.is_empty() {
             return Ok(Finding::differs("the branches are not recorded"));
         }

@@ -4,10 +4,12 @@ use lbr_msr::address::{MSR_LER_FROM_LIP, MSR_LER_TO_LIP};
 use lbr_msr::caps::{Facility, Layout};
 
 use super::super::SubjectKind;
-use super::super::bench::{Bench, Facts, Halt};
+use super::super::bench::{Bench, Facts, Halt, cannot_tell};
 use super::super::check::Finding;
-use super::bits::{HIGH, LOW};
 
+/// An address of ring 0 and one of user code.
+const HIGH: u64 = 0xFFFF_FFFF_8123_4560;
+pub(super) const LOW: u64 = 0x0000_7FFF_1234_5670;
 /// Bits 62:61, format 4's transaction flags.
 const TSX_FLAGS: u64 = 3 << 61;
 const MISPRED: u64 = 1 << 63;
@@ -101,9 +103,9 @@ pub(super) fn records(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
 
 pub(super) fn last_exception(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
     if bench.facts.kind == SubjectKind::Hardware {
-        return Err(Halt::CannotTell(
-            "unsafe: on a live machine nothing but records, TOS and controls is tried".into(),
-        ));
+        return cannot_tell(
+            "unsafe: on a live machine nothing but records, TOS and controls is tried",
+        );
     }
     let narrow = bench.facts.caps.facility == Facility::P6;
     let values = if narrow { [0x1234_5670, 0x0040_0000] } else { [LOW, HIGH] };

@@ -22,6 +22,7 @@ use lbr_msr::{Msr, MsrError, MsrRead, MsrWrite};
 
 use sampler::source::cpu::same_cpu::transferred;
 use sampler::target::{Affinity, Moved, SourceError};
+use sampler::{Random, fresh_seed};
 
 use super::{Kernel, Knows, Ran, RunError, Subject, SubjectKind, Switch};
 use crate::code::assembler::Gpr;
@@ -46,7 +47,7 @@ pub struct RealSubject<M> {
     cpuid: RecordedCpuid,
     kind: SubjectKind,
     root: Root,
-    random: u64,
+    random: Random,
     /// Unpins the thread on drop.
     _moved: Moved,
 }
@@ -86,7 +87,7 @@ impl<M: MsrWrite> RealSubject<M> {
             sibling,
             cpuid,
             root,
-            random: sampler::fresh_seed(),
+            random: Random(fresh_seed()),
         })
     }
 
@@ -97,19 +98,7 @@ impl<M: MsrWrite> RealSubject<M> {
 
     /// Chooses at random which branches are taken; their number stays the same.
     fn shuffle(&mut self, choices: &mut [u8]) {
-        for last in (1..choices.len()).rev() {
-            let other = (self.next_random() % (last as u64 + 1)) as usize;
-            choices.swap(last, other);
-        }
-    }
-
-    /// SplitMix64.
-    fn next_random(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.random;
-        z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ z >> 31
+        self.random.shuffle(choices);
     }
 
     fn run_program(&mut self, kernel: Kernel, switch: Switch) -> Result<Ran, RunError> {
