@@ -18,7 +18,7 @@ use super::{Source, file};
 use crate::exit::Failure;
 use crate::input::{self, Reading};
 
-/// Bytes of a pipe that are kept at most.
+/// Maximum number of bytes of a pipe that are copied.
 const MOST_KEPT: u64 = 16 << 30;
 
 /// Recordings that can be read again.

@@ -28,7 +28,7 @@ pub(crate) struct Source {
     pub(crate) by: Option<String>,
     /// The selection of its samples, unless all are selected.
     pub(crate) selection: Option<Arc<Selection>>,
-    /// Which names it has.
+    /// The names of events and threads in it, and which of the requested ones exist.
     pub(crate) names: Names,
     events: Vec<EventSamples>,
     /// Whether it has symbols in place of addresses.
@@ -173,7 +173,7 @@ impl Source {
         self.notes.stopped = false;
     }
 
-    /// Whether its end was not read: Ctrl-C, or a file that was cut.
+    /// Whether its end was not read: because of Ctrl-C, or in a truncated file.
     pub(crate) fn is_partial(&self) -> bool {
         self.partial().is_some()
     }
@@ -277,7 +277,7 @@ pub(crate) fn warn(source: &Source) {
     }
 }
 
-/// Unjoined neighbours from which on chance is excluded.
+/// Minimum number of unjoined neighbours that cannot be chance.
 const UNJOINED: u64 = 8;
 
 /// Which lines were skipped.

@@ -10,7 +10,7 @@ use profile::lines::SourceLine;
 
 use super::file::open;
 
-/// No source is longer, bytes.
+/// Maximum size of a source file, in bytes.
 const LONGEST_SOURCE: u64 = 64 << 20;
 
 /// Reads a source file. Debug information may name anything, such as a pipe without a writer, an

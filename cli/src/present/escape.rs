@@ -33,7 +33,7 @@ pub(crate) fn escaped_lines(text: &str) -> String {
     text.split_inclusive('\n').map(shown).collect()
 }
 
-/// Nothing but what ASCII prints, which most text is.
+/// Whether it is printable ASCII, as most text is.
 pub(crate) fn is_plain(text: &str) -> bool {
     text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
 }

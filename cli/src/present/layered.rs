@@ -23,7 +23,7 @@ pub(crate) struct Link {
     pub(crate) from: usize,
     pub(crate) to: usize,
     pub(crate) back: bool,
-    /// How much a straight line matters.
+    /// Priority of drawing it as a straight line.
     pub(crate) weight: f64,
 }
 

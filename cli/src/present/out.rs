@@ -3,6 +3,7 @@
 
 use std::fmt::{Display, Write as _};
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::sync::OnceLock;
 
 use anstream::{AutoStream, ColorChoice};
@@ -25,10 +26,10 @@ pub(crate) const FAINT: Style = Style::new().dimmed();
 const INDENT: usize = 4;
 /// Default width.
 const USUAL: usize = 80;
-/// Narrower terminals are written to as if they were so wide.
+/// Minimum width of a folded line.
 const LEAST: usize = 40;
 
-/// Whether lines are cut to the terminal; set once, from the command line.
+/// `--wide`: lines are not cut to the terminal. Set once, from the command line.
 static WIDE: OnceLock<bool> = OnceLock::new();
 
 /// Applies `--color`, `--wide` and `--no-pager`.
@@ -130,14 +131,18 @@ impl Write for Out<'_> {
     }
 }
 
-/// Cells of a line of the terminal that this is, unless `--wide`.
-fn width_of(stream: &(impl IsTerminal + std::os::fd::AsFd)) -> Option<usize> {
+/// Width at which lines are folded: a terminal's, unless `--wide`.
+fn width_of(stream: &(impl IsTerminal + AsFd)) -> Option<usize> {
     if !stream.is_terminal() || WIDE.get().copied().unwrap_or(false) {
         return None;
     }
+    Some(columns(stream).unwrap_or(USUAL).max(LEAST))
+}
+
+/// Columns of a terminal, or those that the environment sets.
+pub(crate) fn columns(stream: &impl AsFd) -> Option<usize> {
     let size = terminal_size::terminal_size_of(stream).map(|(width, _)| usize::from(width.0));
-    let columns = || std::env::var("COLUMNS").ok()?.parse().ok();
-    Some(size.or_else(columns).unwrap_or(USUAL).max(LEAST))
+    size.or_else(|| std::env::var("COLUMNS").ok()?.parse().ok())
 }
 
 /// Prints a message on standard error. Failures are ignored: a full or closed standard error must

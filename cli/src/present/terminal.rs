@@ -331,7 +331,7 @@ mod tests {
         panic!("last words");
     }
 
-    /// The message comes after the terminal is restored.
+    /// The message of a panic is printed after the terminal is restored.
     #[test]
     fn a_panic_restores_the_terminal() {
         let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };

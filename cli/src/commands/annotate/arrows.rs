@@ -203,7 +203,7 @@ mod tests {
         Arrows { lines: lines.iter().map(line).collect(), lanes, omitted: 0 }
     }
 
-    /// The loop of the text book: a short jump forward inside a long one back.
+    /// A textbook loop: a short jump forward inside a long one back.
     #[test]
     fn nested() {
         let arrows = arrows(&[(&[2], &[6], 0), (&[10], &[0], 1)]);

@@ -10,7 +10,7 @@ use crate::present::table::Heat;
 
 /// Minimum number of known predictions for a rate of a sample.
 const ENOUGH: u64 = 30;
-/// Targets of an indirect branch that are named.
+/// Maximum number of targets named after an indirect branch.
 const TARGETS: usize = 3;
 
 /// Headings of the columns.

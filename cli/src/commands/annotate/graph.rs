@@ -14,7 +14,7 @@ use crate::present::place::anchor;
 use crate::present::shorten::without_middle;
 use crate::present::table::{Cell, Heat, Table};
 
-/// Characters in a line of a box at most.
+/// Maximum number of characters in a line of a box.
 const CHARS: usize = 46;
 /// Size of a character and distance of lines, pixels of SVG at a font size of 12.
 const CHAR: f64 = 7.25;
@@ -23,7 +23,7 @@ const LINE: f64 = 16.0;
 const WIDEST: f64 = 7.0;
 /// The XML namespace, which a separate SVG file needs.
 const NAMESPACE: &str = "http://www.w3.org/2000/svg";
-/// Nodes of a graph that is part of a page, at most.
+/// Maximum number of nodes of a graph on a page.
 const ON_PAGE: usize = 250;
 
 /// Plain colours, which every viewer knows, and others for a dark scheme.
@@ -216,7 +216,7 @@ fn picture(
             from: edge.from,
             to: edge.to,
             back: edge.back,
-            // The called code must not push the code after the call aside.
+            // The code after a call stays below it; the called code moves aside.
             weight: match edge.kind {
                 EdgeKind::Call => 0.1,
                 _ => 1.0 + edge.count.unwrap_or(0) as f64 / most.max(1.0),
@@ -226,7 +226,7 @@ fn picture(
     let drawn = layered::layout(&sizes, &links);
     let mut notes: Vec<&str> = head.iter().map(String::as_str).collect();
     let legend = legend(annotated, graph);
-    // On a page it can be wrapped.
+    // A page wraps the legend; a separate picture has to be as wide as it.
     notes.extend(namespace.map(|_| legend.as_str()));
     let widest = notes.iter().map(|line| line.chars().count()).max().unwrap_or(0);
     let width = drawn.width.max(widest as f64 * CHAR + 24.0);

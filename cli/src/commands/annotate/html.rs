@@ -18,7 +18,7 @@ use crate::present::shorten::shortened;
 
 /// Maximum number of functions on a page.
 const FUNCTIONS: usize = 10;
-/// Cells of a name.
+/// Maximum width of a name, in characters.
 pub(crate) const NAME: usize = 160;
 /// Runs of unexecuted instructions up to this length are not folded.
 const FEW: usize = 4;

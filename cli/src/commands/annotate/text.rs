@@ -15,7 +15,7 @@ use crate::present::out::{FAINT, Out, cells};
 use crate::present::shorten::{shortened, without_middle};
 use crate::present::table::{Cell, Table};
 
-/// Blocks with cycles that the table below the code shows.
+/// Maximum number of blocks in the table below the code.
 const BLOCKS: usize = 20;
 
 /// Options of the output.
@@ -99,7 +99,7 @@ struct Listing<'a> {
     line: Option<&'a SourceLine>,
     columns: Columns<'a>,
     arrows: Option<Arrows>,
-    /// Widths of the columns; hidden ones have none.
+    /// Widths of the columns; `None` for hidden ones.
     widths: [Option<usize>; 6],
     /// Width of addresses.
     address: usize,

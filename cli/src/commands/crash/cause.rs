@@ -133,7 +133,7 @@ fn access(scene: &Scene<'_>, stop: &SignalStop) -> Option<(Access, u64)> {
         return Some((Access::Execution, stop.ip));
     }
     let registers = stop.registers?;
-    // The order of instruction encodings.
+    // Instructions number registers in this order.
     let [rax, rbx, rcx, rdx, rsi, rdi, rbp, rsp, r8, r9, r10, r11, r12, r13, r14, r15, ..] =
         registers;
     let encoded = [rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8, r9, r10, r11, r12, r13, r14, r15];

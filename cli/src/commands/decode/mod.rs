@@ -34,8 +34,9 @@ use crate::{
 /// Each line is a record: FROM, TO and, if the layout has it, INFO, in
 /// hexadecimal with or without 0x, separated by spaces. Packed records (format
 /// 0, pm) are one register; further columns are ignored. A BRBE record is INF
-/// SRC TGT. Of PEBS, a line is a whole record, its 64-bit words in order, of
-/// which the LBR entries are printed, newest first. Empty lines and lines that start with # are skipped.
+/// SRC TGT. A PEBS line is a whole record, its 64-bit words in order; lbr prints
+/// its LBR entries, newest first. Empty lines and lines that start with # are
+/// skipped.
 ///
 /// `lbr probe` prints the format of a CPU. A field that the record does not
 /// have is `-` (JSON: null). A line that is not a record is reported with its
@@ -163,7 +164,7 @@ impl DecodeArgs {
                 .with_context(|| format!("unknown LBR_FMT {format}"))?;
             return Ok(Records::Lbr(layout));
         }
-        // Leaf 1CH does not speak of transactions.
+        // Leaf 1CH does not describe transaction flags.
         let arch = Layout::of_leaf_1c(self.caps.map_or(0xF_0007, |leaf| leaf.ecx), tsx);
         Ok(Records::Lbr(match self.facility.context("--format or --facility is needed")? {
             FacilityName::Arch => arch,

@@ -126,7 +126,7 @@ fn percentage(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "a number of percent, 0 or more".to_owned())
 }
 
-/// A recording, or several, that were looked at once.
+/// The recordings of one side, and the results of reading them once.
 struct Side {
     recordings: Reread,
     sources: Vec<Source>,

@@ -96,7 +96,7 @@ fn print_rows(
     };
     let branches = table("branch", &compared.measures());
     if printer == Printer::Csv {
-        // Rows of one kind have one line of keys.
+        // CSV has a single line of keys: those of branches.
         branches.write(printer, out, names, rows(false))?;
         return Ok(());
     }

@@ -126,7 +126,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// The profile of one program that it is.
+    /// The kind of profile, if it is one of a single program.
     const fn of_program(self) -> Option<ProfileKind> {
         match self {
             Kind::Llvm => Some(ProfileKind::Llvm),

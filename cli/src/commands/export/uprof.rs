@@ -52,6 +52,6 @@ fn table<'a>(total: u64) -> Table<'a, Maps, &'a HotBranch> {
         .only("TARGET LINE", move |maps, branch| line(maps, branch.to_location))
         .only("SOURCE MODULE", move |maps, branch| module(maps, branch.from_location))
         .only("TARGET MODULE", move |maps, branch| module(maps, branch.to_location))
-        // A branch of a file is one, whichever process ran it.
+        // The same branch of a file in several processes is one row.
         .only("PROCESS", |_, _| Cell::Absent)
 }

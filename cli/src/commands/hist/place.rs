@@ -42,7 +42,7 @@ fn begin(text: &str) -> Result<LocationSpec, ParsePlaceError> {
 /// Resolved in the files of one recording.
 pub(super) struct ResolvedBlock {
     entry: Vec<Span>,
-    /// Any of these, unless there are none.
+    /// Any of these; `None` if any exit matches.
     exits: Option<Vec<Span>>,
 }
 

@@ -190,7 +190,7 @@ fn quality(summary: &Summary, told: &Details<'_>) -> String {
     }
     let mut said = Vec::new();
     for (label, tally) in &summary.labels {
-        // Ordinary stacks need no label.
+        // Stacks that are joined into one stream are the usual case.
         if *label != Label::Stream {
             said.push(format!("{} {}", tally.stacks, label.name()));
         }

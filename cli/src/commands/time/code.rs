@@ -13,7 +13,7 @@ use super::{Rounds, TimeArgs, assemble};
 use crate::exit::{FAILED, Failure, OrExit, USAGE, usage};
 use crate::input;
 
-/// No assembly is longer, bytes.
+/// Maximum size of a file of assembly, in bytes.
 const LONGEST: u64 = 16 << 20;
 
 /// llvm-mca's prediction for one iteration in a steady state.
@@ -57,7 +57,7 @@ impl TimedCode {
         };
         let rounds = match args.rounds {
             Some(Rounds::Times(rounds)) => Some(rounds).filter(|rounds| *rounds > 1),
-            // Until it has been tried out.
+            // Calibration replaces it.
             _ => args.calibrates().then_some(1),
         };
         let fresh = args.init.is_some();

@@ -133,7 +133,7 @@ impl Turns {
                 of(i).map(each).collect()
             })
             .collect();
-        // Both of a ratio have to be of one kind.
+        // A ratio compares either cycles or ticks.
         let in_cycles = cycles.iter().flatten().all(Option::is_some) && !self.whole.is_empty();
         let ratio = |i: usize| match in_cycles {
             true => {

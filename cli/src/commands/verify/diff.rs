@@ -58,7 +58,7 @@ pub(super) fn run(one: &Path, other: &Path, json: Option<&Path>) -> Outcome {
     Ok(if differ { FAILED } else { DONE })
 }
 
-/// No report is longer, bytes.
+/// Maximum size of a report, in bytes.
 const LONGEST: u64 = 16 << 20;
 /// No machine has more kinds of CPU.
 const MOST_GROUPS: usize = 256;

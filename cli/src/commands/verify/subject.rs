@@ -1,6 +1,6 @@
 //! Opens the CPU under test: software, or one of this machine.
 
-use lbr_msr::text::AsText;
+use std::slice;
 
 use anyhow::Context;
 use lab::verify::{
@@ -14,6 +14,7 @@ use lbr_msr::{
     arm::Need,
     probe::recorded::RecordedCpu,
     soft::{Fault, Faults, SoftCpu},
+    text::AsText,
 };
 use sampler::keeper;
 
@@ -37,19 +38,16 @@ pub(super) fn verify(
         return ready.verify().map_err(failed);
     }
     let subject = open(args, found, config)?;
-    let ready = Ready::new(subject, config).map_err(failed)?;
-    let mut ready = [ready];
-    let [one] = &mut ready;
-    if one.writes() {
+    let mut ready = Ready::new(subject, config).map_err(failed)?;
+    if ready.writes() {
         if std::mem::take(notice)
             && let Some(notice) =
-                backend::taint_notice(&**one.subject().registers(), &args.machine.root())
+                backend::taint_notice(&**ready.subject().registers(), &args.machine.root())
         {
             say!("{notice}");
         }
-        keeper::watch(&mut ready)?;
+        keeper::watch(slice::from_mut(&mut ready))?;
     }
-    let [ready] = &mut ready;
     ready.verify().map_err(failed)
 }
 
@@ -81,8 +79,7 @@ fn open(
     config: &Config,
 ) -> Result<RealSubject<Hardware>, Failure> {
     let (cpu, root) = (found.cpu, args.machine.root());
-    let looked = |msr| vec![Need { msr, write_mask: 0 }];
-    let needs = looked(IA32_PERF_CAPABILITIES);
+    let needs = [Need { msr: IA32_PERF_CAPABILITIES, write_mask: 0 }];
     // A CPU without an LBR is reported before a missing driver or permission.
     let mut nothing = lbr_msr::access::FakeMsrs::new(cpu);
     if config.assume.is_none() {

@@ -37,7 +37,7 @@ pub(crate) struct Histogram {
 /// One distribution of cycle counts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Series {
-    /// Whose it is.
+    /// Its block, in words.
     pub(crate) label: String,
     /// Cycle counts with their runs, from low to high.
     pub(crate) bins: Vec<(u32, u64)>,

@@ -3,7 +3,7 @@
 use super::binning::{FOLD, Gaps};
 use super::{Bins, Histogram, TEXT_BINS, one_line};
 use crate::present::number::{grouped, percent};
-use crate::present::out::folded;
+use crate::present::out::{columns, folded};
 
 /// Indent of a folded note.
 const INDENT: usize = 4;
@@ -25,9 +25,7 @@ impl Terminal {
     /// Standard output as it is: its width, and the character set by the first
     /// of `LC_ALL`, `LC_CTYPE` and `LANG` that is set, as the C library does.
     pub(crate) fn of_stdout() -> Terminal {
-        let size = terminal_size::terminal_size_of(std::io::stdout());
-        let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-        let width = size.map(|(width, _)| usize::from(width.0)).or(columns).unwrap_or(COLUMNS);
+        let width = columns(&std::io::stdout()).unwrap_or(COLUMNS);
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
             .into_iter()
             .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));

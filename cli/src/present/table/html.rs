@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::{Cell, Column, Form, Heat, Table};
 use crate::present::out::cells;
 
-/// Cells of a name that a page shows.
+/// Maximum width of a name on a page, in characters.
 const NAME: usize = 160;
 
 impl<C: ?Sized, R> Table<'_, C, R> {

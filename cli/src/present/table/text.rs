@@ -15,7 +15,7 @@ use crate::present::shorten::{shortened, without_middle};
 const GAP: &str = "  ";
 /// Width that names get before other columns are dropped.
 const NAME: usize = 18;
-/// The same for a sentence.
+/// Width that a sentence gets before other columns are dropped.
 const PROSE: usize = 32;
 
 /// Columns with their widths.
@@ -114,7 +114,7 @@ impl<'a, C: ?Sized, R> Table<'a, C, R> {
 }
 
 impl<C: ?Sized, R> Layout<'_, '_, C, R> {
-    /// With heat relative to rows that were not measured.
+    /// Sets the peak that heat is relative to.
     pub(super) fn with_peak(self, peak: f64) -> Self {
         Layout { peak, ..self }
     }
