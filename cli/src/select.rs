@@ -239,10 +239,13 @@ impl Rows {
         if !of_what.any() {
             let rest = of.saturating_sub(*count);
             return format!(
-                "omitted: {} of {} {unit} ({}) outside the program's own files (--dso all)",
+                "omitted: {} of {} {unit} ({}) outside the program's own files, {} of {} rows \
+                 (--dso all shows them); shares are of all",
                 grouped(rest),
                 grouped(*of),
                 part(rest, (*of).max(1)),
+                grouped(all_rows.saturating_sub(*rows) as u64),
+                grouped(*all_rows as u64),
             );
         }
         let (dso, symbols) = (of_what.files(), &of_what.symbols);

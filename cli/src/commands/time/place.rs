@@ -105,7 +105,7 @@ pub(super) fn fault(
             let absent = address.and_then(|address| code.image.as_ref()?.absent(address));
             match (address, absent) {
                 _ if signal == Signal::SIGSYS as i32 => format!(
-                    "the code made a system call{at} that is not allowed, because it may affect \
+                    "the code made a system call{at} that it is not let make, because it may affect \
                      other processes; --unconfined allows it"
                 ),
                 (_, Some(symbol)) => format!(
