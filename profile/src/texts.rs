@@ -22,6 +22,15 @@ impl Texts {
         self.all.get(start..*self.ends.get(at)?)
     }
 
+    /// The texts by number.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
+        (0..).map_while(|number| self.get(number))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
     fn hash(&self, text: &str) -> u32 {
         self.hasher.hash_one(text) as u32
     }
@@ -31,8 +40,7 @@ impl Texts {
         self.index.find(self.hash(text), |number| self.get(number) == Some(text))
     }
 
-    /// The number of a text, which is kept from now on; `None` where there are
-    /// more than numbers.
+    /// The number of a text, which is added if new; `None` if all numbers are in use.
     pub(crate) fn number(&mut self, text: &str) -> Option<u32> {
         if let Some(known) = self.find(text) {
             return Some(known);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 use lbr_msr::record::{Event, Head, Label, Lost, MoveKind};
 
 use super::artefacts::{self, CleanStack, DUPLICATE_STRIDE};
-use super::moves::{ContextChange, Cuts, Interrupted, Passage};
+use super::moves::{ContextChange, Continuity, Cuts, Interrupted, Passage};
 use super::quality::{BlockQuality, Quality};
 use super::streams::{RecordedBranches, Streams};
 use super::{ByThread, add};
@@ -49,17 +49,6 @@ impl Transition {
     pub fn cycles(&self) -> Option<u32> {
         (self.cycles != 0).then_some(self.cycles)
     }
-}
-
-/// How a stack's oldest branch continues the thread's earlier branches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Continuity {
-    /// It directly follows the newest branch of the thread's previous stack.
-    Before,
-    /// It is the thread's first branch since recording started.
-    Start,
-    /// Unknown.
-    No,
 }
 
 /// The newest branch of a thread whose last stack was not cut.
@@ -194,9 +183,9 @@ pub(crate) struct Cleaner {
 impl Cleaner {
     /// Starts another recording.
     pub(crate) fn begin(&mut self, info: Option<&FileInfo>) {
+        self.streams = Streams::default();
         if !self.maps.is_empty() {
             self.maps.next_recording();
-            self.streams = Streams::default();
             self.leave_open();
             self.interrupted.clear();
             self.seen.clear();
@@ -223,13 +212,9 @@ impl Cleaner {
     }
 
     /// Updates the events: their filters decide what ran between two branches.
+    #[inline]
     pub(crate) fn events(&mut self, events: &[EventAttr]) {
         self.streams.look(events);
-    }
-
-    /// Whether an event is known.
-    pub(crate) fn knows(&self, event: usize) -> bool {
-        self.streams.knows(event)
     }
 
     /// Handles any item except a stack.

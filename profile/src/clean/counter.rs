@@ -8,11 +8,9 @@ use super::Cleaner;
 use super::cleaner::Cleaned;
 use super::quality::{BlockQuality, Quality};
 use crate::code::maps::Maps;
-use crate::read::note::Moves;
 use crate::read::perf_data::{EventAttr, ReadError};
 use crate::read::recording::{Item, Recording};
-use crate::read::registers::Registers;
-use crate::read::stack::{Counters, Entries, RawBranch, Stack};
+use crate::read::stack::Stack;
 
 /// Items between two progress reports.
 const STEP: u32 = 4096;
@@ -134,15 +132,29 @@ impl<V: View> Counter<V> {
     ) -> Result<(), ReadError> {
         let size = recording.size();
         let Counter { cleaner, view } = self;
-        let mut input = Input::new(recording, cleaner);
         let mut items = 0u32;
         loop {
             items = items.wrapping_add(1);
             if items.is_multiple_of(STEP) {
-                progress(input.recording.position(), size);
+                progress(recording.position(), size);
             }
-            if !input.next(view)? {
+            // A pipe announces its events along the way, each before its first sample.
+            let Some(item) = recording.next_with(|events| cleaner.events(events))? else {
                 return Ok(());
+            };
+            match item {
+                Item::Stack(stack) => count(cleaner, view, &stack),
+                Item::Straight(straight) => {
+                    if let Some(code) = cleaner.straight(&straight) {
+                        view.straight(code, straight.head.weight, &mut cleaner.maps);
+                    }
+                }
+                Item::Event(event) => {
+                    view.event(&event);
+                    cleaner.event(&event);
+                }
+                Item::Symbol(symbol) => cleaner.maps.symbol(symbol),
+                Item::LeftOut => {}
             }
         }
     }
@@ -176,77 +188,6 @@ impl<V: View> Counter<V> {
         let Cleaner { mut quality, gaps, maps, open, .. } = cleaner;
         quality.unkept = maps.unkept();
         view.finish(CommonResult { quality, gaps, maps, open })
-    }
-}
-
-/// A recording on its way through the cleaner.
-struct Input<'a> {
-    recording: &'a mut Recording,
-    cleaner: &'a mut Cleaner,
-    /// A pending stack: its entries, counters and registers.
-    entries: Vec<RawBranch>,
-    counters: Vec<[u8; 8]>,
-    registers: Vec<[u8; 8]>,
-    moves: Vec<[u8; 24]>,
-}
-
-impl<'a> Input<'a> {
-    fn new(recording: &'a mut Recording, cleaner: &'a mut Cleaner) -> Input<'a> {
-        cleaner.events(recording.events());
-        let (counters, registers) = (Vec::new(), Vec::new());
-        let (entries, moves) = (Vec::new(), Vec::new());
-        Input { recording, cleaner, entries, counters, registers, moves }
-    }
-
-    /// Processes the next item; `false` at the end.
-    #[inline]
-    fn next<V: View>(&mut self, view: &mut V) -> Result<bool, ReadError> {
-        let has_events = self.recording.is_perf_data();
-        let Some(item) = self.recording.next_item()? else { return Ok(false) };
-        let stack = match item {
-            Item::Stack(stack) => stack,
-            Item::Straight(straight) => {
-                if let Some(code) = self.cleaner.straight(&straight) {
-                    view.straight(code, straight.head.weight, &mut self.cleaner.maps);
-                }
-                return Ok(true);
-            }
-            Item::Event(event) => {
-                view.event(&event);
-                self.cleaner.event(&event);
-                return Ok(true);
-            }
-            Item::Symbol(symbol) => {
-                self.cleaner.maps.symbol(symbol);
-                return Ok(true);
-            }
-            Item::LeftOut => return Ok(true),
-        };
-        if !has_events || self.cleaner.knows(stack.head.event) {
-            count(self.cleaner, view, &stack);
-            return Ok(true);
-        }
-        // A pipe announces its events along the way: keep the stack until they are known.
-        self.entries.clear();
-        stack.entries.for_each(|branch| self.entries.push(branch));
-        self.counters.clear();
-        self.counters.extend(stack.counters.iter().flat_map(|counters| counters.words));
-        self.registers.clear();
-        self.registers.extend(stack.registers.iter().flat_map(|registers| registers.words));
-        let registers = stack.registers.map(|registers| (registers.mask, registers.big));
-        self.moves.clear();
-        self.moves.extend_from_slice(stack.moves.0);
-        let (head, counters) = (stack.head, stack.counters.map(|c| (c.big, c.logged)));
-        self.cleaner.events(self.recording.events());
-        let entries = Entries::Parsed(&self.entries);
-        let words = &self.counters;
-        let counters = counters.map(|(big, logged)| Counters { words, big, logged });
-        let words = &self.registers;
-        let registers = registers.map(|(mask, big)| Registers { words, mask, big });
-        let moves = Moves(&self.moves);
-        let stack = Stack { head, entries, counters, registers, moves };
-        count(self.cleaner, view, &stack);
-        Ok(true)
     }
 }
 

@@ -25,8 +25,9 @@ use std::hash::BuildHasherDefault;
 use crate::index::Product;
 use crate::read::stack::Thread;
 
-pub use cleaner::{Cleaned, Continuity, LastBranch, Transition};
+pub use cleaner::{Cleaned, LastBranch, Transition};
 pub use counter::{CommonResult, Counter, View};
+pub use moves::Continuity;
 pub use streams::RecordedBranches;
 
 pub(crate) use cleaner::{Cleaner, NO_BLOCK};

@@ -8,7 +8,6 @@ use std::collections::VecDeque;
 
 use lbr_msr::record::{MoveKind, ThreadMove};
 
-use super::Continuity;
 use crate::code::maps::Maps;
 use crate::code::straight;
 use crate::read::address::LONGEST_BLOCK;
@@ -17,6 +16,17 @@ use crate::read::note::Moves;
 /// Maximum number of interrupted blocks kept for a thread. Those of handlers that never return stay
 /// until the thread ends.
 const NESTING: usize = 64;
+
+/// How a stack's oldest branch continues the thread's earlier branches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Continuity {
+    /// It directly follows the newest branch of the thread's previous stack.
+    Before,
+    /// It is the thread's first branch since recording started.
+    Start,
+    /// Unknown.
+    No,
+}
 
 /// Code that a signal interrupted.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,9 @@
 //! Properties of stacks that follow from the filters of their events.
 
-use crate::read::perf_data::{EventAttr, layout};
+use lbr_msr::record::Label;
+
+use crate::read::perf_data::EventAttr;
+use crate::read::perf_data::layout::branch;
 use crate::read::stack::SampleHead;
 
 /// The branches that a filter records.
@@ -16,46 +19,37 @@ pub enum RecordedBranches {
     Other,
 }
 
-/// The events that record every taken branch, so that code ran straight between two neighbours.
+/// Which branches each event of a recording records. Text does not contain its filter, and is
+/// assumed to be unfiltered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Streams {
-    straight: Vec<bool>,
-    user_only: Vec<bool>,
+    /// By event, `branch_sample_type`.
     filters: Vec<u64>,
 }
 
 impl Streams {
     /// Examines the events again if there are new ones.
+    #[inline]
     pub(super) fn look(&mut self, events: &[EventAttr]) {
-        if self.straight.len() != events.len() {
-            self.straight = events.iter().map(straight).collect();
-            self.user_only = events.iter().map(user_only).collect();
+        if self.filters.len() != events.len() {
             self.filters = events.iter().map(|event| event.branch_sample_type).collect();
         }
     }
 
-    /// Whether an event was examined.
-    pub(super) fn knows(&self, event: usize) -> bool {
-        event < self.straight.len()
+    fn filter(&self, head: &SampleHead) -> u64 {
+        self.filters.get(head.event).copied().unwrap_or(0)
     }
 
-    /// Whether code ran straight between neighbours of this stack. Text does not contain its
-    /// filter: it is assumed to be unfiltered.
-    pub(super) fn is_straight(&self, head: &SampleHead) -> bool {
-        use lbr_msr::record::Label;
-        let filter = self.straight.get(head.event).copied().unwrap_or(true);
-        filter && head.integrity.label != Label::Snapshot
-    }
-
-    /// The branches that this stack records. Text is assumed to be unfiltered.
+    /// The branches that this stack records.
     pub(super) fn holds(&self, head: &SampleHead) -> RecordedBranches {
-        use layout::branch::{ANY_CALL, ANY_RETURN, CALL, CALL_STACK, IND_CALL};
-        use lbr_msr::record::Label;
-        let filter = self.filters.get(head.event).copied().unwrap_or(0);
+        use branch::{ANY, ANY_CALL, ANY_RETURN, CALL, CALL_STACK, COND, IND_CALL, IND_JUMP};
+        const TYPES: u64 = ANY_CALL | ANY_RETURN | CALL | COND | IND_CALL | IND_JUMP;
+        let filter = self.filter(head);
         let calls = filter & ANY_CALL != 0 || filter & (CALL | IND_CALL) == CALL | IND_CALL;
         if head.integrity.label == Label::Snapshot || filter & CALL_STACK != 0 {
             RecordedBranches::CallStack
-        } else if self.is_straight(head) {
+        // The first recorders with branch stacks set no filter bits for "any".
+        } else if filter & ANY != 0 || filter & TYPES == 0 {
             RecordedBranches::Everything
         } else if calls && filter & ANY_RETURN != 0 {
             RecordedBranches::CallsAndReturns
@@ -67,26 +61,8 @@ impl Streams {
     /// Whether only branches that end in user mode were recorded; `false` for text, where this is
     /// unknown.
     pub(super) fn is_user_only(&self, head: &SampleHead) -> bool {
-        self.user_only.get(head.event).copied().unwrap_or(false)
+        /// `PERF_SAMPLE_BRANCH_HV`.
+        const HYPERVISOR: u64 = 1 << 2;
+        self.filter(head) & (branch::USER | branch::KERNEL | HYPERVISOR) == branch::USER
     }
 }
-
-fn straight(event: &EventAttr) -> bool {
-    use layout::branch::{ANY, CALL_STACK};
-    // The first recorders with branch stacks set no filter bits for "any".
-    let filter = event.branch_sample_type;
-    filter & CALL_STACK == 0 && (filter & ANY != 0 || filter & TYPES == 0)
-}
-
-fn user_only(event: &EventAttr) -> bool {
-    use layout::branch::{KERNEL, USER};
-    event.branch_sample_type & (USER | KERNEL | HYPERVISOR) == USER
-}
-
-/// `PERF_SAMPLE_BRANCH_HV`.
-const HYPERVISOR: u64 = 1 << 2;
-
-const TYPES: u64 = {
-    use layout::branch::{ANY_CALL, ANY_RETURN, CALL, COND, IND_CALL, IND_JUMP};
-    ANY_CALL | ANY_RETURN | CALL | COND | IND_CALL | IND_JUMP
-};

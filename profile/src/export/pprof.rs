@@ -14,6 +14,7 @@ use lbr_msr::record::BranchType;
 use super::debug::{Frame, Functions};
 use crate::code::hex;
 use crate::code::maps::{Location, Maps};
+use crate::texts::Texts;
 use crate::views::hot::HotTable;
 
 /// A protocol buffers message, or a part of one.
@@ -51,30 +52,20 @@ impl Message {
 }
 
 /// Deduplicated items of a message, numbered from 1.
-#[derive(Debug)]
-struct Once<K> {
-    known: HashMap<K, u64>,
-}
+type Once<K> = HashMap<K, u64>;
 
-impl<K: Hash + Eq> Once<K> {
-    fn new() -> Once<K> {
-        Once { known: HashMap::new() }
-    }
-
-    /// The item's number, and whether it is new.
-    fn number(&mut self, of: K) -> (u64, bool) {
-        let next = self.known.len() as u64 + 1;
-        let number = *self.known.entry(of).or_insert(next);
-        (number, number == next)
-    }
+/// The item's number, and whether it is new.
+fn number<K: Hash + Eq>(once: &mut Once<K>, of: K) -> (u64, bool) {
+    let next = once.len() as u64 + 1;
+    let number = *once.entry(of).or_insert(next);
+    (number, number == next)
 }
 
 /// A profile under construction.
 struct Writer {
     profile: Message,
-    strings: Once<String>,
-    /// In order of number; the first is empty.
-    table: Vec<String>,
+    /// The first is empty.
+    strings: Texts,
     files: Once<Option<usize>>,
     /// By name, file and first line.
     functions: Once<(u64, u64, u32)>,
@@ -113,14 +104,14 @@ fn lines(maps: &mut Maps, at: Location) -> Vec<Line> {
 pub fn pprof(table: &mut HotTable, for_go: bool) -> std::io::Result<Vec<u8>> {
     let mut writer = Writer {
         profile: Message::default(),
-        strings: Once::new(),
-        table: vec![String::new()],
-        files: Once::new(),
-        functions: Once::new(),
-        locations: Once::new(),
+        strings: Texts::default(),
+        files: Once::default(),
+        functions: Once::default(),
+        locations: Once::default(),
         for_go,
         declared: HashMap::new(),
     };
+    writer.string("");
     let first = if for_go { "samples" } else { "branches" };
     let mut types = vec![(first, "count")];
     if table.known > 0 && !for_go {
@@ -143,7 +134,7 @@ pub fn pprof(table: &mut HotTable, for_go: bool) -> std::io::Result<Vec<u8>> {
     }
     let default = writer.string(first);
     let mut profile = std::mem::take(&mut writer.profile).number(14, default);
-    for text in &writer.table {
+    for text in writer.strings.iter() {
         profile.bytes(6, text.as_bytes());
     }
     let mut packed = GzEncoder::new(Vec::new(), Compression::default());
@@ -153,18 +144,11 @@ pub fn pprof(table: &mut HotTable, for_go: bool) -> std::io::Result<Vec<u8>> {
 
 impl Writer {
     fn string(&mut self, text: &str) -> u64 {
-        if text.is_empty() {
-            return 0;
-        }
-        let (number, new) = self.strings.number(text.to_owned());
-        if new {
-            self.table.push(text.to_owned());
-        }
-        number
+        self.strings.number(text).unwrap_or(0).into()
     }
 
     fn location(&mut self, maps: &mut Maps, at: Location, addr: u64) -> u64 {
-        let (number, new) = self.locations.number(at);
+        let (number, new) = number(&mut self.locations, at);
         if !new {
             return number;
         }
@@ -207,7 +191,7 @@ impl Writer {
 
     fn function(&mut self, of: &Line) -> u64 {
         let names = (self.string(&of.name), self.string(&of.file), of.start);
-        let (number, new) = self.functions.number(names);
+        let (number, new) = number(&mut self.functions, names);
         if new {
             let (name, file, start) = names;
             let function = Message::default().number(1, number).number(2, name);
@@ -221,7 +205,7 @@ impl Writer {
     /// so that readers do not look for the file.
     fn mapping(&mut self, maps: &Maps, at: Location) -> u64 {
         let file = at.file();
-        let (number, new) = self.files.number(file);
+        let (number, new) = number(&mut self.files, file);
         if new {
             let name = maps.path_of(at).unwrap_or("[unknown]").to_owned();
             let build_id = file.and_then(|file| maps.build_id(file)).unwrap_or_default();

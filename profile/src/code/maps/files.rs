@@ -9,13 +9,10 @@ use lbr_msr::record::Mmap;
 
 use super::evidence::{Contradiction, Evidence};
 
-use super::listed::{Listed, Vmlinux};
+use super::kernel_files::{Listed, VDSO, Vmlinux};
 use super::{Location, Maps, differs};
 use crate::code::demangle::demangle;
 use crate::code::symbols::{JitMap, Module, Sources, SymbolError};
-
-/// The name of code that the kernel maps into processes.
-pub(super) const VDSO: &str = "[vdso]";
 
 /// A mapped file.
 #[derive(Debug)]
@@ -325,7 +322,7 @@ impl Maps {
             },
             FileKind::Vdso => {
                 let id = file.build_id.clone();
-                self.open_vdso(id.as_deref())
+                self.open_vdso(id.as_deref()).map_or(State::Silent, State::Open)
             }
             FileKind::Whole { .. } | FileKind::Named | FileKind::None => State::Silent,
         };

@@ -1,11 +1,17 @@
-//! The function at a location, and the functions with a name.
+//! The function at a location, its code bytes and source lines, and the functions with a name.
 
 use std::ops::Range;
 
+use lbr_msr::insn::{self, BranchInsn};
+
 use super::files::{FileKind, State};
+use super::kernel_files::Vmlinux;
 use super::{Location, Mapping, Maps, Space};
 use crate::code::demangle::{Called, Nearest, demangle};
+use crate::code::lines::{Frame, SourceLine};
+use crate::code::straight;
 use crate::code::symbols::SymbolExtent;
+use crate::read::address::LONGEST_BLOCK;
 use crate::read::names::REACH;
 
 /// A symbol and an offset in it.
@@ -22,7 +28,7 @@ pub struct Named {
 pub struct Function {
     /// Demangled name.
     pub name: String,
-    /// Index of its file.
+    /// Index of its file; `usize::MAX` for a function of the kernel without a mapping.
     pub file: usize,
     /// Its bytes in that file, as offsets of [`Location::File`].
     pub offsets: Range<u64>,
@@ -40,8 +46,8 @@ impl Function {
 }
 
 impl Maps {
-    /// The symbol that covers a location: its name as in the file, its bytes, its address.
-    fn covering(&mut self, location: Location) -> Option<(String, usize, Range<u64>, u64)> {
+    /// The function that covers a location.
+    fn covering(&mut self, location: Location) -> Option<Function> {
         let (index, offset) = match location {
             Location::File { file, offset } => (file, offset),
             Location::Address(addr) => return self.in_given_list(addr),
@@ -49,32 +55,36 @@ impl Maps {
         self.open(index);
         let file = self.files.get(index)?;
         if let FileKind::Whole { len, .. } = file.kind {
-            return Some((file.path.clone(), index, 0..len, 0));
+            return Some(Function {
+                name: file.path.clone(),
+                file: index,
+                offsets: 0..len,
+                address: 0,
+            });
         }
         if file.kind == FileKind::Named {
             return self.named_at(index, offset);
         }
-        match &file.state {
+        let (name, offsets, address) = match &file.state {
             State::Open(module) => {
                 let addr = module.address_of_offset(offset)?;
                 let (name, range) = module.function_at(addr)?;
                 let start = offset.wrapping_sub(addr - range.start);
-                let name = file.demangled(name, &range);
-                Some((name, index, start..start.wrapping_add(range.end - range.start), range.start))
+                let end = start.wrapping_add(range.end - range.start);
+                (file.demangled(name, &range), start..end, range.start)
             }
             State::Jit(map) => {
                 let SymbolExtent { name, addr, end } = map.at(offset)?;
-                Some((name.to_owned(), index, addr..end?, addr))
+                (name.to_owned(), addr..end?, addr)
             }
-            State::Listed(listed) => listed.covering(index, offset),
+            State::Listed(listed) => listed.covering(offset)?,
             State::Vmlinux(vmlinux, listed) => match vmlinux.function_at(offset) {
-                Some((name, offsets, addr)) => {
-                    Some((demangle(name).into_owned(), index, offsets, addr))
-                }
-                None => listed.as_ref()?.covering(index, offset),
+                Some((name, offsets, addr)) => (demangle(name).into_owned(), offsets, addr),
+                None => listed.as_ref()?.covering(offset)?,
             },
-            State::NotTried | State::Failed(_) | State::Silent => None,
-        }
+            State::NotTried | State::Failed(_) | State::Silent => return None,
+        };
+        Some(Function { name, file: index, offsets, address })
     }
 
     /// The symbol at a location.
@@ -83,15 +93,14 @@ impl Maps {
             Location::File { offset, .. } => offset,
             Location::Address(addr) => addr,
         };
-        let (name, _, range, _) = self.covering(location)?;
-        Some(Named { name, offset: at.wrapping_sub(range.start) })
+        let Function { name, offsets, .. } = self.covering(location)?;
+        Some(Named { name, offset: at.wrapping_sub(offsets.start) })
     }
 
     /// The function at a location, with all its code. `None` if no symbol covers it, or it is
     /// outside of files.
     pub fn function(&mut self, location: Location) -> Option<Function> {
-        let (name, file, offsets, address) = self.covering(location)?;
-        (file != usize::MAX).then_some(Function { name, file, offsets, address })
+        self.covering(location).filter(|function| function.file != usize::MAX)
     }
 
     /// The functions that match a name, in all mapped files or those whose path ends with `file`.
@@ -196,6 +205,77 @@ impl Maps {
             maps.filter(holds).map(|(_, map)| map.start.wrapping_add(start - map.pgoff)).min()
         };
         lowest(false).or_else(|| lowest(true))
+    }
+}
+
+impl Maps {
+    /// The kernel's ELF file, if the index is the kernel's. Only for symbols: a kernel changes its
+    /// code at run time.
+    fn vmlinux_of(&mut self, index: usize) -> Option<&mut Vmlinux> {
+        self.open(index);
+        match &mut self.files.get_mut(index)?.state {
+            State::Vmlinux(vmlinux, _) => Some(vmlinux),
+            _ => None,
+        }
+    }
+
+    /// The line of a location; for inlined code, the innermost. `None` if the file has no debug
+    /// information, or was replaced.
+    pub fn source(&mut self, location: Location) -> Option<SourceLine> {
+        let Location::File { file, offset } = location else { return None };
+        if !self.sources.lines {
+            return None;
+        }
+        if let Some(vmlinux) = self.vmlinux_of(file) {
+            return vmlinux.source(offset);
+        }
+        let module = self.elf(file)?;
+        module.source(module.address_of_offset(offset)?)
+    }
+
+    /// The functions that contain a location, from debug information: inlined functions from the
+    /// innermost on, then the enclosing one. Empty without debug information.
+    pub fn frames(&mut self, location: Location) -> Vec<Frame> {
+        let Location::File { file, offset } = location else { return Vec::new() };
+        if !self.sources.lines {
+            return Vec::new();
+        }
+        if let Some(vmlinux) = self.vmlinux_of(file) {
+            return vmlinux.frames(offset);
+        }
+        let Some(module) = self.elf(file) else { return Vec::new() };
+        module.address_of_offset(offset).map(|addr| module.frames(addr)).unwrap_or_default()
+    }
+
+    /// The lines that have code in a function; none for the kernel.
+    pub(crate) fn lines_within(&mut self, function: &Function) -> Vec<SourceLine> {
+        if !self.sources.lines {
+            return Vec::new();
+        }
+        let size = function.offsets.end.saturating_sub(function.offsets.start);
+        let within = function.address..function.address.saturating_add(size);
+        self.elf(function.file).map(|module| module.lines_within(within)).unwrap_or_default()
+    }
+
+    /// The branch instruction at a location, from the file's code. `ip` is its run-time address.
+    pub fn branch(&mut self, location: Location, ip: u64) -> Option<BranchInsn> {
+        insn::branch_kind(&self.code(location)?, ip)
+    }
+
+    /// The number of instructions of straight-line code from `entry` to `exit`, inclusive, addresses
+    /// of one space; `None` if the code bytes are unavailable or do not lead there.
+    pub fn straight_line(&mut self, space: usize, entry: u64, exit: u64) -> Option<u64> {
+        let location = self.locate(space, entry);
+        let near = exit.checked_sub(entry).is_some_and(|length| length <= LONGEST_BLOCK);
+        near.then(|| straight::instructions(self, location, entry, exit)).flatten()
+    }
+
+    /// Code bytes at a location, up to 15; `None` if its file has none.
+    pub fn code(&mut self, location: Location) -> Option<Vec<u8>> {
+        let Location::File { file, offset } = location else { return None };
+        let module = self.elf(file)?;
+        let addr = module.address_of_offset(offset)?;
+        Some(module.code_at(addr)).filter(|code| !code.is_empty())
     }
 }
 

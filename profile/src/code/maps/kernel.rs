@@ -1,85 +1,17 @@
 //! The kernel of a recording: its address, its identity, and the symbols that are valid for it.
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lbr_msr::record::Mmap;
 
 use super::files::{FileKind, State};
-use super::listed::Listed;
-use super::{KERNEL, Mapping, Mappings, Maps, put_if_few};
-use crate::code::hex;
-use crate::code::symbols::{
-    KernelSymbols, ModuleAddresses, RunningKernel, SymbolError, SymbolExtent,
-};
+use super::kernel_files::{Kernel, Listed, RecordedKernel};
+use super::{Function, KERNEL, Mapping, Maps, put_if_few};
+use crate::code::symbols::{KernelSymbols, ModuleAddresses, SymbolError, SymbolExtent};
 use crate::read::address::KERNEL_NAME;
 use crate::read::perf_data::FileInfo;
-
-/// The kernel of a recording.
-#[derive(Debug, Default)]
-pub(super) struct Kernel {
-    pub(super) mappings: Mappings,
-    pub(super) recorded: RecordedKernel,
-}
-
-/// The identity of a recorded kernel, as far as the recording contains it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct RecordedKernel {
-    pub(super) release: Option<String>,
-    pub(super) hostname: Option<String>,
-    pub(super) build_id: Option<Vec<u8>>,
-}
-
-impl RecordedKernel {
-    /// Whether it is the running kernel, by build ID, or else by release.
-    pub(super) fn check(&self, running: &RunningKernel) -> Result<(), SymbolError> {
-        let other =
-            |recorded: String, running: String| Err(SymbolError::OtherKernel { recorded, running });
-        match (&self.build_id, &running.build_id) {
-            (Some(recorded), Some(running)) if recorded == running => Ok(()),
-            (Some(recorded), Some(running)) => {
-                let id = |id: &[u8]| format!("build id {}", hex(id));
-                match &self.release {
-                    Some(release) => other(format!("{release}, {}", id(recorded)), id(running)),
-                    None => other(id(recorded), id(running)),
-                }
-            }
-            _ => match (&self.release, &running.release) {
-                (Some(recorded), Some(running)) if recorded == running => Ok(()),
-                (Some(recorded), Some(running)) => other(recorded.clone(), running.clone()),
-                _ => Err(SymbolError::UnknownKernel),
-            },
-        }
-    }
-
-    /// The recorded machine if it is not this one: another host name, or else another kernel
-    /// release.
-    fn machine_other_than(&self, running: &RunningKernel) -> Option<String> {
-        let other = |recorded: &Option<String>, here: &Option<String>| {
-            let both = recorded.as_ref().zip(here.as_ref());
-            both.filter(|(recorded, here)| recorded != here).map(|(recorded, _)| recorded.clone())
-        };
-        let name =
-            other(&self.hostname, &running.hostname).map(|name| format!("the machine {name}"));
-        let release = || Some(format!("Linux {}", other(&self.release, &running.release)?));
-        name.or_else(release)
-    }
-
-    /// Whether it is also the kernel of another recording.
-    pub(super) fn is(&self, other: &RecordedKernel) -> bool {
-        match (&self.build_id, &other.build_id) {
-            (Some(a), Some(b)) => a == b,
-            (None, None) => {
-                self.release.is_some()
-                    && self.release == other.release
-                    && self.hostname == other.hostname
-            }
-            _ => false,
-        }
-    }
-}
 
 /// Lists already read, `None` if unreadable.
 pub(super) type Lists = HashMap<PathBuf, Option<Arc<KernelSymbols>>>;
@@ -270,11 +202,11 @@ impl Maps {
     }
 
     /// The function at a kernel address without a mapping, from the list that the user gave.
-    pub(super) fn in_given_list(&mut self, addr: u64) -> Option<(String, usize, Range<u64>, u64)> {
+    pub(super) fn in_given_list(&mut self, addr: u64) -> Option<Function> {
         let symbols = self.given_list().filter(|_| addr >= KERNEL)?;
-        let SymbolExtent { name, addr: start, end } = symbols.at_any(addr)?;
-        let end = end.unwrap_or_else(|| addr.saturating_add(1));
-        Some((name.to_owned(), usize::MAX, start..end, start))
+        let SymbolExtent { name, addr: address, end } = symbols.at_any(addr)?;
+        let offsets = address..end.unwrap_or_else(|| addr.saturating_add(1));
+        Some(Function { name: name.to_owned(), file: usize::MAX, offsets, address })
     }
 
     /// The list of kernel symbols that the user gave.

@@ -5,16 +5,12 @@ mod evidence;
 mod files;
 mod functions;
 mod kernel;
-mod listed;
+mod kernel_files;
 mod location_filter;
 mod named;
 mod processes;
 mod programs;
-mod source;
-mod space;
 mod tree;
-mod vdso;
-mod vmlinux;
 
 use std::collections::{HashMap, VecDeque};
 
@@ -24,17 +20,18 @@ use crate::code::symbols::Sources;
 use crate::read::address::KERNEL;
 use crate::read::perf_data::FileInfo;
 use common::Common;
-use files::{FileKind, MappedFile, VDSO};
-use kernel::{Kernel, Lists, is_kernel};
+use files::{FileKind, MappedFile};
+use kernel::{Lists, is_kernel};
+use kernel_files::{Kernel, VDSO};
 use named::NamedPlaces;
+use processes::{MOST_MAPPINGS, Space, covering, overlapped, put_if_few};
 use programs::Programs;
-use space::{MOST_MAPPINGS, Space, covering, overlapped, put_if_few};
 use tree::{Mapping, Mappings};
 
 pub use functions::{Function, Named};
 pub use location_filter::LocationFilter;
+pub use processes::Owner;
 pub use programs::RecordedPrograms;
-pub use space::Owner;
 
 /// Nodes of mappings copied at most, for processes that change what they inherited
 /// or replace what was sampled: 300 MB.

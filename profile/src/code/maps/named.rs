@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::common::Common;
 use super::files::{FileKind, MappedFile};
-use super::{Location, Maps, Space};
+use super::{Function, Location, Maps, Space};
 use crate::read::names::{self, REACH, STRIDE, Symbol, SymbolList};
 
 /// The symbols of all recordings. Symbols with the same name and file are merged; without files,
@@ -155,14 +155,11 @@ impl Maps {
         known.name.is_none().then_some(Location::File { file, offset: start })
     }
 
-    /// The symbol that covers a location, as from [`covering`](Self::covering).
-    pub(super) fn named_at(
-        &self,
-        file: usize,
-        offset: u64,
-    ) -> Option<(String, usize, std::ops::Range<u64>, u64)> {
+    /// The function with a location that was recorded by name.
+    pub(super) fn named_at(&self, file: usize, offset: u64) -> Option<Function> {
         let (known, start) = self.named.at(offset)?;
         let name = known.name?.to_owned();
-        Some((name, file, start.wrapping_sub(known.start)..start + REACH, 0))
+        let offsets = start.wrapping_sub(known.start)..start + REACH;
+        Some(Function { name, file, offsets, address: 0 })
     }
 }

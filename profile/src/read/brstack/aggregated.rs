@@ -15,14 +15,14 @@
 
 use lbr_msr::record::BranchType;
 
-use super::digits::{decimal, hex};
-use super::error::LineError;
-use super::line::{Behind, Context, Line};
+use super::line::{Line, LineError, SecondCount};
+use super::words::{decimal, hex, not_empty};
+use crate::read::names::Names;
 use crate::read::stack::{EntryFlags, RawBranch, SampleHead};
 use lbr_msr::text::AsText;
 
 /// How to read such a text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Aggregated {
     /// Whether any branch was mispredicted, so that the others were predicted. If none was,
     /// predictions are unknown.
@@ -34,19 +34,14 @@ const NO_BRANCH: u64 = u64::MAX - 2;
 
 /// Whether a text consists of such counts, judged by its first lines.
 pub(crate) fn settle(head: &[u8]) -> Option<Aggregated> {
-    let mut found = None;
-    let mut lines: Vec<&[u8]> = head.split(|byte| *byte == b'\n').collect();
     // The last line may be truncated.
-    if lines.len() > 1 {
-        lines.pop();
-    }
-    for line in lines.into_iter().filter(|line| !line.trim_ascii().is_empty()) {
-        let count = fields(line)?;
-        let knows = found.is_some_and(|found: Aggregated| found.knows_predictions);
-        found = Some(Aggregated {
-            knows_predictions: knows
-                || matches!(count, Fields::Branch { mispredicted: Some(1..), .. }),
-        });
+    let whole = memchr::memrchr(b'\n', head).and_then(|end| head.get(..end)).unwrap_or(head);
+    let lines = whole.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
+    let mut found = None;
+    for line in lines {
+        let is_known = matches!(fields(line)?, Fields::Branch { mispredicted: Some(1..), .. });
+        let Aggregated { knows_predictions } = found.get_or_insert_default();
+        *knows_predictions |= is_known;
     }
     found
 }
@@ -67,7 +62,7 @@ struct More<'a> {
 }
 
 fn fields(line: &[u8]) -> Option<Fields<'_>> {
-    let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    let mut words = not_empty(line);
     let letter = words.next()?;
     let rest: Vec<&[u8]> = words.take(5).collect();
     let are = |ends: &[&[u8]]| ends.iter().all(|end| address(end).is_some());
@@ -99,9 +94,8 @@ fn address(word: &[u8]) -> Option<(&[u8], u64)> {
         Some(at) => (word.get(..at)?, word.get(at + 1..)?),
         None => (&[][..], word),
     };
-    let (value, count) = hex(digits);
-    let is_id = id.is_empty() || id == b"X" || id.iter().all(u8::is_ascii_hexdigit);
-    (is_id && count == digits.len() && (1..=16).contains(&count)).then_some((id, value))
+    let is_id = id == b"X" || id.iter().all(u8::is_ascii_hexdigit);
+    Some((id, hex(digits)?)).filter(|_| is_id)
 }
 
 impl Aggregated {
@@ -111,14 +105,15 @@ impl Aggregated {
         self,
         line: &[u8],
         entries: &mut Vec<RawBranch>,
-        context: &mut Context,
+        names: &mut Names,
+        event: &mut String,
     ) -> Result<Line, LineError> {
         let mut place = |word: &[u8]| {
             let (id, address) = address(word)?;
             // Without a build ID, it is in the main program.
             match id {
                 b"" | b"X" => Some(address),
-                id => context.names.number(id, None, address),
+                id => names.number(id, None, address),
             }
         };
         let mut places =
@@ -138,13 +133,14 @@ impl Aggregated {
                     RawBranch { from: at, to: target, flags: flags.with_type(branch_type) }
                 };
                 entries.push(branch(wrong > 0 && wrong == count));
-                let behind = match more.end {
-                    Some(end) => Some(Behind::Straight(places(to, end)?, count)),
-                    None if wrong > 0 && wrong < count => Some(Behind::Branch(branch(true), wrong)),
-                    None => None,
+                let (count, second) = match more.end {
+                    Some(end) => (count, Some(SecondCount::Straight(places(to, end)?, count))),
+                    None if wrong > 0 && wrong < count => {
+                        (count - wrong, Some(SecondCount::Branch(branch(true), wrong)))
+                    }
+                    None => (count, None),
                 };
-                let apart = if let Some(Behind::Branch(_, wrong)) = behind { wrong } else { 0 };
-                Ok(Line::Counted { count: count - apart, behind })
+                Ok(Line::Counted { count, second })
             }
             Fields::Straight { start, end, count } => {
                 Ok(Line::Straight(places(start, end)?, count))
@@ -154,7 +150,7 @@ impl Aggregated {
                 Ok(Line::Sample(Box::new(head)))
             }
             Fields::Event(name) => {
-                context.event = name.as_text().into_owned();
+                *event = name.as_text().into_owned();
                 Ok(Line::Other)
             }
         }

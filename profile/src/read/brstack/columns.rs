@@ -10,9 +10,9 @@
 
 use std::ops::ControlFlow;
 
-use super::error::LineError;
+use super::line::LineError;
 use super::words::{
-    decimal, events, first_word_is, flags, hex, id, is_hex, is_id, seconds, tod, wide, word,
+    decimal, events, first_word_is, flags, hex, id, is_hex, seconds, tod, wide, word,
 };
 use crate::read::stack::SampleHead;
 
@@ -90,7 +90,7 @@ pub(crate) struct Layout {
 
 /// The rest of the line after the columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Behind {
+pub(crate) enum AfterColumns {
     /// Branches by address: the given text ends where they start.
     Entries,
     /// The source symbol of the first branch.
@@ -136,11 +136,11 @@ impl Reading<'_> {
 pub(crate) struct Ambiguous;
 
 /// Parses a line with known columns.
-pub(super) fn read<'a>(text: &'a [u8], layout: Layout, behind: Behind) -> Option<Reading<'a>> {
+pub(super) fn read<'a>(text: &'a [u8], layout: Layout, after: AfterColumns) -> Option<Reading<'a>> {
     let mut found = None;
     let Layout { columns, widths } = layout;
     let mut visit = |reading: &Reading<'a>| {
-        let is = reading.columns == columns && is_sound(text, reading, behind);
+        let is = reading.columns == columns && is_sound(text, reading, after);
         found = is.then_some(*reading);
         if is { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
@@ -154,19 +154,19 @@ pub(super) fn read<'a>(text: &'a [u8], layout: Layout, behind: Behind) -> Option
 pub(crate) fn head(
     text: &[u8],
     layout: Option<Layout>,
-    behind: Behind,
+    after: AfterColumns,
 ) -> Result<Reading<'_>, LineError> {
-    match layout.and_then(|layout| read(text, layout, behind)) {
+    match layout.and_then(|layout| read(text, layout, after)) {
         Some(reading) => Ok(reading),
-        None => alone(text, behind).map_err(|Ambiguous| LineError::Ambiguous),
+        None => alone(text, after).map_err(|Ambiguous| LineError::Ambiguous),
     }
 }
 
 /// Every possible reading of a line.
-pub(super) fn readings(text: &[u8], widths: Widths, behind: Behind) -> Vec<Reading<'_>> {
+pub(super) fn readings(text: &[u8], widths: Widths, after: AfterColumns) -> Vec<Reading<'_>> {
     let mut found = Vec::new();
     let _ = Search { text, widths, wanted: None }.from(0, Reading::default(), &mut |reading| {
-        if is_sound(text, reading, behind) {
+        if is_sound(text, reading, after) {
             found.push(*reading);
         }
         if found.len() < MOST { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
@@ -179,10 +179,10 @@ const MOST: usize = 64;
 
 /// The best reading of a line on its own: the one that explains most of it, preferably with perf's
 /// widths.
-fn alone(text: &[u8], behind: Behind) -> Result<Reading<'_>, Ambiguous> {
-    let mut found = readings(text, Widths::Kept, behind);
-    if found.is_empty() && behind == Behind::Entries {
-        found = readings(text, Widths::Lost, behind);
+fn alone(text: &[u8], after: AfterColumns) -> Result<Reading<'_>, Ambiguous> {
+    let mut found = readings(text, Widths::Kept, after);
+    if found.is_empty() && after == AfterColumns::Entries {
+        found = readings(text, Widths::Lost, after);
     }
     let explains = |reading: &Reading<'_>| (reading.end, reading.columns.count());
     let most = found.iter().map(explains).max().unwrap_or_default();
@@ -192,12 +192,12 @@ fn alone(text: &[u8], behind: Behind) -> Result<Reading<'_>, Ambiguous> {
 }
 
 /// Whether the text after the columns is plausible.
-fn is_sound(text: &[u8], reading: &Reading<'_>, behind: Behind) -> bool {
+fn is_sound(text: &[u8], reading: &Reading<'_>, after: AfterColumns) -> bool {
     let rest = text.get(reading.end..).unwrap_or_default();
     if reading.is_open {
         return false;
     }
-    if behind == Behind::Name || rest.trim_ascii().is_empty() {
+    if after == AfterColumns::Name || rest.trim_ascii().is_empty() {
         return true;
     }
     // Only symbol, file and registers follow the address.
@@ -389,7 +389,8 @@ impl<'a> Search<'a> {
             // A name is neither a number nor a self-describing column.
             let is_number = is_hex(comm) && (comm.len() > 8 || comm.iter().any(u8::is_ascii_digit));
             let is_cpu = matches!(comm, [b'[', b'0'..=b'9', ..]);
-            let is_task = comm.contains(&b'/') && comm.split(|byte| *byte == b'/').all(is_id);
+            let is_task = comm.contains(&b'/')
+                && comm.split(|byte| *byte == b'/').all(|id_text| id(id_text).is_some());
             if !comm.is_empty() && !is_number && !is_cpu && !is_task && !comm.ends_with(b":") {
                 found.push(Reading { comm, end, is_open, ..Reading::default() });
             }

@@ -2,9 +2,9 @@
 
 use lbr_msr::record::{BranchSpec, BranchType};
 
-use super::digits;
-use super::error::EntryError;
-use crate::stack::{EntryFlags, RawBranch};
+use super::line::EntryError;
+use super::words::{decimal, leading_hex, not_empty};
+use crate::read::stack::{EntryFlags, RawBranch};
 
 /// The branch type with this name; `None` for an unknown name.
 pub(super) fn type_of(name: &[u8]) -> Option<BranchType> {
@@ -15,29 +15,34 @@ pub(super) fn type_of(name: &[u8]) -> Option<BranchType> {
         return Some(BranchType(BranchType::NEW_BASE + 3 + at as u8));
     }
     if let Some(code) = name.strip_prefix(b"TYPE_") {
-        let code = u8::try_from(digits::decimal(code)?).ok();
+        let code = u8::try_from(decimal(code)?).ok();
         return code.filter(|code| *code < 32).map(BranchType);
     }
     let is = |known: &BranchType| known.name().is_some_and(|known| known.as_bytes() == name);
     (1..32).map(BranchType).find(is)
 }
 
+/// The speculation with this name.
+pub(super) fn spec_of(name: &[u8]) -> Option<BranchSpec> {
+    (1..=3).filter_map(BranchSpec::from_code).find(|spec| spec.name().as_bytes() == name)
+}
+
 /// Whether the text after the last entry is empty or something that perf prints there: the
 /// instruction, physical address and page sizes of the sample. `lbr` prints counters there.
 pub(super) fn is_trailing(text: &[u8]) -> bool {
-    let mut words = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    let mut words = not_empty(text);
     let Some(first) = words.next() else { return true };
     let is_hex = |word: &[u8]| word.iter().all(u8::is_ascii_hexdigit);
     let is_size = |word: &[u8]| {
         word == b"N/A"
-            || word.split_last().is_some_and(|(unit, digits)| {
-                b"KMGT".contains(unit) && digits::decimal(digits).is_some()
-            })
+            || word
+                .split_last()
+                .is_some_and(|(unit, digits)| b"KMGT".contains(unit) && decimal(digits).is_some())
     };
     let insn: &[u8] = b"insn:";
     match first {
         b"ilen:" => {
-            words.next().and_then(digits::decimal).is_some()
+            words.next().and_then(decimal).is_some()
                 && words.next().is_none_or(|word| word == insn)
                 && words.all(is_hex)
         }
@@ -52,41 +57,52 @@ pub(super) fn is_trailing(text: &[u8]) -> bool {
 /// # Errors
 /// The first error.
 pub fn parse_entry(text: &[u8]) -> Result<(RawBranch, &[u8]), EntryError> {
-    with_ends(text, |text| address(text).map(|(address, _, rest)| (address, rest)))
+    match ends_and_flags(text)? {
+        ([End { id: None, address: from, .. }, End { id: None, address: to, .. }], flags, rest) => {
+            Ok((RawBranch { from, to, flags }, rest))
+        }
+        _ => Err(EntryError::Address),
+    }
 }
 
-/// Parses an entry; `end` parses its two addresses and returns the rest.
-fn with_ends<'a>(
-    text: &'a [u8],
-    mut end: impl FnMut(&'a [u8]) -> Result<(u64, &'a [u8]), EntryError>,
-) -> Result<(RawBranch, &'a [u8]), EntryError> {
+/// One end of a branch as printed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct End<'a> {
+    /// The build ID before the address: `aabb1122:0x40062f`.
+    pub(super) id: Option<&'a [u8]>,
+    pub(super) address: u64,
+    /// The path in parentheses after it.
+    pub(super) path: Option<&'a [u8]>,
+}
+
+/// The ends of the entry at the start of a text, its flags, and the rest of the text.
+pub(super) fn ends_and_flags(text: &[u8]) -> Result<([End<'_>; 2], EntryFlags, &[u8]), EntryError> {
     let (from, rest) = end(text)?;
     let (to, rest) = end(rest.strip_prefix(b"/").ok_or(EntryError::NoTarget)?)?;
     let len = rest.iter().position(u8::is_ascii_whitespace).unwrap_or(rest.len());
     let (fields, rest) = rest.split_at_checked(len).unwrap_or((rest, &[]));
-    Ok((RawBranch { from, to, flags: parse_flags(fields)? }, rest))
+    Ok(([from, to], parse_flags(fields)?, rest))
 }
 
-/// A hexadecimal number, the optional path in parentheses after it, and the rest of the text.
-pub(crate) type Place<'a> = (u64, Option<&'a [u8]>, &'a [u8]);
-
-/// Parses one at the start of a text.
-///
-/// # Errors
-/// The first error.
-pub(crate) fn address(text: &[u8]) -> Result<Place<'_>, EntryError> {
-    let digits = text.strip_prefix(b"0x").ok_or(EntryError::Address)?;
-    let (value, count) = digits::hex(digits);
+/// The end of a branch at the start of a text, and the rest of the text.
+pub(super) fn end(text: &[u8]) -> Result<(End<'_>, &[u8]), EntryError> {
+    let (id, digits) = match text.strip_prefix(b"0x") {
+        Some(digits) => (None, Some(Some(digits))),
+        None => build_id(text).map(|(id, rest)| (id, rest.strip_prefix(b"0x"))).unzip(),
+    };
+    let digits = digits.flatten().ok_or(EntryError::Address)?;
+    let (address, count) = leading_hex(digits);
     if !(1..=16).contains(&count) {
         return Err(EntryError::Address);
     }
     let rest = digits.get(count..).unwrap_or_default();
     // perf 6.3 and later print a space before the path.
     match rest.strip_prefix(b"(").or_else(|| rest.strip_prefix(b" (").filter(|_| has_path(rest))) {
-        None => Ok((value, None, rest)),
+        None => Ok((End { id, address, path: None }, rest)),
         Some(path) => {
             let len = path_len(path)?;
-            Ok((value, path.get(..len), path.get(len + 1..).unwrap_or_default()))
+            let rest = path.get(len + 1..).unwrap_or_default();
+            Ok((End { id, address, path: path.get(..len) }, rest))
         }
     }
 }
@@ -123,8 +139,7 @@ fn build_id_before(text: &[u8]) -> usize {
 
 const SHORTEST_ID: usize = 8;
 
-/// The build ID before the address at the start of a text, and the rest after the colon:
-/// `aabb1122:0x40062f`.
+/// The build ID at the start of a text, and the rest after the colon.
 fn build_id(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let (id, rest) = text.split_at_checked(memchr::memchr(b':', text)?)?;
     let is_id = id.len() >= SHORTEST_ID && id.iter().all(u8::is_ascii_hexdigit);
@@ -147,44 +162,14 @@ fn path_len(path: &[u8]) -> Result<usize, EntryError> {
     Err(EntryError::Address)
 }
 
-/// Whether a text starts with a build ID and an address.
-pub(super) fn has_build_id(text: &[u8]) -> bool {
-    build_id(text).is_some()
-}
-
-/// Parses an entry with build IDs before its addresses; one may be missing.
-pub(super) fn with_build_ids(
-    text: &[u8],
-    mut number: impl FnMut(&[u8], u64) -> Option<u64>,
-) -> Result<(RawBranch, &[u8]), EntryError> {
-    with_ends(text, |text| {
-        let (id, rest) = build_id(text).unzip();
-        let (address, _, rest) = address(rest.unwrap_or(text))?;
-        let place = id.map_or(Some(address), |id: &[u8]| number(id, address));
-        Ok((place.ok_or(EntryError::Impossible)?, rest))
-    })
-}
-
-/// Parses an entry whose numbers are file offsets.
-pub(super) fn with_files<'a>(
-    text: &'a [u8],
-    mut number: impl FnMut(&'a [u8], u64) -> Result<u64, EntryError>,
-) -> Result<(RawBranch, &'a [u8]), EntryError> {
-    with_ends(text, |text| {
-        let (value, path, rest) = address(text)?;
-        Ok((path.map_or(Ok(value), |path| number(path, value))?, rest))
-    })
-}
-
 pub(super) fn parse_flags(fields: &[u8]) -> Result<EntryFlags, EntryError> {
     let Some(fields) = fields.strip_prefix(b"/") else {
         return if fields.is_empty() { Ok(EntryFlags(0)) } else { Err(EntryError::Address) };
     };
     let mut parts = fields.split(|&b| b == b'/');
     let mut next = || parts.next();
-    let count = || 2 + fields.split(|&b| b == b'/').count();
-    let short = || EntryError::Fields(count());
-    let mut word = match next().ok_or_else(short)? {
+    let count = || EntryError::Fields(2 + fields.split(|&b| b == b'/').count());
+    let mut word = match next().ok_or_else(count)? {
         b"P" => EntryFlags::PREDICTED,
         b"M" => EntryFlags::MISPREDICTED,
         b"-" => 0,
@@ -193,28 +178,27 @@ pub(super) fn parse_flags(fields: &[u8]) -> Result<EntryFlags, EntryError> {
         b"N" | b"-N" => EntryFlags::NOT_TAKEN,
         _ => return Err(EntryError::Prediction),
     };
-    match next().ok_or_else(short)? {
-        b"X" => word |= EntryFlags::IN_TX,
-        b"-" => {}
-        _ => return Err(EntryError::Transaction),
+    for (letter, flag, error) in [
+        (b"X", EntryFlags::IN_TX, EntryError::Transaction),
+        (b"A", EntryFlags::ABORT, EntryError::Abort),
+    ] {
+        match next().ok_or_else(count)? {
+            b"-" => {}
+            found if found == letter => word |= flag,
+            _ => return Err(error),
+        }
     }
-    match next().ok_or_else(short)? {
-        b"A" => word |= EntryFlags::ABORT,
-        b"-" => {}
-        _ => return Err(EntryError::Abort),
-    }
-    let cycles = digits::decimal(next().ok_or_else(short)?).ok_or(EntryError::Cycles)?;
+    let cycles = decimal(next().ok_or_else(count)?).ok_or(EntryError::Cycles)?;
     let mut flags = EntryFlags(word).with_cycles(u32::try_from(cycles).unwrap_or(u32::MAX));
     if let Some(name) = next().filter(|name| !matches!(*name, b"" | b"-")) {
         // An unknown name means an unknown type.
         flags = flags.with_type(type_of(name));
     }
     if let Some(name) = next().filter(|name| !matches!(*name, b"" | b"-")) {
-        let spec = (1..=3).filter_map(BranchSpec::from_code);
-        flags = flags.with_spec(spec.into_iter().find(|s| s.name().as_bytes() == name));
+        flags = flags.with_spec(spec_of(name));
     }
     if next().is_some() {
-        return Err(EntryError::Fields(count()));
+        return Err(count());
     }
     Ok(flags)
 }

@@ -1,16 +1,53 @@
-//! Finds the columns of a text from all of its first lines, because a single line may be ambiguous.
+//! Finds the layout of a text from its first lines, because a single line may be ambiguous.
+//!
+//! perf prints addresses and file offsets (`-F brstackoff`) alike. Code is near sampled addresses and
+//! in mappings. Linux maps no program as low as most offsets, and libraries much higher; a process
+//! that calls the kernel has code above 4 GiB, unless it is a single program at a fixed address. perf
+//! itself mixes them: code outside of files, the kernel, and programs at a fixed address may keep
+//! their addresses.
 
-use super::columns::{self, Behind, Columns, Layout, Reading, Widths};
-use super::digits;
-use super::entry::first_entry;
-use super::symbolic;
+use std::collections::BTreeSet;
+
+use super::columns::{self, AfterColumns, Columns, Layout, Reading, Widths};
+use super::entry::{End, end, first_entry};
+use super::line::{Line, LineError};
+use super::parse::{self, Context, Files, LOWEST, Split, is_library};
+use super::{aggregated, records, split, symbolic, words};
+use crate::read::address::{KERNEL, LONGEST_BLOCK};
+use crate::read::names;
+
+impl Context {
+    /// Finds the properties of a text that starts like this.
+    ///
+    /// # Errors
+    /// The number, from 1, of a line that shows that the text is unreadable, and why.
+    #[cold]
+    pub(crate) fn settle(&mut self, head: &[u8]) -> Result<(), (u64, LineError)> {
+        self.aggregated = aggregated::settle(head);
+        if self.aggregated.is_some() {
+            return Ok(());
+        }
+        let mut apart = Context { split: Some(Split::HEADS), ..Context::default() };
+        let split = split::find(head, &mut apart);
+        self.split = split.map_err(|line| (line, LineError::Split))?;
+        self.has_counts = records::have_counts(head);
+        self.layout = columns_of(head).map_err(|line| (line, LineError::Ambiguous))?;
+        let mut apart = Context { layout: self.layout, ..Context::default() };
+        self.files = match numbers(head, &mut apart) {
+            Numbers::Addresses => None,
+            Numbers::InFiles(files) => Some(files),
+            Numbers::Offsets { line } => return Err((line, LineError::Offsets)),
+        };
+        Ok(())
+    }
+}
 
 /// The layout of a text that starts like this; `None` if its lines have no columns, or none in
 /// common.
 ///
 /// # Errors
 /// The number of an ambiguous line, if all lines are ambiguous.
-pub(crate) fn settle(head: &[u8]) -> Result<Option<Layout>, u64> {
+fn columns_of(head: &[u8]) -> Result<Option<Layout>, u64> {
     let (mut lines, mut only_frames) = (Vec::new(), true);
     let mut all = head.split(|byte| *byte == b'\n').enumerate().peekable();
     while let Some((index, line)) = all.next() {
@@ -20,7 +57,8 @@ pub(crate) fn settle(head: &[u8]) -> Result<Option<Layout>, u64> {
         // Its branches may follow instead, after a line of columns but not of any words.
         let is_first = has_frames
             || first_entry(next.trim_ascii_start()) == Some(0)
-                && columns::head(line, None, Behind::Nothing).is_ok_and(|r| !r.columns.is_empty());
+                && columns::head(line, None, AfterColumns::Nothing)
+                    .is_ok_and(|r| !r.columns.is_empty());
         let has_record = memchr::memmem::find(line, b"PERF_RECORD_").is_some();
         if has_record || line.first().is_none_or(|byte| b"\t#/;".contains(byte)) {
             continue;
@@ -28,11 +66,11 @@ pub(crate) fn settle(head: &[u8]) -> Result<Option<Layout>, u64> {
         let before = first_entry(line).and_then(|at| line.get(..at));
         let line = match (symbolic::head(line), before) {
             (Some(head), before) if before.is_none_or(|b| symbolic::fields(b).is_some()) => head,
-            (_, Some(before)) => (before, Behind::Entries),
+            (_, Some(before)) => (before, AfterColumns::Entries),
             // Frames, instructions or branches of the sample follow.
-            _ if is_first && digits::decimal(line).is_none() => {
+            _ if is_first && words::decimal(line).is_none() => {
                 only_frames &= has_frames;
-                (line, Behind::Nothing)
+                (line, AfterColumns::Nothing)
             }
             _ => continue,
         };
@@ -43,16 +81,16 @@ pub(crate) fn settle(head: &[u8]) -> Result<Option<Layout>, u64> {
     if let Some(found) = in_common(&lines, Widths::Kept) {
         return found;
     }
-    let with_branches = |(_, (_, behind)): &Line<'_>| *behind != Behind::Nothing;
-    let moved: Vec<Line<'_>> = lines.iter().copied().filter(with_branches).collect();
+    let with_branches = |(_, (_, behind)): &Numbered<'_>| *behind != AfterColumns::Nothing;
+    let moved: Vec<Numbered<'_>> = lines.iter().copied().filter(with_branches).collect();
     if let Some(found) = in_common(&moved, Widths::Lost) {
         return found;
     }
     // A thread's name can be any text: assume one if all samples have something else before their
     // frames.
     let comm = Layout { columns: Columns::COMM, widths: Widths::Kept };
-    let is_comm = |(_, (line, behind)): &Line<'_>| {
-        *behind == Behind::Nothing && columns::read(line, comm, *behind).is_some()
+    let is_comm = |(_, (line, behind)): &Numbered<'_>| {
+        *behind == AfterColumns::Nothing && columns::read(line, comm, *behind).is_some()
     };
     Ok(Some(comm).filter(|_| only_frames && !lines.is_empty() && lines.iter().all(is_comm)))
 }
@@ -60,10 +98,11 @@ pub(crate) fn settle(head: &[u8]) -> Result<Option<Layout>, u64> {
 /// Number of lines examined.
 const MOST: usize = 1000;
 
-type Line<'a> = (u64, (&'a [u8], Behind));
+/// The number of a line and the text before its branches.
+type Numbered<'a> = (u64, (&'a [u8], AfterColumns));
 
 /// The columns that fit most lines. `None` if there are none.
-fn in_common(lines: &[Line<'_>], widths: Widths) -> Option<Result<Option<Layout>, u64>> {
+fn in_common(lines: &[Numbered<'_>], widths: Widths) -> Option<Result<Option<Layout>, u64>> {
     let mut left: Vec<Columns> = Vec::new();
     let mut fit = 0;
     for (_, (line, behind)) in lines {
@@ -101,7 +140,139 @@ fn in_common(lines: &[Line<'_>], widths: Widths) -> Option<Result<Option<Layout>
 }
 
 /// Number of bytes that a layout explains.
-fn score(lines: &[Line<'_>], layout: Layout) -> usize {
+fn score(lines: &[Numbered<'_>], layout: Layout) -> usize {
     let read = lines.iter().filter_map(|(_, (line, behind))| columns::read(line, layout, *behind));
     read.map(|reading| reading.end).sum()
+}
+
+/// The kind of numbers.
+#[derive(Debug, PartialEq, Eq)]
+enum Numbers {
+    /// Addresses, as far as the text shows.
+    Addresses,
+    /// Offsets in the files next to them.
+    InFiles(Files),
+    /// Probably offsets, or undecidable.
+    Offsets {
+        /// A line that shows it, from 1.
+        line: u64,
+    },
+}
+
+/// The lowest address of a mapped library.
+const LOWEST_LIBRARY: u64 = 0x800_0000;
+/// Number of samples, or of addresses in libraries, that is enough evidence for offsets.
+const FEW: usize = 4;
+/// Number of addresses that is enough without other evidence.
+const MANY: usize = 16;
+const FOUR_GIB: u64 = 1 << 32;
+
+/// The evidence in the first lines of a text.
+#[derive(Debug, Default)]
+struct Evidence {
+    /// User addresses and kernel addresses.
+    user: BTreeSet<u64>,
+    kernel: BTreeSet<u64>,
+    /// Addresses in libraries, below any mapping.
+    libraries: BTreeSet<u64>,
+    files: Files,
+    /// Whether an address has no file.
+    without_file: bool,
+    /// Sampled instruction addresses.
+    ips: BTreeSet<u64>,
+    /// Mapped code: start and end.
+    maps: Vec<(u64, u64)>,
+    /// Samples near one of their branches, and far from all.
+    near: usize,
+    far: usize,
+    /// The first line that suggests offsets.
+    first: Option<u64>,
+}
+
+impl Evidence {
+    fn line(&mut self, number: u64, line: &[u8], context: &mut Context) {
+        let mut entries = Vec::new();
+        let head = match parse::parse(line, line.len(), 0, &mut entries, context) {
+            Ok(Line::Sample(head)) => head,
+            Ok(Line::Mmap(map)) => {
+                return self.maps.push((map.addr, map.addr.saturating_add(map.len)));
+            }
+            _ => return,
+        };
+        let ends = entries.iter().flat_map(|branch| [branch.from, branch.to]);
+        let ends = ends.filter(|end| *end != 0 && !names::is_name(*end));
+        let (above, below): (Vec<u64>, Vec<u64>) = ends.partition(|end| *end >= KERNEL);
+        self.ips.extend(head.ip);
+        if let Some(ip) = head.ip.filter(|ip| *ip < KERNEL && !below.is_empty()) {
+            let is_near = |end: &u64| end.abs_diff(ip) <= LONGEST_BLOCK;
+            let is_far = ip >= FOUR_GIB && below.iter().all(|end| *end < FOUR_GIB);
+            self.near += usize::from(below.iter().any(is_near));
+            self.far += usize::from(is_far);
+        }
+        let low = self.libraries.len();
+        self.in_files(line);
+        let shows = self.libraries.len() > low || below.iter().any(|end| *end < FOUR_GIB);
+        self.first = self.first.or(shows.then_some(number));
+        self.user.extend(below);
+        self.kernel.extend(above);
+    }
+
+    /// Adds the files next to the addresses of a line.
+    fn in_files(&mut self, line: &[u8]) {
+        for at in memchr::memmem::find_iter(line, b"0x") {
+            let is_start = line.get(..at).and_then(<[u8]>::last).is_none_or(|b| b" /".contains(b));
+            let text = line.get(at..).filter(|_| is_start).unwrap_or_default();
+            let Ok((End { address: number, path, .. }, _)) = end(text) else { continue };
+            match path {
+                None => self.without_file = true,
+                Some(path) if is_library(path) && (1..LOWEST_LIBRARY).contains(&number) => {
+                    self.libraries.insert(number);
+                }
+                Some(path) if (1..LOWEST).contains(&number) => {
+                    self.files.movable.insert(path.into());
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Whether there is known code at an address.
+    fn is_known(&self, place: u64) -> bool {
+        let around = place.saturating_sub(LONGEST_BLOCK)..=place.saturating_add(LONGEST_BLOCK);
+        self.ips.range(around).next().is_some()
+            || self.maps.iter().any(|(start, end)| (*start..*end).contains(&place))
+    }
+
+    fn numbers(self) -> Numbers {
+        let low = self.user.range(..LOWEST);
+        let low = low.filter(|place| !self.is_known(**place)).take(MANY).count();
+        let none_is_known =
+            self.user.len() >= MANY && self.user.iter().all(|place| !self.is_known(*place));
+        let has_no_library = none_is_known
+            && self.kernel.len() >= MANY
+            && self.user.last().is_some_and(|highest| *highest < FOUR_GIB);
+        let stood_elsewhere = self.far >= FEW && self.far > self.near || self.far > 0 && low >= FEW;
+        let are_offsets = self.libraries.len() >= FEW
+            || low >= MANY
+            || has_no_library
+            || stood_elsewhere
+            || none_is_known && !self.maps.is_empty();
+        let Some(line) = self.first.filter(|_| are_offsets) else { return Numbers::Addresses };
+        if self.without_file {
+            return Numbers::Offsets { line };
+        }
+        // Sampled addresses are never offsets: none is in a program at a fixed address.
+        let mut stood = self.ips.range(..KERNEL).peekable();
+        let all = stood.peek().is_some_and(|lowest| **lowest >= FOUR_GIB);
+        Numbers::InFiles(Files { all, ..self.files })
+    }
+}
+
+/// Decides the kind of numbers of a text that starts like this.
+fn numbers(head: &[u8], context: &mut Context) -> Numbers {
+    let mut evidence = Evidence::default();
+    for (line, number) in head.split_inclusive(|byte| *byte == b'\n').zip(1u64..) {
+        evidence.line(number, line, context);
+    }
+    evidence.numbers()
 }

@@ -8,32 +8,27 @@ use std::fmt;
 
 use lbr_msr::record::{BranchSpec, BranchType};
 
-use crate::stack::RawBranch;
+use crate::read::stack::RawBranch;
 
 mod aggregated;
 mod columns;
-mod digits;
-mod dump;
 mod entry;
-mod error;
-mod instruction;
 mod layout;
 mod line;
-mod offsets;
-mod record;
+mod parse;
+mod records;
 mod run;
 mod split;
 mod symbolic;
 mod words;
 
 pub use entry::parse_entry;
-pub use error::{EntryError, LineError};
-pub use instruction::BranchCounters;
-pub use line::{Behind, Line, parse_line};
-pub(crate) use line::{Context, begin, parse};
-pub use record::event_text;
-pub(crate) use split::{Split, Starts, are_joined, is_bare};
-pub(crate) use words::has_time;
+pub use line::{BranchCounters, EntryError, Line, LineError, SecondCount};
+pub use parse::parse_line;
+pub(crate) use parse::{Context, Split, Starts, begin, parse};
+pub use records::event_text;
+pub(crate) use split::{are_joined, is_bare};
+pub(crate) use words::{has_time, seconds};
 
 /// Prints an entry as perf 6.12 does.
 #[derive(Clone, Copy, Debug)]
@@ -45,9 +40,9 @@ impl Printed {
     pub fn append(self, text: &mut Vec<u8>) {
         let RawBranch { from, to, .. } = self.0;
         text.extend_from_slice(b"0x");
-        digits::append_hex(text, from);
+        words::append_hex(text, from);
         text.extend_from_slice(b"/0x");
-        digits::append_hex(text, to);
+        words::append_hex(text, to);
         self.append_fields(text);
     }
 
@@ -64,7 +59,7 @@ impl Printed {
         });
         text.extend_from_slice(if flags.in_tx() { b"X/" } else { b"-/" });
         text.extend_from_slice(if flags.abort() { b"A/" } else { b"-/" });
-        digits::append_decimal(text, flags.cycles().unwrap_or(0));
+        words::append_decimal(text, flags.cycles().unwrap_or(0));
         text.push(b'/');
         if let Some(branch_type) = flags.branch_type() {
             text.extend_from_slice(type_name(branch_type).as_bytes());

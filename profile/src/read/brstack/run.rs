@@ -6,8 +6,8 @@
 
 use lbr_msr::record::{BranchSpec, BranchType};
 
-use super::digits::{self, each};
-use crate::stack::{EntryFlags, RawBranch};
+use super::words::{self, each};
+use crate::read::stack::{EntryFlags, RawBranch};
 
 /// Bytes examined per entry. Common entries end within the first 64, except for speculation; every
 /// field can be loaded from the rest.
@@ -70,7 +70,7 @@ const fn rest(bits: u64) -> u64 {
 /// uncommon or invalid ones.
 #[inline(always)]
 fn entry(window: &[u8; WINDOW]) -> Option<(RawBranch, usize)> {
-    let ends = digits::ends(window.first_chunk()?);
+    let ends = words::ends(window.first_chunk()?);
     let from_end = ends.trailing_zeros() as usize;
     let ends = rest(ends);
     let to_end = ends.trailing_zeros() as usize;
@@ -88,7 +88,7 @@ fn entry(window: &[u8; WINDOW]) -> Option<(RawBranch, usize)> {
     if load(window, 0)? != b"0x" || starts != u32::from_le_bytes(*b"\0/0x") {
         return None;
     }
-    let (from, to, digits) = digits::hex_pair(load(window, 2)?, load(window, from_end + 3)?);
+    let (from, to, digits) = words::hex_pair(load(window, 2)?, load(window, from_end + 3)?);
     let wanted = LOW.get(from_len)? | LOW.get(to_len)? << 16;
     if digits & wanted != wanted {
         return None;
@@ -250,8 +250,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{WINDOW, common};
-    use crate::brstack::parse_entry;
-    use crate::stack::RawBranch;
+    use crate::read::brstack::parse_entry;
+    use crate::read::stack::RawBranch;
 
     /// Parses a text, with padding after it.
     fn quickly(text: &[u8]) -> (usize, Vec<RawBranch>) {

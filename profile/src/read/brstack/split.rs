@@ -2,36 +2,12 @@
 //! books, wrapped texts.
 
 use super::entry::first_entry;
-use super::line::{self, Context, Line};
+use super::line::Line;
+use super::parse::{self, Context, Split, Starts};
 use super::words;
 use crate::read::address::LONGEST_BLOCK;
 use crate::read::names;
-use crate::stack::{RawBranch, SampleHead};
-
-/// Where the stacks of such a text start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Starts {
-    /// At each line with the columns of a sample.
-    Head,
-    /// At each line with the sampled address alone, as `tr` leaves it.
-    Ip,
-    /// After this number of empty lines.
-    Gap(usize),
-    /// At each indented line.
-    Indent,
-    /// After this number of entries, and after any other line. The entries between must join.
-    Every(usize),
-    /// After any other line. The entries between must join.
-    Once,
-}
-
-/// The layout of such a text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Split {
-    pub(crate) starts: Starts,
-    /// perf prints the newest entry first.
-    pub(crate) oldest_first: bool,
-}
+use crate::read::stack::{RawBranch, SampleHead};
 
 /// Entries of the deepest LBR or BRBE.
 const DEEPEST: usize = 64;
@@ -267,7 +243,7 @@ fn groups(head: &[u8], context: &mut Context) -> Vec<Group> {
             gap += 1;
             continue;
         }
-        let line = line::parse(text, text.len(), 0, &mut entries, context);
+        let line = parse::parse(text, text.len(), 0, &mut entries, context);
         let is_sample = matches!(line, Ok(Line::Sample(_)));
         let Some(group) = groups.last_mut() else { break };
         let before = if group.bare.is_empty() { (group.words, group.colons) } else { (0, 0) };
@@ -338,9 +314,6 @@ pub(crate) fn are_joined(pair: &[RawBranch]) -> Option<bool> {
 }
 
 impl Split {
-    /// The entries of each sample are in the lines after its columns.
-    pub(super) const HEADS: Split = Split { starts: Starts::Head, oldest_first: false };
-
     /// Whether only the entries themselves show where stacks start.
     pub(crate) fn is_guess(self) -> bool {
         matches!(self.starts, Starts::Every(_) | Starts::Once)

@@ -5,12 +5,12 @@
 //! C++ names contain spaces, slashes, pluses and parentheses (`operator/`, `operator+`). The fields
 //! after the two ends contain none of them, so they are used to find each entry.
 
-use super::columns::{self, Behind, Column, Layout, Reading};
-use super::digits;
+use super::columns::{self, AfterColumns, Column, Layout, Reading};
 use super::entry::{is_trailing, parse_flags};
-use super::error::{EntryError, LineError};
-use crate::names::{Names, is_name};
-use crate::stack::{EntryFlags, RawBranch};
+use super::line::{EntryError, LineError};
+use super::words::leading_hex;
+use crate::read::names::{Names, is_name};
+use crate::read::stack::{EntryFlags, RawBranch};
 
 /// The start of the fields after the two ends (`/P/-/-/0`), if any.
 pub(super) fn fields(text: &[u8]) -> Option<usize> {
@@ -61,7 +61,7 @@ impl<'a> End<'a> {
         let digits = text.iter().rev().take_while(|byte| byte.is_ascii_hexdigit()).count();
         let (before, digits) = text.split_at_checked(text.len() - digits)?;
         let before = before.strip_suffix(b"0x").filter(|_| (1..=16).contains(&digits.len()))?;
-        let (value, _) = digits::hex(digits);
+        let (value, _) = leading_hex(digits);
         Some(match before.strip_suffix(b"+") {
             Some(name) => (End::Named { name, offset: value, file }, &[]),
             None => (End::Address(value), before),
@@ -161,11 +161,11 @@ fn entry(text: &[u8], fields: usize) -> Result<(Entry<'_>, &[u8], &[u8]), EntryE
 }
 
 /// The text before the first entry of a line, including the name at its start, if any.
-pub(super) fn head(line: &[u8]) -> Option<(&[u8], Behind)> {
+pub(super) fn head(line: &[u8]) -> Option<(&[u8], AfterColumns)> {
     let (entry, before, _) = entry(line, fields(line)?).ok()?;
     Some(match entry.from {
-        End::Named { name, .. } => (name, Behind::Name),
-        _ => (before, Behind::Entries),
+        End::Named { name, .. } => (name, AfterColumns::Name),
+        _ => (before, AfterColumns::Entries),
     })
 }
 
@@ -207,7 +207,7 @@ pub(super) fn entries<'a>(
     let second = found.get(1).map(|second| second.to);
     let reading = match found.first_mut() {
         Some(first) if let End::Named { name: text, offset, file } = first.from => {
-            let reading = columns::head(text, layout, Behind::Name)?;
+            let reading = columns::head(text, layout, AfterColumns::Name)?;
             let begun = Head { text, reading, to: first.to, before: second, names };
             first.from = match begun.name() {
                 Some(b"") => return Err(wrong(1, EntryError::NoPlace)),
@@ -216,7 +216,7 @@ pub(super) fn entries<'a>(
             };
             reading
         }
-        _ => columns::head(before, layout, Behind::Entries)?,
+        _ => columns::head(before, layout, AfterColumns::Entries)?,
     };
     let found = without_repeats(&found);
     let empty = empty_from(found);

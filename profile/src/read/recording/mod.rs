@@ -194,10 +194,19 @@ impl Recording {
     /// # Errors
     /// [`ReadError`].
     pub fn next_item(&mut self) -> Result<Option<Item<'_>>, ReadError> {
+        self.next_with(|_| ())
+    }
+
+    /// As [`next_item`](Self::next_item); first passes the events so far of a perf.data to `look`.
+    #[inline]
+    pub(crate) fn next_with(
+        &mut self,
+        look: impl FnOnce(&[EventAttr]),
+    ) -> Result<Option<Item<'_>>, ReadError> {
         let Recording { form, taken, choice, unmodelled, .. } = self;
         let item = match (choice, form) {
-            (Some(choice), form) => Self::next_chosen(form, taken, choice)?,
-            (None, Form::PerfData(reader)) => reader.next_as(Item::Stack, Item::Event)?,
+            (Some(choice), form) => Self::next_chosen(form, taken, choice, look)?,
+            (None, Form::PerfData(reader)) => reader.next_as(Item::Stack, Item::Event, look)?,
             (None, Form::Text(text)) => text.next_item()?,
         };
         Ok(match unmodelled {
@@ -211,10 +220,12 @@ impl Recording {
         form: &'a mut Form,
         taken: &mut Vec<u64>,
         choice: &mut Choice,
+        look: impl FnOnce(&[EventAttr]),
     ) -> Result<Option<Item<'a>>, ReadError> {
         let (item, comm) = match form {
             Form::PerfData(reader) => {
                 let next = reader.advance()?;
+                look(reader.events());
                 // A pipe announces its events along the way.
                 if choice.looked() != reader.events().len() {
                     choice.look(reader.events().iter().map(EventAttr::perf_name).collect());
@@ -228,10 +239,8 @@ impl Recording {
             }
             Form::Text(text) => {
                 text.advance_named()?;
-                if choice.looked() != text.event_names().len() + 1 {
-                    // Number 0 means no event.
-                    let none = std::iter::once(String::new());
-                    choice.look(none.chain(text.event_names().iter().cloned()).collect());
+                if choice.looked() != text.events().highest() + 1 {
+                    choice.look(text.events().names().map(str::to_owned).collect());
                 }
                 let (item, comm) = text.at_hand();
                 (item, CommOf::Sample(comm))
@@ -283,7 +292,7 @@ impl Recording {
         let samples = |at: usize| match (&self.choice, &self.form) {
             (Some(_), _) => self.taken.get(at).copied().unwrap_or(0),
             (None, Form::PerfData(reader)) => reader.samples().get(at).copied().unwrap_or(0),
-            (None, Form::Text(text)) => text.samples(at),
+            (None, Form::Text(text)) => text.events().counted(at),
         };
         match &self.form {
             Form::PerfData(reader) => {
@@ -298,10 +307,9 @@ impl Recording {
                 of.collect()
             }
             Form::Text(text) => {
-                let none = String::new();
-                let names = std::iter::once(&none).chain(text.event_names()).enumerate();
+                let names = text.events().names().enumerate();
                 let of = names.map(|(at, name)| EventSamples {
-                    name: name.clone(),
+                    name: name.to_owned(),
                     named: at > 0,
                     samples: samples(at),
                     rate: None,
@@ -348,10 +356,7 @@ impl Recording {
     pub fn event_names(&self) -> Vec<String> {
         match &self.form {
             Form::PerfData(reader) => reader.events().iter().map(EventAttr::perf_name).collect(),
-            // Number 0 means no event.
-            Form::Text(text) => {
-                std::iter::once(String::new()).chain(text.event_names().iter().cloned()).collect()
-            }
+            Form::Text(text) => text.events().names().map(str::to_owned).collect(),
         }
     }
 

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 
 use lbr_msr::record::Event;
 
+use crate::texts::Texts;
+
 /// Longest name of a thread in bytes: the kernel's have 15, perf's synthesized ones a few more.
 const LONGEST: usize = 255;
 
@@ -11,10 +13,9 @@ const LONGEST: usize = 255;
 /// its own.
 #[derive(Debug, Default)]
 pub(crate) struct Comms {
-    names: Vec<String>,
-    numbers: HashMap<String, usize>,
+    names: Texts,
     /// By thread: the start time and the name, ordered by time, equal times in file order.
-    by_thread: HashMap<u32, Vec<(u64, usize)>>,
+    by_thread: HashMap<u32, Vec<(u64, u32)>>,
     changes: usize,
     /// Number of further changes that were not kept.
     unkept: u64,
@@ -52,24 +53,22 @@ impl Comms {
             self.unkept += 1;
             return;
         }
-        match event {
-            Event::Comm(comm) => {
-                let number = self.number(&comm.comm);
-                self.change(comm.tid, comm.time, number);
-            }
-            Event::Fork(task) => {
-                if let Some(number) = self.number_at(task.ptid, Some(task.time)) {
-                    self.change(task.tid, task.time, number);
-                }
-            }
-            _ => {}
-        }
+        let (tid, time, number) = match event {
+            Event::Comm(comm) => (comm.tid, comm.time, self.names.number(&comm.comm)),
+            Event::Fork(task) => (task.tid, task.time, self.number_at(task.ptid, Some(task.time))),
+            _ => return,
+        };
+        let Some(number) = number else { return };
+        self.changes += 1;
+        let changes = self.by_thread.entry(tid).or_default();
+        let at = changes.partition_point(|(since, _)| *since <= time);
+        changes.insert(at, (time, number));
     }
 
     /// The name of a thread at a time; without a time, its last name.
     pub(crate) fn at(&self, tid: u32, time: Option<u64>) -> Option<&str> {
         match self.number_at(tid, time) {
-            Some(number) => self.names.get(number).map(String::as_str),
+            Some(number) => self.names.get(number),
             // A CPU's idle task has no name record.
             None => (tid == 0).then_some("swapper"),
         }
@@ -82,31 +81,14 @@ impl Comms {
 
     /// Whether any thread ever had this name.
     pub(crate) fn knows(&self, name: &str) -> bool {
-        self.numbers.contains_key(name)
+        self.names.find(name).is_some()
     }
 
-    fn number_at(&self, tid: u32, time: Option<u64>) -> Option<usize> {
+    fn number_at(&self, tid: u32, time: Option<u64>) -> Option<u32> {
         let changes = self.by_thread.get(&tid)?;
         let end =
             time.map_or(changes.len(), |time| changes.partition_point(|(since, _)| *since <= time));
         changes.get(end.checked_sub(1)?).map(|(_, number)| *number)
-    }
-
-    fn number(&mut self, name: &str) -> usize {
-        if let Some(number) = self.numbers.get(name) {
-            return *number;
-        }
-        let number = self.names.len();
-        self.names.push(name.to_owned());
-        self.numbers.insert(name.to_owned(), number);
-        number
-    }
-
-    fn change(&mut self, tid: u32, time: u64, number: usize) {
-        self.changes += 1;
-        let changes = self.by_thread.entry(tid).or_default();
-        let at = changes.partition_point(|(since, _)| *since <= time);
-        changes.insert(at, (time, number));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Selects events by name.
 
-use std::collections::HashMap;
+use crate::texts::Texts;
 
 /// For each wanted name, the indices of the matching events.
 pub(super) fn meant(wanted: &[String], events: &[String]) -> Vec<Vec<usize>> {
@@ -32,15 +32,13 @@ fn without_modifiers(name: &str) -> &str {
 /// Maximum number of names in a text; further ones are ignored.
 const MOST: usize = 1 << 12;
 
-/// Distinct names of a text. Number 0 means no name.
+/// Distinct names of a text, numbered from 1, and how often each was counted. Number 0 means no
+/// name.
 #[derive(Debug, Default)]
 pub(crate) struct Interned {
-    names: Vec<String>,
-    numbers: HashMap<String, usize>,
+    names: Texts,
     last: usize,
-    /// The counts of no name, and of each.
-    of_none: u64,
-    of_each: Vec<u64>,
+    counts: Vec<u64>,
 }
 
 impl Interned {
@@ -49,49 +47,44 @@ impl Interned {
         if name.is_empty() {
             return 0;
         }
-        if self.get(self.last) == Some(name) {
-            return self.last;
+        if self.get(self.last) != Some(name) {
+            let known = match self.names.find(name) {
+                None if self.names.len() < MOST => self.names.number(name),
+                known => known,
+            };
+            self.last = known.map_or(0, |known| known as usize + 1);
         }
-        self.last = match self.numbers.get(name) {
-            Some(number) => *number,
-            None if self.names.len() < MOST => {
-                self.names.push(name.to_owned());
-                self.numbers.insert(name.to_owned(), self.names.len());
-                self.names.len()
-            }
-            None => 0,
-        };
         self.last
     }
 
     /// The name with a number.
     pub(crate) fn get(&self, number: usize) -> Option<&str> {
-        self.names.get(number.checked_sub(1)?).map(String::as_str)
+        self.names.get(u32::try_from(number.checked_sub(1)?).ok()?)
     }
 
-    /// Adds to the count of event `number`.
+    /// Adds to the count of a number.
     #[inline]
     pub(crate) fn count(&mut self, number: usize, times: u64) {
-        let Some(at) = number.checked_sub(1) else {
-            self.of_none = self.of_none.saturating_add(times);
-            return;
-        };
-        if self.of_each.len() <= at {
-            self.of_each.resize(self.names.len(), 0);
+        if self.counts.len() <= number {
+            self.counts.resize(number + 1, 0);
         }
-        let each = self.of_each.get_mut(at).into_iter();
-        each.for_each(|count| *count = count.saturating_add(times));
+        let count = self.counts.get_mut(number).into_iter();
+        count.for_each(|count| *count = count.saturating_add(times));
     }
 
     /// The count of a number.
     pub(crate) fn counted(&self, number: usize) -> u64 {
-        let of = |at: usize| self.of_each.get(at).copied().unwrap_or(0);
-        number.checked_sub(1).map_or(self.of_none, of)
+        self.counts.get(number).copied().unwrap_or(0)
     }
 
-    /// The names, starting with number 1.
-    pub(crate) fn names(&self) -> &[String] {
-        &self.names
+    /// The names by number; the first is empty.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        std::iter::once("").chain(self.names.iter())
+    }
+
+    /// The highest number.
+    pub(crate) fn highest(&self) -> usize {
+        self.names.len()
     }
 }
 

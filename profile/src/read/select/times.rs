@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::read::brstack::seconds;
+
 const SECOND: u64 = 1_000_000_000;
 
 /// A time range, inclusive.
@@ -104,14 +106,9 @@ fn share(text: &str) -> Result<Times, NotTimes> {
 
 /// Seconds with up to nine decimals.
 fn nanoseconds(text: &str) -> Option<u64> {
-    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    if whole.is_empty() || fraction.len() > 9 || !digits(whole) || !digits(fraction) {
-        return None;
-    }
-    let nanos: u64 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };
-    let nanos = nanos * 10u64.pow(9 - fraction.len() as u32);
-    whole.parse::<u64>().ok()?.checked_mul(SECOND)?.checked_add(nanos)
+    let text = text.strip_suffix('.').unwrap_or(text);
+    let point = if text.contains('.') { "" } else { ".0" };
+    seconds(format!("{text}{point}").as_bytes())
 }
 
 impl fmt::Display for Times {

@@ -192,14 +192,9 @@ impl TextReader {
         self.context.wants_comm = true;
     }
 
-    /// Names of the events so far; a sample's event is 1 for the first.
-    pub(crate) fn event_names(&self) -> &[String] {
-        self.events.names()
-    }
-
-    /// Samples of an event that [`next_item`](Self::next_item) returned.
-    pub(crate) fn samples(&self, event: usize) -> u64 {
-        self.events.counted(event)
+    /// The events so far, by the number in a sample.
+    pub(crate) fn events(&self) -> &Interned {
+        &self.events
     }
 
     /// Moves to the next item, which is then [`at_hand`](Self::at_hand); it may have new symbols.

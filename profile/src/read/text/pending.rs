@@ -1,6 +1,6 @@
 //! Samples that may continue on further lines.
 
-use crate::read::brstack::{Behind, BranchCounters};
+use crate::read::brstack::{BranchCounters, SecondCount};
 use crate::read::stack::{RawBranch, SampleHead};
 
 /// Data that was read but not yet returned.
@@ -13,8 +13,8 @@ pub(super) struct Pending {
     pub(super) counted: Option<WithCounts>,
     /// Number of empty lines since its last line.
     pub(super) gap: usize,
-    /// Further data after a branch in the last aggregated line.
-    pub(super) behind: Option<Behind>,
+    /// The second count of the last aggregated line.
+    pub(super) second: Option<SecondCount>,
 }
 
 /// A sample whose branches may follow on further lines.
@@ -47,7 +47,7 @@ impl Pending {
     pub(super) fn is_empty(&self) -> bool {
         self.open.is_none()
             && self.dump.head.is_none()
-            && self.behind.is_none()
+            && self.second.is_none()
             && self.counted.is_none()
     }
 

@@ -1,6 +1,6 @@
 //! Lines that are not `perf script` output.
 
-use crate::brstack::LineError;
+use crate::read::brstack::LineError;
 
 /// The refused lines of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

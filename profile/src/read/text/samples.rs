@@ -5,7 +5,7 @@ use lbr_msr::record::Event;
 use super::lines::Next;
 use super::pending::{Dump, Open, WithCounts};
 use super::{ItemHead, Refused, Step, TextReader};
-use crate::read::brstack::{self, Behind, EntryError, Line, LineError, Split, Starts};
+use crate::read::brstack::{self, EntryError, Line, LineError, SecondCount, Split, Starts};
 use crate::read::item::Straight;
 use crate::read::names;
 use crate::read::perf_data::ReadError;
@@ -17,13 +17,13 @@ const MUCH: u64 = 8;
 impl TextReader {
     /// Processes a line whose first `begun` bytes are the entries in the buffer.
     pub(super) fn line(&mut self, begun: usize, over: bool) -> Result<Step, ReadError> {
-        match self.waiting.behind.take() {
-            Some(Behind::Branch(branch, count)) => {
+        match self.waiting.second.take() {
+            Some(SecondCount::Branch(branch, count)) => {
                 self.entries.clear();
                 self.entries.push(branch);
                 return Ok(Step::Found(ItemHead::Sample(Box::new(self.counted(count)))));
             }
-            Some(Behind::Straight(ends, count)) => return Ok(self.straight(ends, count)),
+            Some(SecondCount::Straight(ends, count)) => return Ok(self.straight(ends, count)),
             None => {}
         }
         let next = if over { Next::End } else { self.lines.next(begun)? };
@@ -76,8 +76,8 @@ impl TextReader {
         self.lines.pass(len);
         let event = match line {
             Ok(Line::Sample(head)) => return Ok(self.sample(head)),
-            Ok(Line::Counted { count, behind }) => {
-                self.waiting.behind = behind;
+            Ok(Line::Counted { count, second }) => {
+                self.waiting.second = second;
                 self.stacks += 1;
                 return Ok(Step::Found(ItemHead::Sample(Box::new(self.counted(count)))));
             }

@@ -209,7 +209,7 @@ impl Reader {
     /// [`ReadError::Io`], and [`ReadError::NoBranchStacks`] if a pipe turns out to have none. A
     /// damaged or truncated file is not an error: see [`notes`](Self::notes).
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, ReadError> {
-        self.next_as(Record::Stack, Record::Event)
+        self.next_as(Record::Stack, Record::Event, |_| ())
     }
 
     /// Samples returned by [`next_record`](Self::next_record), by event.

@@ -4,6 +4,7 @@ use lbr_msr::record::Event;
 
 use super::frames::RecordSpan;
 use super::{ReadError, Reader};
+use crate::read::perf_data::attr::EventAttr;
 use crate::read::perf_data::layout::record;
 use crate::read::perf_data::sample::StackPosition;
 use crate::read::stack::Stack;
@@ -62,14 +63,17 @@ impl Reader {
         Some(stack)
     }
 
-    /// Counts the next sample or event, and converts it.
+    /// Counts the next sample or event, and converts it; first passes the events so far to `look`.
     #[inline]
     pub(crate) fn next_as<'a, T>(
         &'a mut self,
         of_stack: impl FnOnce(Stack<'a>) -> T,
         of_event: impl FnOnce(Event) -> T,
+        look: impl FnOnce(&[EventAttr]),
     ) -> Result<Option<T>, ReadError> {
-        match self.advance()? {
+        let next = self.advance()?;
+        look(&self.events);
+        match next {
             Some(Next::Sample(place)) => {
                 self.samples.get_mut(place.event).into_iter().for_each(|samples| *samples += 1);
                 Ok(self.stack(place).map(of_stack))
