@@ -4,24 +4,20 @@
 //! view, then counted once ([`Traces`]) by the pairing rules of the consuming tool. The kind sums
 //! the traces by that tool's other rules; comments name the functions that define them.
 
-mod autofdo;
 mod binary;
 mod debug;
 mod edges;
-mod firefox;
-mod flamegraph;
 mod llvm;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod perf_data;
 mod pprof;
-mod preagg;
 mod program;
 mod ranges;
 mod samples;
-mod speedscope;
 mod traces;
 mod units;
+mod viewers;
 
 use std::path::{Path, PathBuf};
 
@@ -30,16 +26,15 @@ use lbr_msr::text::AsText;
 use crate::code::maps::{LocationFilter, RecordedPrograms};
 use crate::code::symbols::{Module, SymbolError};
 use program::Program;
+use ranges::Ranges;
 
 #[cfg(feature = "parquet")]
 pub use self::parquet::Parquet;
 pub use edges::{EdgeCounts, EdgeRow, EdgeRows};
-pub use firefox::firefox;
-pub use flamegraph::flamegraph;
 pub use perf_data::perf_data;
 pub use pprof::pprof;
-pub use speedscope::speedscope;
 pub use traces::{Rules, Tally, Traced, Traces};
+pub use viewers::{firefox, flamegraph, speedscope};
 
 /// Maximum number of files listed in an error.
 const NAMED: usize = 5;
@@ -267,15 +262,15 @@ impl Traced {
             } else if self.maps.path(file).is_some_and(|path| Path::new(path).exists()) {
                 self.maps.elf(file);
             }
-            let (text, losses) = autofdo::text(self, file);
-            (text, self.maps.path(file).unwrap_or("[unknown]").to_owned(), losses)
+            let (ranges, losses) = Ranges::of_file(self, file);
+            (ranges.text(0, "0\n"), self.maps.path(file).unwrap_or("[unknown]").to_owned(), losses)
         } else {
             let mut of = Program::of(self, file, instead)?;
             let text = match kind {
-                ProfileKind::LlvmRaw => ranges::Ranges::of(&mut of).text(of.binary.base),
+                ProfileKind::LlvmRaw => Ranges::of(&mut of).text(of.binary.base, ""),
                 ProfileKind::Llvm => llvm::text(&mut of, &self.maps.sources().debug, lacks)?,
-                ProfileKind::Preagg => preagg::text(&mut of),
-                ProfileKind::PreaggTraces => preagg::traces(&mut of),
+                ProfileKind::Preagg => ranges::bolt(&mut of),
+                ProfileKind::PreaggTraces => ranges::bolt_traces(&mut of),
                 ProfileKind::AutoFdo => String::new(),
             };
             (text, of.name, of.losses)

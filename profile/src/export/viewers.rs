@@ -1,24 +1,25 @@
-//! The Firefox profiler's processed format, version 55 (`docs-developer/CHANGELOG-formats.md` and
-//! `src/types/profile.ts` of firefox-devtools/profiler, which upgrades older versions). A frame is
-//! a function, a stack is a calling context. Each counted stack is one sample, weighted by its
-//! count.
-//!
-//! The format requires times, which aggregated counts do not have: samples are a millisecond apart,
-//! in arbitrary order.
+//! Call graphs for viewers: the Firefox profiler, speedscope, and flame graphs.
 
 use std::collections::HashMap;
 
+use inferno::flamegraph::{Options, from_reader};
 use serde_json::{Value, json};
 
 use crate::code::maps::Location;
 use crate::views::callgraph::CallGraph;
 
-/// The format's version.
+/// Version of the Firefox profiler's format.
 const VERSION: u32 = 55;
 /// The resource type of a library.
 const LIBRARY: u32 = 1;
 
-/// Converts a call graph; `name` is the recording's.
+/// Converts a call graph to the Firefox profiler's processed format, version 55
+/// (`docs-developer/CHANGELOG-formats.md` and `src/types/profile.ts` of firefox-devtools/profiler,
+/// which upgrades older versions). `name` is the recording's. A frame is a function, a stack is a
+/// calling context. Each counted stack is one sample, weighted by its count.
+///
+/// The format requires times, which aggregated counts do not have: samples are a millisecond apart,
+/// in arbitrary order.
 pub fn firefox(graph: &CallGraph, name: &str) -> Value {
     let functions = graph.functions.len();
     // Function names come first, so that their indices are the functions' numbers. File names
@@ -129,4 +130,51 @@ pub fn firefox(graph: &CallGraph, name: &str) -> Value {
         "profilerOverhead": [],
         "threads": [thread],
     })
+}
+
+/// Converts a call graph to speedscope's format (`src/lib/file-format-spec.ts` of
+/// jlfwong/speedscope); `name` is the recording's. A frame is a function, a sample is a calling
+/// context.
+pub fn speedscope(graph: &CallGraph, name: &str) -> Value {
+    let functions = graph.functions.iter();
+    // An unknown file has no key: the schema does not allow null.
+    let frames = functions.map(|of| match of.location.and_then(|at| graph.maps.path_of(at)) {
+        Some(file) => json!({ "name": of.label(), "file": file }),
+        None => json!({ "name": of.label() }),
+    });
+    let frames: Vec<Value> = frames.collect();
+    let counted = graph.nodes.iter().enumerate().filter(|(_, node)| node.own > 0);
+    let (samples, weights): (Vec<Vec<usize>>, Vec<u64>) =
+        counted.map(|(at, node)| (graph.path(at), node.own)).unzip();
+    json!({
+        "$schema": "https://www.speedscope.app/file-format-schema.json",
+        "exporter": concat!("lbr ", env!("CARGO_PKG_VERSION")),
+        "name": name,
+        "activeProfileIndex": 0,
+        "shared": { "frames": frames },
+        "profiles": [{
+            "type": "sampled",
+            "name": format!("{name}: {}", graph.unit.name()),
+            "unit": "none",
+            "startValue": 0,
+            "endValue": weights.iter().fold(0, |sum: u64, of| sum.saturating_add(*of)),
+            "samples": samples,
+            "weights": weights,
+        }],
+    })
+}
+
+/// Draws a flame graph of folded lines, at least one, as SVG; `unit` is the unit of their counts.
+///
+/// # Errors
+/// inferno's error: no lines.
+pub fn flamegraph(folded: &[u8], title: &str, unit: &str) -> std::io::Result<Vec<u8>> {
+    let mut options = Options::default();
+    options.title = title.to_owned();
+    options.count_name = unit.to_owned();
+    // The same recording must give the same picture.
+    options.deterministic = true;
+    let mut svg = Vec::new();
+    from_reader(&mut options, folded, &mut svg).map_err(std::io::Error::other)?;
+    Ok(svg)
 }
