@@ -77,7 +77,7 @@ impl Condition {
 }
 
 /// A branch instruction of 64-bit code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BranchInsn {
     /// Address of the instruction.
     pub ip: u64,

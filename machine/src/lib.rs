@@ -5,8 +5,7 @@
 //! build script builds it.
 //!
 //! Feature `guest`: a plugin for the system emulator `qemu-system-x86_64`,
-//! which gives a virtual machine's CPU an LBR. `scripts/test-machine` builds
-//! it.
+//! which gives a virtual machine's CPU an LBR. `scripts/test-machine` builds it.
 
 #[cfg(feature = "guest")]
 mod guest;

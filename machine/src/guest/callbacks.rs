@@ -8,13 +8,11 @@ use lbr_msr::Msr;
 use lbr_msr::insn::BranchInsn;
 
 use super::api::{self, Discontinuity};
-use super::cpuid::Leaf;
-use super::instruction::Hooked;
-use super::interrupt;
+use super::instruction::{Hooked, Transaction, abort_status};
 use super::machine::{Access, BlockPart, BlockStart, Machine, Running, Transactional, on_vcpu};
+use super::pmu::Leaf;
 use super::registers::Answer;
 use super::state::{self, RegisterFile};
-use super::transaction::{Transaction, abort_status};
 use super::vcpu::Vcpu;
 
 /// RDMSR and WRMSR of this unused register raise #GP in QEMU, in and outside of x2APIC mode.
@@ -38,7 +36,7 @@ pub(super) extern "C" fn block_started(index: c_uint, block: *mut c_void) {
             vcpu.located(start, block.address);
             vcpu.block(start, block.cycles, || level(registers));
         }
-        let interrupted = vcpu.is_interrupted(|| level(registers)) && interrupt::deliver(vcpu);
+        let interrupted = vcpu.is_interrupted(|| level(registers)) && deliver_pmi(vcpu);
         if interrupted {
             vcpu.left(block.cycles);
         }
@@ -300,4 +298,27 @@ fn debug_handler(idt: u64) -> Option<u64> {
     let low = state::memory(idt.wrapping_add(16))?;
     let high = state::memory(idt.wrapping_add(24))?;
     Some(low & 0xFFFF | (low >> 48) << 16 | high << 32)
+}
+
+/// The local APIC's registers for the performance monitor's interrupt and for sending interrupts
+/// (the low half of ICR). SDM 11.5.1, 11.6.1.
+const LVTPC: u64 = 0xFEE0_0340;
+const ICR_LOW: u64 = 0xFEE0_0300;
+/// LVTPC: no interrupt.
+const MASKED: u32 = 1 << 16;
+/// LVTPC and ICR: mode and vector.
+const MODE_AND_VECTOR: u32 = 0x7FF;
+/// ICR: to the CPU that sends it.
+const TO_SELF: u32 = 1 << 18;
+
+/// Makes the local APIC of the current vCPU send the interrupt configured in LVTPC. `false`: it is
+/// masked, or the APIC is not at its reset address.
+fn deliver_pmi(vcpu: &Vcpu) -> bool {
+    let Some(lvt) = state::physical(LVTPC).filter(|lvt| lvt & MASKED == 0) else {
+        return false;
+    };
+    if vcpu.delivery_masks() && !state::set_physical(LVTPC, lvt | MASKED) {
+        return false;
+    }
+    state::set_physical(ICR_LOW, TO_SELF | lvt & MODE_AND_VECTOR)
 }

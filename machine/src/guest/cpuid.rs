@@ -3,16 +3,7 @@
 //! Only patched: if the guest saw all features of the chosen CPU (say, AVX-512), it would execute
 //! instructions that the emulator lacks.
 
-use super::pmu::Pmu;
-
-/// The four result registers of CPUID.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Leaf {
-    pub(super) eax: u32,
-    pub(super) ebx: u32,
-    pub(super) ecx: u32,
-    pub(super) edx: u32,
-}
+use super::pmu::{Leaf, Pmu};
 
 /// CPUID.01H:ECX\[15\], PDCM: IA32_PERF_CAPABILITIES exists.
 const PDCM: u32 = 1 << 15;

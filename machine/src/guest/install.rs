@@ -1,15 +1,14 @@
 //! The plugin's entry point, and callbacks for the machine's start and end.
 #![allow(unsafe_code, reason = "entry points and callbacks of QEMU's plugin interface are C")]
 
-use std::ffi::{CString, c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::sync::{Mutex, PoisonError};
 
 use lbr_msr::soft::Fault;
 
 use super::api::{self, Block};
 use super::callbacks::diverted;
-use super::entry::{arguments, guarded};
-use super::machine::{MACHINE, MOST_VCPUS, Machine, Running};
+use super::machine::{MACHINE, MOST_VCPUS, Machine, Running, guarded};
 use super::model::Model;
 use super::state::RegisterFile;
 use super::translate::translate;
@@ -50,6 +49,26 @@ pub unsafe extern "C" fn qemu_plugin_install(
         unsafe { api::register(id, vcpu_started, translated, diverted, ended) };
         0
     })
+}
+
+/// The plugin's arguments, `NAME=VALUE`; the value may be empty or absent.
+///
+/// # Safety
+/// `argv` must hold `argc` zero-terminated strings, or be null.
+unsafe fn arguments(argc: c_int, argv: *const *const c_char) -> Vec<(String, String)> {
+    if argv.is_null() {
+        return Vec::new();
+    }
+    (0..usize::try_from(argc).unwrap_or(0))
+        .map(|index| {
+            // SAFETY: guaranteed by the caller.
+            let word = unsafe { CStr::from_ptr(*argv.add(index)) }.to_string_lossy();
+            match word.split_once('=') {
+                Some((name, value)) => (name.to_owned(), value.to_owned()),
+                None => (word.into_owned(), String::new()),
+            }
+        })
+        .collect()
 }
 
 fn prepare(given: &[(String, String)]) -> Result<Machine, String> {

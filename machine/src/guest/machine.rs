@@ -3,13 +3,14 @@
 
 use std::collections::HashMap;
 use std::ffi::c_uint;
+use std::hash::Hash;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use lbr_msr::insn::BranchInsn;
 
 use super::api::Number;
-use super::entry::guarded;
 use super::instruction::Hooked;
 use super::model::Model;
 use super::pmu::Happened;
@@ -137,6 +138,16 @@ impl Machine {
     }
 }
 
+/// Runs the body of an entry point. A panic must not unwind into C, and after one the plugin's
+/// records cannot be trusted: it aborts the emulator.
+pub(super) fn guarded<T>(body: impl FnOnce() -> T) -> T {
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
+        // The panic hook has printed the message.
+        eprintln!("lbr plugin: stopped by a bug in the plugin, see above; please report it");
+        std::process::abort()
+    })
+}
+
 /// Runs `action` on a vCPU; `None` before it exists.
 pub(super) fn on_vcpu<T>(
     index: c_uint,
@@ -187,41 +198,27 @@ pub(super) struct Transactional {
 
 /// Data of callbacks, which must live as long as the machine. QEMU may translate the same code many
 /// times: equal values are stored once.
-#[derive(Debug, Default)]
-pub(super) struct CallbackData {
-    blocks: Mutex<HashMap<BlockStart, &'static BlockStart>>,
-    /// By address; another address space may have another branch there.
-    branches: Mutex<HashMap<u64, Vec<&'static BranchInsn>>>,
-    transactional: Mutex<HashMap<Transactional, &'static Transactional>>,
-    accesses: Mutex<HashMap<Access, &'static Access>>,
+#[derive(Debug)]
+pub(super) struct Stored<T: 'static>(Mutex<HashMap<T, &'static T>>);
+
+impl<T: Copy + Eq + Hash> Stored<T> {
+    pub(super) fn get(&self, value: T) -> &'static T {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.entry(value).or_insert_with(|| Box::leak(Box::new(value)))
+    }
 }
 
-impl CallbackData {
-    pub(super) fn block(&self, block: BlockStart) -> &'static BlockStart {
-        let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
-        blocks.entry(block).or_insert_with(|| Box::leak(Box::new(block)))
+impl<T> Default for Stored<T> {
+    fn default() -> Stored<T> {
+        Stored(Mutex::default())
     }
+}
 
-    pub(super) fn transactional(&self, insn: Transactional) -> &'static Transactional {
-        let mut stored = self.transactional.lock().unwrap_or_else(PoisonError::into_inner);
-        stored.entry(insn).or_insert_with(|| Box::leak(Box::new(insn)))
-    }
-
-    pub(super) fn access(&self, access: Access) -> &'static Access {
-        let mut accesses = self.accesses.lock().unwrap_or_else(PoisonError::into_inner);
-        accesses.entry(access).or_insert_with(|| Box::leak(Box::new(access)))
-    }
-
-    pub(super) fn branch(&self, branch: BranchInsn) -> &'static BranchInsn {
-        let mut branches = self.branches.lock().unwrap_or_else(PoisonError::into_inner);
-        let here = branches.entry(branch.ip).or_default();
-        match here.iter().find(|known| ***known == branch) {
-            Some(known) => known,
-            None => {
-                let stored: &'static BranchInsn = Box::leak(Box::new(branch));
-                here.push(stored);
-                stored
-            }
-        }
-    }
+/// The data of each kind of callback.
+#[derive(Debug, Default)]
+pub(super) struct CallbackData {
+    pub(super) blocks: Stored<BlockStart>,
+    pub(super) branches: Stored<BranchInsn>,
+    pub(super) transactional: Stored<Transactional>,
+    pub(super) accesses: Stored<Access>,
 }

@@ -29,7 +29,7 @@
 //! QEMU reports the wrong virtual CPU.
 //!
 //! Modelled, not measured: cycles ([`instruction`]; unknown for the first record after recording
-//! was enabled), mispredictions ([`Predictor`](lbr_msr::soft::Predictor)), transactions ([`transaction`]).
+//! was enabled), mispredictions ([`Predictor`](lbr_msr::soft::Predictor)), transactions ([`instruction`]).
 //!
 //! Limits: a conditional branch to the next instruction counts as not taken, because QEMU computes
 //! the flags only when it needs them. All code is assumed to be 64-bit. RDPMC of a missing counter
@@ -39,16 +39,13 @@
 mod api;
 mod callbacks;
 mod cpuid;
-mod entry;
 mod install;
 mod instruction;
-mod interrupt;
 mod machine;
 mod model;
 mod pmu;
 mod registers;
 mod sharing;
 mod state;
-mod transaction;
 mod translate;
 mod vcpu;

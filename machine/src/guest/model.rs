@@ -7,8 +7,8 @@ use lbr_msr::caps::Vendor;
 use lbr_msr::register::PerfCapabilities;
 use lbr_msr::soft::{Faults, SoftCpu, SoftLbr};
 
-use super::cpuid::{Leaf, Patch};
-use super::pmu::Pmu;
+use super::cpuid::Patch;
+use super::pmu::{Leaf, Pmu};
 
 /// CPUID.(07H,0):EBX\[11\], RTM.
 const RTM: u32 = 1 << 11;

@@ -29,7 +29,7 @@ pub(super) fn translate(machine: &'static Machine, block: &Block) {
         _ => None,
     };
     let watch = machine.watch;
-    let data = machine.callback_data.block(start);
+    let data = machine.callback_data.blocks.get(start);
     block.on_start(watch.cycles, DUE, callbacks::block_started, data);
     if machine.model.pmu.is_some() {
         // After the callback, so that it sees only executed blocks.
@@ -54,7 +54,7 @@ pub(super) fn translate(machine: &'static Machine, block: &Block) {
         let access = || {
             let rest = decoded.get(index + 1..).unwrap_or_default();
             let part = |bytes: &[u8; 16], len: usize| cycles(bytes.get(..len).unwrap_or_default());
-            machine.callback_data.access(Access {
+            machine.callback_data.accesses.get(Access {
                 next,
                 rest: BlockPart {
                     instructions: rest.len() as u32,
@@ -67,14 +67,13 @@ pub(super) fn translate(machine: &'static Machine, block: &Block) {
             insn.before(Registers::ReadWrite, callbacks::after_cpuid, 0);
         }
         match *hooked {
-            Some(Hooked::ReadMsr) => {
-                insn.before_with(Registers::ReadWriteAndPc, callbacks::read_msr, access());
-            }
-            Some(Hooked::WriteMsr) => {
-                insn.before_with(Registers::ReadWriteAndPc, callbacks::write_msr, access());
-            }
-            Some(Hooked::ReadCounter) => {
-                insn.before_with(Registers::ReadWriteAndPc, callbacks::read_counter, access());
+            Some(hooked @ (Hooked::ReadMsr | Hooked::WriteMsr | Hooked::ReadCounter)) => {
+                let callback = match hooked {
+                    Hooked::ReadMsr => callbacks::read_msr,
+                    Hooked::WriteMsr => callbacks::write_msr,
+                    _ => callbacks::read_counter,
+                };
+                insn.before_with(Registers::ReadWriteAndPc, callback, access());
             }
             Some(Hooked::Cpuid) => {
                 insn.before(Registers::ReadWrite, callbacks::before_cpuid, u64::from(last));
@@ -84,14 +83,14 @@ pub(super) fn translate(machine: &'static Machine, block: &Block) {
             Some(Hooked::Halt) => insn.before(Registers::Untouched, callbacks::halted, 0),
             Some(hooked @ (Hooked::Begin | Hooked::End | Hooked::Abort)) => {
                 let data = Transactional { insn: hooked, address };
-                let data = machine.callback_data.transactional(data);
+                let data = machine.callback_data.transactional.get(data);
                 insn.before_with(Registers::ReadWriteAndPc, callbacks::transactional, data);
             }
             None => {}
         }
         // A branch ends its block.
         if last && let Some(branch) = branch {
-            let data = machine.callback_data.branch(branch);
+            let data = machine.callback_data.branches.get(branch);
             match branch.is_far() {
                 true => insn.before_if(watch.far_branches, callbacks::far_branch_started, data),
                 false => insn.before_if(watch.branches, callbacks::branch_started, data),

@@ -11,9 +11,17 @@
 mod event;
 mod registers;
 
-use super::cpuid::Leaf;
 use event::Event;
 pub(super) use event::Happened;
+
+/// The four result registers of CPUID.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Leaf {
+    pub(super) eax: u32,
+    pub(super) ebx: u32,
+    pub(super) ecx: u32,
+    pub(super) edx: u32,
+}
 
 /// CPUID.80000022H:EAX\[0\], PerfMonV2.
 const PERF_MON_V2: u32 = 1 << 0;

@@ -12,11 +12,11 @@ use lbr_msr::soft::machine::{self, Event};
 use lbr_msr::soft::{Faults, Retired, SoftLbr};
 use lbr_msr::{Msr, MsrRead, MsrWrite};
 
+use super::instruction::Transaction;
 use super::model::Model;
 use super::pmu::{Happened, Pmu};
 use super::registers::{Answer, Owner};
 use super::sharing::SharedSelect;
-use super::transaction::Transaction;
 use lbr_msr::soft::Predictor;
 
 /// The state of one virtual CPU.
