@@ -2,7 +2,7 @@
 
 use super::add;
 use super::quality::Quality;
-use crate::read::address::crosses;
+use crate::read::crosses;
 use crate::read::names;
 use crate::read::stack::{Entries, EntryFlags, RawBranch};
 

@@ -10,13 +10,13 @@ use super::quality::{BlockQuality, Quality};
 use super::streams::{RecordedBranches, Streams};
 use super::{ByThread, add};
 use crate::code::maps::Maps;
-use crate::read::address::{LONGEST_BLOCK, crosses};
-use crate::read::item::Straight;
 use crate::read::names;
 use crate::read::note::{Moves, Source};
 use crate::read::perf_data::{EventAttr, FileInfo};
 use crate::read::registers::Registers;
+use crate::read::stack::Straight;
 use crate::read::stack::{Counters, Entries, RawBranch, SampleHead, Stack, Thread};
+use crate::read::{LONGEST_BLOCK, crosses};
 
 /// A taken branch, and the code executed since the previous one.
 #[derive(Clone, Copy, Debug, Default)]

@@ -10,7 +10,7 @@ use lbr_msr::record::{MoveKind, ThreadMove};
 
 use crate::code::maps::Maps;
 use crate::code::straight;
-use crate::read::address::LONGEST_BLOCK;
+use crate::read::LONGEST_BLOCK;
 use crate::read::note::Moves;
 
 /// Maximum number of interrupted blocks kept for a thread. Those of handlers that never return stay

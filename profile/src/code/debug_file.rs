@@ -11,7 +11,7 @@ use object::{Object, ObjectSection};
 
 use super::error::SymbolError;
 use super::hex;
-use crate::read::object_file;
+use crate::read;
 
 /// The places to search for programs, libraries and debug files.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,14 +133,14 @@ impl DebugDirs {
     pub(crate) fn vdso(&self, id: &[u8]) -> Option<PathBuf> {
         let only_caches = DebugDirs { roots: Vec::new(), fetched: Vec::new(), ..self.clone() };
         let mut paths = only_caches.by_build_id(id).into_iter().map(|path| path.join("vdso"));
-        paths.find(|path| object_file::build_id(path).is_some_and(|found| found == id))
+        paths.find(|path| read::build_id(path).is_some_and(|found| found == id))
     }
 }
 
 /// Opens a regular file.
 pub(crate) fn open_regular(path: &Path) -> Result<File, SymbolError> {
     let cause = |cause| SymbolError::Open { path: path.to_owned(), cause };
-    let file = object_file::regular(path).map_err(cause)?;
+    let file = read::regular(path).map_err(cause)?;
     file.ok_or_else(|| SymbolError::NotAFile { path: path.to_owned() })
 }
 
@@ -211,7 +211,7 @@ pub(crate) fn alternate<'data, R: ReadRef<'data>>(
     let beside = real.as_deref().and_then(Path::parent).map(|folder| folder.join(name));
     let mut paths: Vec<PathBuf> = beside.into_iter().collect();
     paths.extend(dirs.by_build_id(id));
-    paths.into_iter().find(|path| object_file::build_id(path).is_some_and(|found| found == id))
+    paths.into_iter().find(|path| read::build_id(path).is_some_and(|found| found == id))
 }
 
 /// The proof that a debug file is the right one.

@@ -4,7 +4,7 @@ use lbr_msr::insn::{self, BranchInsn, Insn};
 use lbr_msr::record::BranchType;
 
 use crate::code::maps::{Location, Maps};
-use crate::read::address::LONGEST_BLOCK;
+use crate::read::LONGEST_BLOCK;
 
 /// Maximum instruction length, bytes.
 const LONGEST_INSTRUCTION: usize = 15;

@@ -10,7 +10,7 @@ use super::program::{Program, Step};
 use super::traces::{NOT_KNOWN, Traced};
 use crate::clean::add;
 use crate::code::maps::Location;
-use crate::read::address::LONGEST_BLOCK;
+use crate::read::LONGEST_BLOCK;
 
 /// Source of a branch from outside the program (`ExternalAddr` in llvm-profgen's `PerfReader.h`).
 const EXTERNAL: u64 = 1;

@@ -20,12 +20,12 @@ const STRIDE_BITS: u32 = 24;
 const NAMED: u64 = 0x5A << 56;
 const UNKNOWN: u64 = 0x5B << 56;
 const MARK: u64 = 0x7F << 56;
-const KERNEL: u64 = crate::read::address::KERNEL;
+const KERNEL: u64 = crate::read::KERNEL;
 /// An unknown source and an unknown target differ, because no code is known to run between them;
 /// but by little, because a return must be near its call.
 const UNKNOWN_TARGET: u64 = 8;
 
-const _: () = assert!(STRIDE - REACH > crate::read::address::LONGEST_BLOCK);
+const _: () = assert!(STRIDE - REACH > crate::read::LONGEST_BLOCK);
 
 /// Whether a number represents a name.
 #[inline]

@@ -10,10 +10,10 @@ use lbr_msr::record::BranchType;
 
 use crate::code::hex;
 use crate::code::maps::{Location, LocationFilter, Maps};
-use crate::read::item::Item;
 use crate::read::perf_data::ReadError;
 use crate::read::perf_data::layout::branch;
 use crate::read::recording::Recording;
+use crate::read::stack::Item;
 use crate::read::stack::{Stack, Thread};
 
 /// How far apart two ways may meet again, branches.

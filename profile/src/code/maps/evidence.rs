@@ -11,7 +11,7 @@ use super::Maps;
 use crate::code::maps::Location;
 use crate::code::straight;
 use crate::code::symbols::Module;
-use crate::read::address::crosses;
+use crate::read::crosses;
 use crate::read::stack::{Entries, RawBranch};
 use lbr_msr::record::BranchType;
 

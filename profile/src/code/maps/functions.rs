@@ -11,7 +11,7 @@ use crate::code::demangle::{Called, Nearest, demangle};
 use crate::code::lines::{Frame, SourceLine};
 use crate::code::straight;
 use crate::code::symbols::SymbolExtent;
-use crate::read::address::LONGEST_BLOCK;
+use crate::read::LONGEST_BLOCK;
 use crate::read::names::REACH;
 
 /// A symbol and an offset in it.

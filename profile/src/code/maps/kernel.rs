@@ -10,7 +10,7 @@ use super::files::{FileKind, State};
 use super::kernel_files::{Kernel, Listed, RecordedKernel};
 use super::{Function, KERNEL, Mapping, Maps, put_if_few};
 use crate::code::symbols::{KernelSymbols, ModuleAddresses, SymbolError, SymbolExtent};
-use crate::read::address::KERNEL_NAME;
+use crate::read::KERNEL_NAME;
 use crate::read::perf_data::FileInfo;
 
 /// Lists already read, `None` if unreadable.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::{Location, Maps};
 use crate::code::demangle::Pattern;
 use crate::code::place::LocationSpec;
-use crate::read::address::KERNEL_NAME;
+use crate::read::KERNEL_NAME;
 
 /// perf's name for code outside of files.
 const UNKNOWN: &str = "[unknown]";

@@ -17,7 +17,7 @@ use std::collections::{HashMap, VecDeque};
 use lbr_msr::record::{Event, Mmap};
 
 use crate::code::symbols::Sources;
-use crate::read::address::KERNEL;
+use crate::read::KERNEL;
 use crate::read::perf_data::FileInfo;
 use common::Common;
 use files::{FileKind, MappedFile};

@@ -8,9 +8,9 @@ use lbr_msr::text::AsText;
 use object::read::ReadCache;
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SegmentFlags, SymbolKind, elf};
 
-use super::bytes::ElfBytes;
+use super::bytes::{ElfBytes, unpacked};
 use super::table::{SymbolExtent, SymbolTable};
-use super::{SymbolError, packed, plt};
+use super::{SymbolError, plt};
 use crate::code::debug_file::{DebugContent, DebugDirs, debug_file, open_regular};
 use crate::code::demangle::Called;
 use crate::code::lines::{CodeOfLine, Frame, Lines, SourceLine};
@@ -127,7 +127,7 @@ impl Module {
             for symbol in object.symbols() {
                 self.add(table, &symbol);
             }
-        } else if let Some(bytes) = packed::unpacked(&object) {
+        } else if let Some(bytes) = unpacked(&object) {
             let object = object::File::parse(bytes.as_slice()).ok()?;
             for symbol in object.symbols() {
                 self.add(table, &symbol);

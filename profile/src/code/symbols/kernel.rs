@@ -10,7 +10,7 @@ use lbr_msr::record::Mmap;
 use super::SymbolError;
 use super::table::{SymbolExtent, SymbolTable};
 use crate::code::debug_file::open_regular;
-use crate::read::address::KERNEL_NAME;
+use crate::read::KERNEL_NAME;
 
 /// Maximum size of a list.
 const MAX_LIST: u64 = 1 << 30;

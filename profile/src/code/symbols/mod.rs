@@ -5,7 +5,6 @@ mod bytes;
 mod elf;
 mod jit;
 mod kernel;
-mod packed;
 mod plt;
 mod table;
 
@@ -14,7 +13,7 @@ use std::path::{Path, PathBuf};
 pub use super::debug_file::DebugDirs;
 pub use super::demangle::{Called, Fit, NotOne, demangle, groups};
 pub use super::error::SymbolError;
-pub use crate::read::object_file::build_id;
+pub use crate::read::build_id;
 pub use elf::Module;
 pub use kernel::RunningKernel;
 

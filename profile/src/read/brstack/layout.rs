@@ -13,8 +13,8 @@ use super::entry::{End, end, first_entry};
 use super::line::{Line, LineError};
 use super::parse::{self, Context, Files, LOWEST, Split, is_library};
 use super::{aggregated, records, split, symbolic, words};
-use crate::read::address::{KERNEL, LONGEST_BLOCK};
 use crate::read::names;
+use crate::read::{KERNEL, LONGEST_BLOCK};
 
 impl Context {
     /// Finds the properties of a text that starts like this.

@@ -9,7 +9,7 @@ use super::columns::{self, AfterColumns, Column, Layout, Reading};
 use super::entry::{End, ends_and_flags, first_entry, is_trailing};
 use super::line::{EntryError, Line, LineError};
 use super::{records, run, symbolic, words};
-use crate::read::address::KERNEL;
+use crate::read::KERNEL;
 use crate::read::names::Names;
 use crate::read::stack::{RawBranch, SampleHead};
 

@@ -5,7 +5,7 @@ use super::entry::first_entry;
 use super::line::Line;
 use super::parse::{self, Context, Split, Starts};
 use super::words;
-use crate::read::address::LONGEST_BLOCK;
+use crate::read::LONGEST_BLOCK;
 use crate::read::names;
 use crate::read::stack::{RawBranch, SampleHead};
 

@@ -1,6 +1,5 @@
 //! Any recording: perf.data or brstack text, detected by its first bytes.
 
-mod unmodelled;
 mod wrapped;
 
 use std::fs::File;
@@ -11,15 +10,15 @@ use std::sync::atomic::AtomicBool;
 
 use lbr_msr::record::Head;
 
+use crate::read::note::Source;
 use crate::read::perf_data::{EventAttr, FileInfo, Next, Notes, ReadError, Reader};
 use crate::read::select::{
     Choice, CommOf, Comms, EventSamples, FirstPass, LeftOut, Names, SelectError, Selection,
 };
-use crate::read::stack::SampleHead;
-use unmodelled::Unmodelled;
+use crate::read::stack::{Entries, EntryFlags, RawBranch, SampleHead, Stack};
 use wrapped::{MAX_LAYERS, first_bytes, is_wrapped, unwrapped};
 
-pub use crate::read::item::{Item, Straight};
+pub use crate::read::stack::{Item, Straight};
 pub use crate::read::text::{Refused, TextReader};
 pub use wrapped::is_perf_data;
 
@@ -449,5 +448,36 @@ fn take(taken: &mut Vec<u64>, head: &SampleHead) {
     }
     if let Some(taken) = taken.get_mut(head.event) {
         *taken = taken.saturating_add(head.weight);
+    }
+}
+
+/// Omits predictions and cycles of software LBRs, whose branches alone are real, for outputs that
+/// cannot label them as modelled.
+#[derive(Debug, Default)]
+struct Unmodelled {
+    /// The entries of the current stack.
+    entries: Vec<RawBranch>,
+    omitted: bool,
+}
+
+impl Unmodelled {
+    const fn has_omitted(&self) -> bool {
+        self.omitted
+    }
+
+    /// The item without predictions and cycles.
+    fn of<'a>(&'a mut self, item: Item<'a>) -> Item<'a> {
+        let stack = match item {
+            Item::Stack(stack) if stack.head.source == Source::Software => stack,
+            other => return other,
+        };
+        const PREDICTION: u64 = EntryFlags::MISPREDICTED | EntryFlags::PREDICTED;
+        self.entries.clear();
+        stack.entries.for_each(|branch| {
+            let flags = EntryFlags(branch.flags.0 & !PREDICTION).with_cycles(0);
+            self.omitted |= flags != branch.flags;
+            self.entries.push(RawBranch { flags, ..branch });
+        });
+        Item::Stack(Stack { entries: Entries::Parsed(&self.entries), ..stack })
     }
 }

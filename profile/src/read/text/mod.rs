@@ -15,11 +15,11 @@ use std::sync::atomic::AtomicBool;
 use lbr_msr::record::Event;
 
 use crate::read::brstack::{self, Context, LineError, Split};
-use crate::read::item::{Item, Straight};
 use crate::read::note::Moves;
 use crate::read::perf_data::{Notes, ReadError};
 use crate::read::select::Interned;
 use crate::read::stack::{Counters, Entries, RawBranch, SampleHead, Stack};
+use crate::read::stack::{Item, Straight};
 pub use lines::ENDLESS;
 use lines::Lines;
 use pending::Pending;

@@ -6,9 +6,9 @@ use super::lines::Next;
 use super::pending::{Dump, Open, WithCounts};
 use super::{ItemHead, Refused, Step, TextReader};
 use crate::read::brstack::{self, EntryError, Line, LineError, SecondCount, Split, Starts};
-use crate::read::item::Straight;
 use crate::read::names;
 use crate::read::perf_data::ReadError;
+use crate::read::stack::Straight;
 use crate::read::stack::{RawBranch, SampleHead};
 
 /// Number of other lines that a short text of samples may have.

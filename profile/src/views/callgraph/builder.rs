@@ -9,7 +9,7 @@ use super::tree::{NOBODY, ROOT, Tree};
 use super::{CallGraph, Passage, Unit};
 use crate::clean::{ByThread, Cleaned, CommonResult, Continuity, RecordedBranches, add};
 use crate::code::maps::Maps;
-use crate::read::address::KERNEL;
+use crate::read::KERNEL;
 use crate::read::note::Source;
 use crate::views::walk::{Edge, Edges, Frames, Returned, Step, Transfer, Visit, touch};
 

@@ -12,7 +12,7 @@ use super::Space;
 use crate::clean::pieces::Pieces;
 use crate::clean::{NO_BLOCK, Transition, add};
 use crate::index::{self, Index};
-use crate::read::address::LONGEST_BLOCK;
+use crate::read::LONGEST_BLOCK;
 use crate::read::stack::EntryFlags;
 use crate::views::cycles::Cycles;
 

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use lbr_msr::record::Event;
 
 use crate::clean::{ByThread, Cleaned, Continuity, RecordedBranches, add};
-use crate::read::address::crosses;
+use crate::read::crosses;
 use crate::read::names::is_name;
 use crate::read::note::Source;
 

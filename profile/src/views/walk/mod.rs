@@ -11,7 +11,7 @@ use crate::clean::{self, Cleaned, CommonResult, Continuity, View, add};
 use crate::code::maps::Maps;
 use crate::code::straight;
 use crate::index;
-use crate::read::address::{KERNEL, crosses};
+use crate::read::{KERNEL, crosses};
 
 use contexts::Contexts;
 pub(crate) use frames::{Frames, Returned, returns_behind};

@@ -4,8 +4,8 @@ use std::io::Write;
 use std::path::Path;
 
 use super::Writer;
-use crate::read::address::KERNEL_NAME;
-use crate::read::object_file;
+use crate::read;
+use crate::read::KERNEL_NAME;
 use crate::read::perf_data::layout::{HEADER_SIZE, MAGIC, feature, misc, record};
 use crate::read::perf_data::meta::EVENT_ID;
 
@@ -127,7 +127,7 @@ impl<W: Write> Writer<W> {
         let of = |(path, id): (&String, &Option<Vec<u8>>)| {
             let id = match id {
                 Some(id) => Some(id.clone()),
-                None => object_file::build_id(Path::new(path)),
+                None => read::build_id(Path::new(path)),
             };
             // The symbol after the kernel's name belongs to the mapping.
             let path = if path.starts_with(KERNEL_NAME) { KERNEL_NAME } else { path };
