@@ -8,7 +8,7 @@ use alloc::{
 
 use super::{
     field::{Code, Field, code},
-    fields, words,
+    fields, table, words,
 };
 
 const SOURCE: &str = "BRBE";
@@ -148,11 +148,6 @@ impl core::fmt::Debug for BrbeType {
     }
 }
 
-/// One bit of a register that only `explain` uses.
-const fn flag(name: &'static str, bit: u8, set: &'static str, clear: &'static str) -> Field {
-    Field::flag(name, bit, set, clear, SOURCE)
-}
-
 /// BRBSRC and BRBTGT.
 pub(crate) const ADDRESS: &[Field] =
     &[Field::value("ADDRESS", (63, 0), "address", words::address, SOURCE)];
@@ -176,67 +171,59 @@ pub(crate) const IDR0: &[Field] = &[
 ];
 
 /// BRBCR.
-pub(crate) const CR: &[Field] = &[
-    flag("E0BRE", 0, "branches at EL0 are recorded", "branches at EL0 are not recorded"),
-    flag(
-        "ExBRE",
-        1,
-        "branches at this exception level are recorded",
-        "branches at this exception level are not recorded",
-    ),
-    flag("CC", 3, "cycles are counted", "cycles are not counted"),
-    flag("MPRED", 4, "mispredictions are recorded", "mispredictions are not recorded"),
-    Field::codes(
-        "TS",
-        (6, 5),
-        "clock of the timestamp",
-        &[
-            code(1, "", "virtual time"),
-            code(2, "", "guest physical time"),
-            code(3, "", "physical time"),
-        ],
-        SOURCE,
-    ),
-    flag(
-        "FZP",
-        8,
-        "a counter overflow freezes recording",
-        "a counter overflow does not freeze recording",
-    ),
-    flag("FZPSS", 9, "a snapshot freezes recording", "a snapshot does not freeze recording"),
-    flag("ERTN", 22, "exception returns are recorded", "exception returns are not recorded"),
-    flag("EXCEPTION", 23, "exceptions are recorded", "exceptions are not recorded"),
-];
+pub(crate) const CR: &[Field] = &table! {
+    "BRBE" {
+        E0BRE [0] "branches at EL0 are recorded" / "branches at EL0 are not recorded";
+        ExBRE [1] "branches at this exception level are recorded"
+            / "branches at this exception level are not recorded";
+        CC [3] "cycles are counted" / "cycles are not counted";
+        MPRED [4] "mispredictions are recorded" / "mispredictions are not recorded";
+        FZP [8] "a counter overflow freezes recording"
+            / "a counter overflow does not freeze recording";
+        FZPSS [9] "a snapshot freezes recording" / "a snapshot does not freeze recording";
+        ERTN [22] "exception returns are recorded" / "exception returns are not recorded";
+        EXCEPTION [23] "exceptions are recorded" / "exceptions are not recorded";
+    }
+    and [CLOCK]
+};
+
+const CLOCK: Field = Field::codes(
+    "TS",
+    (6, 5),
+    "clock of the timestamp",
+    &[
+        code(1, "", "virtual time"),
+        code(2, "", "guest physical time"),
+        code(3, "", "physical time"),
+    ],
+    SOURCE,
+);
 
 /// BRBFCR.
-pub(crate) const FCR: &[Field] = &[
-    flag(
-        "LASTFAILED",
-        6,
-        "a transaction failed after the newest record",
-        "no transaction failed after it",
-    ),
-    flag("PAUSED", 7, "recording is paused", "recording is not paused"),
-    flag("EnI", 16, "the types below are excluded", "the types below are recorded"),
-    flag("DIRECT", 17, "direct branches match", "direct branches do not match"),
-    flag("INDIRECT", 18, "indirect branches match", "indirect branches do not match"),
-    flag("RTN", 19, "returns match", "returns do not match"),
-    flag("INDCALL", 20, "indirect calls match", "indirect calls do not match"),
-    flag("DIRCALL", 21, "direct calls match", "direct calls do not match"),
-    flag(
-        "CONDDIR",
-        22,
-        "conditional direct branches match",
-        "conditional direct branches do not match",
-    ),
-    Field::codes(
-        "BANK",
-        (29, 28),
-        "readable records",
-        &[code(0, "", "records 0 to 31"), code(1, "", "records 32 to 63")],
-        SOURCE,
-    ),
-];
+pub(crate) const FCR: &[Field] = &table! {
+    "BRBE" {
+        LASTFAILED [6] "a transaction failed after the newest record"
+            / "no transaction failed after it";
+        PAUSED [7] "recording is paused" / "recording is not paused";
+        EnI [16] "the types below are excluded" / "the types below are recorded";
+        DIRECT [17] "direct branches match" / "direct branches do not match";
+        INDIRECT [18] "indirect branches match" / "indirect branches do not match";
+        RTN [19] "returns match" / "returns do not match";
+        INDCALL [20] "indirect calls match" / "indirect calls do not match";
+        DIRCALL [21] "direct calls match" / "direct calls do not match";
+        CONDDIR [22] "conditional direct branches match"
+            / "conditional direct branches do not match";
+    }
+    and [BANK]
+};
+
+const BANK: Field = Field::codes(
+    "BANK",
+    (29, 28),
+    "readable records",
+    &[code(0, "", "records 0 to 31"), code(1, "", "records 32 to 63")],
+    SOURCE,
+);
 
 /// BRBTS.
 pub(crate) const TS: &[Field] = &[Field::value("TS", (63, 0), "timestamp", words::number, SOURCE)];

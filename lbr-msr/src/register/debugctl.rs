@@ -2,7 +2,7 @@
 
 use super::{
     field::{Field, replacing},
-    flags,
+    flags, table,
 };
 
 flags! {
@@ -70,48 +70,38 @@ pub(crate) const ARCH: [Field; 13] = {
     replacing(DebugCtl::FIELDS, &[Field::flag("LBR", 0, DEAD, DEAD, "SDM 17.4.1")])
 };
 
-/// A breakpoint pin; `$note` names the parts that have it.
-macro_rules! pin {
-    ($n:literal $note:literal, $source:literal) => {
-        Field::flag(
-            concat!("PB", $n),
-            2 + $n,
-            concat!("pin BP", $n, " shows breakpoint matches", $note),
-            concat!("pin BP", $n, " shows performance events", $note),
-            $source,
-        )
-    };
-}
-
-const BTF: [&str; 2] = ["TF single-steps on branches", "TF single-steps on instructions"];
-
 /// DEBUGCTLMSR of P6 and Pentium M.
-pub(crate) const P6: &[Field] = &[
-    Field::flag("LBR", 0, "the last branch is recorded", "branches are not recorded", "SDM 17.14"),
-    Field::flag("BTF", 1, BTF[0], BTF[1], "SDM 17.13, 17.14"),
-    pin!(0 "", "SDM 17.13, 17.14"),
-    pin!(1 "", "SDM 17.13, 17.14"),
-    pin!(2 "", "SDM 17.13, 17.14"),
-    pin!(3 "", "SDM 17.13, 17.14"),
-    Field::flag(
-        "TR",
-        6,
-        "branch trace messages are sent; LBR contents are undefined",
-        "no branch trace messages",
-        "SDM 17.4.4, 17.14",
-    ),
-];
+pub(crate) const P6: &[Field] = &table! {
+    "SDM 17.13, 17.14" {
+        LBR [0] "the last branch is recorded" / "branches are not recorded" in "SDM 17.14";
+        BTF [1] "TF single-steps on branches" / "TF single-steps on instructions";
+        PB0 [2] "pin BP0 shows breakpoint matches" / "pin BP0 shows performance events";
+        PB1 [3] "pin BP1 shows breakpoint matches" / "pin BP1 shows performance events";
+        PB2 [4] "pin BP2 shows breakpoint matches" / "pin BP2 shows performance events";
+        PB3 [5] "pin BP3 shows breakpoint matches" / "pin BP3 shows performance events";
+        TR [6] "branch trace messages are sent; LBR contents are undefined"
+            / "no branch trace messages" in "SDM 17.4.4, 17.14";
+    }
+};
 
 const AMD_FREEZES: &str = "CPUID.80000022H:EAX[2]";
 
 /// DebugCtl of AMD.
-pub(crate) const AMD: &[Field] = &[
-    Field::flag("LBR", 0, "the last branch is recorded", "branches are not recorded", "APM"),
-    Field::flag("BTF", 1, BTF[0], BTF[1], "APM"),
-    pin!(0 " (old parts)", "APM"),
-    pin!(1 " (old parts)", "APM"),
-    pin!(2 " (old parts)", "APM"),
-    pin!(3 " (old parts)", "APM"),
-    DebugCtl::FIELDS[8].needs(AMD_FREEZES).cited("Linux amd/lbr.c"),
-    DebugCtl::FIELDS[9].needs(AMD_FREEZES).cited("Linux amd/lbr.c"),
-];
+pub(crate) const AMD: &[Field] = &table! {
+    "APM" {
+        LBR [0] "the last branch is recorded" / "branches are not recorded";
+        BTF [1] "TF single-steps on branches" / "TF single-steps on instructions";
+        PB0 [2] "pin BP0 shows breakpoint matches (old parts)"
+            / "pin BP0 shows performance events (old parts)";
+        PB1 [3] "pin BP1 shows breakpoint matches (old parts)"
+            / "pin BP1 shows performance events (old parts)";
+        PB2 [4] "pin BP2 shows breakpoint matches (old parts)"
+            / "pin BP2 shows performance events (old parts)";
+        PB3 [5] "pin BP3 shows breakpoint matches (old parts)"
+            / "pin BP3 shows performance events (old parts)";
+    }
+    and [
+        DebugCtl::FIELDS[8].needs(AMD_FREEZES).cited("Linux amd/lbr.c"),
+        DebugCtl::FIELDS[9].needs(AMD_FREEZES).cited("Linux amd/lbr.c"),
+    ]
+};

@@ -60,17 +60,13 @@ macro_rules! flags {
             pub const DOCUMENTED: u64 = $(1 << $bit)|* $($(| $field.mask())*)?;
             /// The fields, from bit 0 up; bits in between are reserved.
             pub const FIELDS: &'static [$crate::register::Field] =
-                &$crate::register::field::ascending([
-                    $($crate::register::Field::flag(
-                        $crate::register::first!($($shown,)? stringify!($flag)),
-                        $bit,
-                        $set,
-                        $clear,
-                        $crate::register::first!($($from,)? $source),
-                    )$(.needs($exists))?,)*
-                    $($($field,)*)?
-                    $($($other,)*)?
-                ]);
+                &$crate::register::table! {
+                    $source {
+                        $($flag $($shown)? [$bit] $set / $clear
+                            $(needs $exists)? $(in $from)?;)*
+                    }
+                    and [$($($field,)*)? $($($other,)*)?]
+                };
         }
     };
 }
@@ -97,12 +93,10 @@ macro_rules! fields {
         impl $type {
             /// The fields, from bit 0 up; bits in between are reserved.
             pub const FIELDS: &'static [$crate::register::Field] =
-                &$crate::register::field::ascending([
-                    $($crate::register::Field::flag(
-                        stringify!($flag), $bit, $set, $clear, $source,
-                    ),)*
-                    $($($field,)*)?
-                ]);
+                &$crate::register::table! {
+                    $source { $($flag [$bit] $set / $clear;)* }
+                    and [$($($field,)*)?]
+                };
             $(
                 #[doc = concat!("Bit ", $bit, ", ", stringify!($flag), ": ", $set, ".")]
                 #[inline]
@@ -114,6 +108,28 @@ macro_rules! fields {
     };
 }
 
+/// The fields of a register, from bit 0 up, in the notation of [`flags`].
+macro_rules! table {
+    (
+        $source:literal {
+            $($flag:ident $($shown:literal)? [$bit:literal] $set:literal / $clear:literal
+                $(needs $exists:literal)? $(in $from:literal)?;)*
+        }
+        $(and [$($field:expr),* $(,)?])?
+    ) => {
+        $crate::register::field::ascending([
+            $($crate::register::Field::flag(
+                $crate::register::first!($($shown,)? stringify!($flag)),
+                $bit,
+                $set,
+                $clear,
+                $crate::register::first!($($from,)? $source),
+            )$(.needs($exists))?,)*
+            $($($field,)*)?
+        ])
+    };
+}
+
 /// The first of one or two arguments: a line's own source, or else its table's.
 macro_rules! first {
     ($first:expr $(, $second:expr)?) => {
@@ -121,7 +137,7 @@ macro_rules! first {
     };
 }
 
-pub(crate) use {fields, first, flags};
+pub(crate) use {fields, first, flags, table};
 
 /// Bits `low` to `low + count - 1` of `value`. `count` is 1 to 64 and `low + count` at most 64.
 #[inline]

@@ -1,6 +1,6 @@
 //! Performance-monitoring and tracing registers with bits that concern branch records.
 
-use super::{Field, field::replacing, flags, words};
+use super::{Field, flags, table, words};
 use crate::{LbrFormat, format};
 
 flags! {
@@ -106,26 +106,25 @@ const fn other(
 }
 
 /// PerfCntrGlobalStatus of AMD.
-pub(crate) const AMD_STATUS: [Field; 3] = [
-    other((57, 0), "OTHER", "used by other facilities", LINUX),
-    Field::flag("LBRS_FROZEN", 58, "a PMI has frozen recording", "recording is not frozen", LINUX)
-        .needs("CPUID.80000022H:EAX[2]"),
-    other((63, 59), "OTHER_HIGH", "used by other facilities", LINUX),
-];
+pub(crate) const AMD_STATUS: [Field; 3] = table! {
+    "Linux msr-index.h" {
+        LBRS_FROZEN [58] "a PMI has frozen recording" / "recording is not frozen"
+            needs "CPUID.80000022H:EAX[2]";
+    }
+    and [
+        other((57, 0), "OTHER", "used by other facilities", LINUX),
+        other((63, 59), "OTHER_HIGH", "used by other facilities", LINUX),
+    ]
+};
 
 /// PerfCntrGlobalStatusClr of AMD.
-pub(crate) const AMD_STATUS_CLR: [Field; 3] = replacing(
-    &AMD_STATUS,
-    &[
+pub(crate) const AMD_STATUS_CLR: [Field; 3] = table! {
+    "Linux msr-index.h" {
+        LBRS_FROZEN [58] "clears LBRS_FROZEN: recording resumes" / "leaves LBRS_FROZEN"
+            needs "CPUID.80000022H:EAX[2]";
+    }
+    and [
         other((57, 0), "OTHER", CLEARS, LINUX),
-        Field::flag(
-            "LBRS_FROZEN",
-            58,
-            "clears LBRS_FROZEN: recording resumes",
-            "leaves LBRS_FROZEN",
-            LINUX,
-        )
-        .needs("CPUID.80000022H:EAX[2]"),
         other((63, 59), "OTHER_HIGH", CLEARS, LINUX),
-    ],
-);
+    ]
+};
