@@ -15,55 +15,64 @@ impl SoftLbr {
     #[inline]
     pub(super) const fn trace_hides_lbr(&self) -> bool {
         self.rtit_ctl & RtitCtl::TRACE_EN.bits() != 0
-            && self.model.quirks.contains(Quirks::PT_DISABLES)
+            && self.caps.quirks.contains(Quirks::PT_DISABLES)
     }
 
     /// Whether a PMI freezes by GLOBAL_STATUS.LBR_FRZ and keeps the enable bit.
-    pub(super) const fn freezes_by_status(&self) -> bool {
-        self.model.quirks.contains(Quirks::STREAMLINED_FREEZE)
-            || self.model.intel && self.model.perfmon_version >= 4
+    pub(super) fn freezes_by_status(&self) -> bool {
+        self.caps.quirks.contains(Quirks::STREAMLINED_FREEZE)
+            || self.is_intel() && self.caps.perfmon_version >= 4
     }
 
-    /// The value of the register with the enable bit.
-    const fn control(&self) -> u64 {
-        match self.model.control {
-            Control::DebugCtl => self.debugctl,
-            Control::LbrCtl => self.lbr_ctl,
-            Control::DbgExtnCfg => self.dbg_extn_cfg,
+    /// The register with the enable bit.
+    fn enabling(&mut self) -> &mut u64 {
+        match self.control {
+            Control::DebugCtl => &mut self.debugctl,
+            Control::LbrCtl => &mut self.lbr_ctl,
+            Control::DbgExtnCfg => &mut self.dbg_extn_cfg,
         }
+    }
+
+    /// Whether recording is enabled and not frozen.
+    pub(super) fn records_on(&mut self) -> bool {
+        let enable = self.caps.registers.enable;
+        *self.enabling() & enable != 0 && self.status & PerfGlobalStatus::LBR_FRZ.bits() == 0
+    }
+
+    pub(super) fn disable(&mut self) {
+        let enable = self.caps.registers.enable;
+        *self.enabling() &= !enable;
     }
 
     /// Recomputes the state that [`retire`](Self::retire) tests. Called after every change of a
     /// control register.
     pub(super) fn refresh(&mut self) {
-        let value = match self.model.control {
+        let value = match self.control {
             Control::LbrCtl => self.lbr_ctl & !LbrCtl::LBR_EN.bits(),
             Control::DebugCtl | Control::DbgExtnCfg => self.select,
         };
         // Freezing and thawing do not change the filter.
         if value != self.filter_value {
             self.filter = if self.faults.is_empty() {
-                Filter::of(self.model.filter, value)
+                Filter::of(self.caps.filter, value)
             } else {
-                Filter::faulty(self.model.filter, value, self.faults)
+                Filter::faulty(self.caps.filter, value, self.faults)
             };
             self.filter_value = value;
         }
         let filter = self.filter;
-        let branch_trace = self.model.quirks.contains(Quirks::TR_CONFLICTS)
+        let branch_trace = self.caps.quirks.contains(Quirks::TR_CONFLICTS)
             && self.debugctl & DebugCtl::TR.bits() != 0;
-        let full = self.model.order == Order::Saturating
+        let full = self.caps.order == Order::Saturating
             && self.dbg_extn_cfg & (DbgExtnCfg::VB.bits() | MSROFF.mask()) == DbgExtnCfg::VB.bits();
-        let enabled = self.control() & self.model.map.enable != 0
-            && self.status & PerfGlobalStatus::LBR_FRZ.bits() == 0
-            && !self.trace_hides_lbr();
+        let enabled = self.records_on() && !self.trace_hides_lbr();
 
         if self.was_on && !enabled && self.faults.has(Fault::DuplicateNewest) {
             self.repeat_newest();
         }
         self.was_on = enabled;
         self.pass = if enabled && !branch_trace && !full { filter.pass } else { 0 };
-        self.mode = match self.model.order {
+        self.mode = match self.caps.order {
             Order::Saturating => Mode::Saturating,
             _ if filter.call_stack => Mode::CallStack,
             _ => Mode::Ring,
@@ -74,7 +83,7 @@ impl SoftLbr {
 
     /// Whether the CPU has the one-entry pair besides its stack (AMD).
     pub(super) const fn has_pair(&self) -> bool {
-        matches!(self.model.facility, Facility::AmdLbrV2 | Facility::AmdBrs)
+        matches!(self.caps.facility, Facility::AmdLbrV2 | Facility::AmdBrs)
     }
 
     /// Sets the filter and enables recording; changes nothing else.
@@ -82,15 +91,13 @@ impl SoftLbr {
     /// # Errors
     /// [`FilterError`] if the CPU cannot filter like this.
     pub fn arm(&mut self, filter: BranchFilter) -> Result<(), FilterError> {
-        let filter = to_register_disarmed(filter, self.model.filter)?;
-        let enable = self.model.map.enable;
-        match self.model.control {
-            Control::LbrCtl => self.lbr_ctl = filter | enable,
-            Control::DebugCtl => (self.select, self.debugctl) = (filter, self.debugctl | enable),
-            Control::DbgExtnCfg => {
-                (self.select, self.dbg_extn_cfg) = (filter, self.dbg_extn_cfg | enable);
-            }
+        let filter = to_register_disarmed(filter, self.caps.filter)?;
+        match self.control {
+            Control::LbrCtl => self.lbr_ctl = filter,
+            Control::DebugCtl | Control::DbgExtnCfg => self.select = filter,
         }
+        let enable = self.caps.registers.enable;
+        *self.enabling() |= enable;
         self.refresh();
         Ok(())
     }
@@ -104,7 +111,7 @@ impl SoftLbr {
     /// Resets to power-on state: controls and records 0, IA32_LBR_DEPTH at its maximum. Does not
     /// reset [`recorded`](Self::recorded).
     pub fn reset(&mut self) {
-        self.depth = self.model.max_depth;
+        self.depth = self.max_depth();
         self.clear_records();
         self.clear_last_exception();
         self.pair = Slot::default();
@@ -113,7 +120,7 @@ impl SoftLbr {
         self.lbr_ctl = 0;
         self.status = 0;
         self.rtit_ctl = 0;
-        self.dbg_extn_cfg = match self.model.control {
+        self.dbg_extn_cfg = match self.control {
             Control::DbgExtnCfg => DbgExtnCfg::MUST_BE_SET,
             Control::DebugCtl | Control::LbrCtl => 0,
         };

@@ -24,8 +24,7 @@ impl SoftLbr {
     /// Records the newest record again, when recording stops.
     pub(super) fn repeat_newest(&mut self) {
         let newest = self.newest();
-        if newest != Slot::default() && matches!(self.model.order, Order::Tos | Order::NewestFirst)
-        {
+        if newest != Slot::default() && matches!(self.caps.order, Order::Tos | Order::NewestFirst) {
             self.advance();
             if let Some(slot) = self.slots.get_mut(self.top) {
                 *slot = newest;

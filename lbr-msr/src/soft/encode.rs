@@ -9,6 +9,7 @@ pub(super) struct Slot {
     pub(super) to: u64,
     pub(super) info: u64,
 }
+
 use crate::caps::{Facility, Layout, LbrCaps, Quirks};
 use crate::record::HwBranchType;
 
@@ -136,55 +137,37 @@ impl Encoding {
         let count = || u64::from(cycles.unwrap_or(0).min(CYC_CNT_MAX));
         let tsx =
             || (if branch.in_tx { IN_TSX } else { 0 }) | (if branch.abort { TSX_ABORT } else { 0 });
+        let pair = |from, to| Slot { from, to, info: 0 };
+        let extended = |address| sign_extend(address, VIRT_48);
         match self {
-            Encoding::Packed => {
-                Slot { from: low32(from) | low32(branch.to) << 32, ..Slot::default() }
-            }
-            Encoding::Narrow => Slot { from: low32(from), to: low32(branch.to), info: 0 },
-            Encoding::Linear => Slot {
-                from: sign_extend(from, VIRT_48),
-                to: sign_extend(branch.to, VIRT_48),
-                info: 0,
-            },
-            Encoding::Mispred => Slot {
-                from: sign_extend(from, VIRT_48) & !MISPRED | mispred,
-                to: sign_extend(branch.to, VIRT_48),
-                info: 0,
-            },
-            Encoding::MispredTsx => Slot {
-                from: sign_extend(from, VIRT_48) & !(MISPRED | IN_TSX | TSX_ABORT)
-                    | mispred
-                    | tsx(),
-                to: sign_extend(branch.to, VIRT_48),
-                info: 0,
-            },
-            Encoding::MispredNoTsx => Slot {
-                from: sign_extend(from, VIRT_48) & !(MISPRED | IN_TSX | TSX_ABORT) | mispred,
-                to: sign_extend(branch.to, VIRT_48),
-                info: 0,
-            },
+            Encoding::Packed => pair(low32(from) | low32(branch.to) << 32, 0),
+            Encoding::Narrow => pair(low32(from), low32(branch.to)),
+            Encoding::Linear => pair(extended(from), extended(branch.to)),
+            Encoding::Mispred => pair(extended(from) & !MISPRED | mispred, extended(branch.to)),
+            Encoding::MispredTsx => pair(
+                extended(from) & !(MISPRED | IN_TSX | TSX_ABORT) | mispred | tsx(),
+                extended(branch.to),
+            ),
+            Encoding::MispredNoTsx => pair(
+                extended(from) & !(MISPRED | IN_TSX | TSX_ABORT) | mispred,
+                extended(branch.to),
+            ),
             Encoding::Info { tsx: has_tsx } => Slot {
-                from: sign_extend(from, VIRT_48),
-                to: sign_extend(branch.to, VIRT_48),
                 info: mispred | count() | if has_tsx { tsx() } else { 0 },
+                ..pair(extended(from), extended(branch.to))
             },
-            Encoding::Time => Slot {
-                from: sign_extend(from, VIRT_48) & !MISPRED | mispred,
-                to: branch.to & ((1 << VIRT_48) - 1) | count() << 48,
-                info: 0,
-            },
+            Encoding::Time => pair(
+                extended(from) & !MISPRED | mispred,
+                branch.to & ((1 << VIRT_48) - 1) | count() << 48,
+            ),
             Encoding::Arch { info } => {
                 let valid = if cycles.is_some() { CYC_CNT_VALID } else { 0 };
                 let all = mispred | tsx() | valid | count() | br_type(branch.class) << 56;
                 Slot { from, to: branch.to, info: all & info }
             }
-            Encoding::AmdV2 => Slot {
-                from: amd_ip(from, 63) | mispred,
-                to: amd_ip(branch.to, 61) | AMD_VALID,
-                info: 0,
-            },
-            Encoding::AmdBrs => Slot { from, to: branch.to & BRS_TO, info: 0 },
-            Encoding::AmdSingle => Slot { from, to: branch.to, info: 0 },
+            Encoding::AmdV2 => pair(amd_ip(from, 63) | mispred, amd_ip(branch.to, 61) | AMD_VALID),
+            Encoding::AmdBrs => pair(from, branch.to & BRS_TO),
+            Encoding::AmdSingle => pair(from, branch.to),
         }
     }
 

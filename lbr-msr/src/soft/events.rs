@@ -13,7 +13,7 @@ impl SoftLbr {
     /// GLOBAL_STATUS.LBR_FRZ. SDM 17.4.7.
     pub fn pmi(&mut self) {
         let freezes = self.debugctl & DebugCtl::FREEZE_LBRS_ON_PMI.bits() != 0
-            && !self.model.quirks.contains(Quirks::NO_FREEZE_ON_PMI)
+            && !self.caps.quirks.contains(Quirks::NO_FREEZE_ON_PMI)
             && !self.faults.has(Fault::NoFreezeOnPmi);
         if freezes && self.faults.has(Fault::FreezeEarly) {
             self.take_back();
@@ -43,15 +43,14 @@ impl SoftLbr {
     /// the last branch before it. The transfer to the handler is a separate branch: pass it to
     /// [`retire`](Self::retire) afterwards.
     pub fn exception(&mut self) {
-        let beside = self.has_pair();
-        let on = match self.model.control {
+        let on = match self.control {
             Control::LbrCtl => self.lbr_ctl & LbrCtl::LBR_EN.bits() != 0,
             Control::DebugCtl | Control::DbgExtnCfg => self.debugctl & DebugCtl::LBR.bits() != 0,
         };
         if !on || self.status & PerfGlobalStatus::LBR_FRZ.bits() != 0 || self.trace_hides_lbr() {
             return;
         }
-        self.ler = if beside { self.pair } else { self.last_exception() };
+        self.ler = if self.has_pair() { self.pair } else { self.last_exception() };
     }
 
     /// The newest record in the layout of the last-exception registers.
@@ -71,21 +70,11 @@ impl SoftLbr {
         }
     }
 
-    /// Whether a branch could be recorded now.
-    fn records_on(&self) -> bool {
-        let control = match self.model.control {
-            Control::DebugCtl => self.debugctl,
-            Control::LbrCtl => self.lbr_ctl,
-            Control::DbgExtnCfg => self.dbg_extn_cfg,
-        };
-        control & self.model.map.enable != 0 && self.status & PerfGlobalStatus::LBR_FRZ.bits() == 0
-    }
-
     /// The core was in a C-state deeper than C1. If the CPU loses its records there, every record,
     /// the last-exception registers and TOS are 0 afterwards; controls are kept, and the next
     /// record has cycle count 0. SDM 17.10.3. Does nothing on other CPUs.
     pub fn deep_c_state(&mut self) {
-        if self.model.quirks.contains(Quirks::DEEP_C_STATE_WIPES)
+        if self.caps.quirks.contains(Quirks::DEEP_C_STATE_WIPES)
             || self.faults.has(Fault::CStateWipe)
         {
             self.clear_records();
@@ -93,25 +82,11 @@ impl SoftLbr {
         }
     }
 
-    pub(super) fn disable(&mut self) {
-        let enable = self.model.map.enable;
-        match self.model.control {
-            Control::DebugCtl => self.debugctl &= !enable,
-            Control::LbrCtl => self.lbr_ctl &= !enable,
-            Control::DbgExtnCfg => self.dbg_extn_cfg &= !enable,
-        }
-    }
-
     /// Whether the last-exception registers exist at 1DDH and 1DEH.
     pub(super) fn has_last_exception(&self) -> bool {
-        match self.model.facility {
+        match self.caps.facility {
             Facility::IntelLegacy => self.encoding() != Encoding::Packed,
-            Facility::NetBurst => false,
-            Facility::IntelArch
-            | Facility::AmdLbrV2
-            | Facility::AmdBrs
-            | Facility::AmdSingle
-            | Facility::P6 => true,
+            facility => facility != Facility::NetBurst,
         }
     }
 }

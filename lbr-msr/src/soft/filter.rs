@@ -7,28 +7,35 @@ use crate::register::{LbrCtl, LbrSelect};
 
 use super::{Fault, Faults, Retired};
 
-/// The faults that disable a filter, with the suppress and the capture bit.
-const IGNORED: [(Fault, u64, u64); 9] = [
-    (Fault::IgnoresRing0, LbrSelect::CPL_EQ_0.bits(), LbrCtl::OS.bits()),
-    (Fault::IgnoresUser, LbrSelect::CPL_NEQ_0.bits(), LbrCtl::USR.bits()),
-    (Fault::IgnoresCond, LbrSelect::JCC.bits(), LbrCtl::COND.bits()),
-    (Fault::IgnoresRelCall, LbrSelect::NEAR_REL_CALL.bits(), LbrCtl::NEAR_REL_CALL.bits()),
-    (Fault::IgnoresIndCall, LbrSelect::NEAR_IND_CALL.bits(), LbrCtl::NEAR_IND_CALL.bits()),
-    (Fault::IgnoresRet, LbrSelect::NEAR_RET.bits(), LbrCtl::NEAR_RET.bits()),
-    (Fault::IgnoresIndJmp, LbrSelect::NEAR_IND_JMP.bits(), LbrCtl::NEAR_IND_JMP.bits()),
-    (Fault::IgnoresRelJmp, LbrSelect::NEAR_REL_JMP.bits(), LbrCtl::NEAR_REL_JMP.bits()),
-    (Fault::IgnoresFar, LbrSelect::FAR_BRANCH.bits(), LbrCtl::OTHER_BRANCH.bits()),
-];
+/// How the filter registers name a class of branches or a ring.
+struct Named {
+    suppress: u64,
+    capture: u64,
+    /// The fault that disables this filter.
+    ignored: Fault,
+}
 
-const CLASSES: [HwBranchType; 7] = [
-    HwBranchType::Cond,
-    HwBranchType::IndJmp,
-    HwBranchType::RelJmp,
-    HwBranchType::IndCall,
-    HwBranchType::RelCall,
-    HwBranchType::Ret,
-    HwBranchType::Other,
-];
+const fn named(suppress: LbrSelect, capture: LbrCtl, ignored: Fault) -> Named {
+    Named { suppress: suppress.bits(), capture: capture.bits(), ignored }
+}
+
+/// The classes, and ring 0 and the others.
+const FILTERS: ([(HwBranchType, Named); 7], [Named; 2]) = {
+    use {Fault as F, LbrCtl as C, LbrSelect as S};
+    let classes = [
+        (HwBranchType::Cond, named(S::JCC, C::COND, F::IgnoresCond)),
+        (HwBranchType::IndJmp, named(S::NEAR_IND_JMP, C::NEAR_IND_JMP, F::IgnoresIndJmp)),
+        (HwBranchType::RelJmp, named(S::NEAR_REL_JMP, C::NEAR_REL_JMP, F::IgnoresRelJmp)),
+        (HwBranchType::IndCall, named(S::NEAR_IND_CALL, C::NEAR_IND_CALL, F::IgnoresIndCall)),
+        (HwBranchType::RelCall, named(S::NEAR_REL_CALL, C::NEAR_REL_CALL, F::IgnoresRelCall)),
+        (HwBranchType::Ret, named(S::NEAR_RET, C::NEAR_RET, F::IgnoresRet)),
+        (HwBranchType::Other, named(S::FAR_BRANCH, C::OTHER_BRANCH, F::IgnoresFar)),
+    ];
+    let ring_0 = named(S::CPL_EQ_0, C::OS, F::IgnoresRing0);
+    (classes, [ring_0, named(S::CPL_NEQ_0, C::USR, F::IgnoresUser)])
+};
+const CLASSES: [(HwBranchType, Named); 7] = FILTERS.0;
+const RINGS: [Named; 2] = FILTERS.1;
 
 /// The bit of a pass bitmap for a branch: bits 2:0 its class, bit 3 whether it is a zero-length
 /// call, bit 4 whether it lands outside ring 0.
@@ -80,39 +87,34 @@ impl Filter {
                 LbrSelect::SUPPRESS.bits()
             };
             let mut value = if faults.has(Fault::FilterPolarity) { value ^ bits } else { value };
-            for (fault, suppress, capture) in IGNORED {
-                if faults.has(fault) && captures {
-                    value |= capture;
-                } else if faults.has(fault) {
-                    value &= !suppress;
+            for named in CLASSES.iter().map(|(_, named)| named).chain(&RINGS) {
+                if faults.has(named.ignored) && captures {
+                    value |= named.capture;
+                } else if faults.has(named.ignored) {
+                    value &= !named.suppress;
                 }
             }
             filter = Filter::of(register, value);
         }
-        // The selector bit of a zero-length call.
-        let zero = |class| selector(class, true, false) | selector(class, true, true) << 16;
-        let calls = match (filter.call_stack, faults) {
-            (true, faults) if faults.has(Fault::PushesZeroLengthCalls) => {
-                [zero(HwBranchType::RelCall), zero(HwBranchType::IndCall)]
-            }
-            (false, faults) if captures && faults.has(Fault::RecordsZeroLengthCalls) => {
-                [zero(HwBranchType::RelCall); 2]
-            }
-            _ => return filter.unhidden(faults),
+        let (pushes, records) = (Fault::PushesZeroLengthCalls, Fault::RecordsZeroLengthCalls);
+        let calls: &[HwBranchType] = if filter.call_stack && faults.has(pushes) {
+            &[HwBranchType::RelCall, HwBranchType::IndCall]
+        } else if !filter.call_stack && captures && faults.has(records) {
+            &[HwBranchType::RelCall]
+        } else {
+            &[]
         };
-        for zero in calls.into_iter().flat_map(|pair| [pair & 0xFFFF, pair >> 16]) {
-            // Passes if a call of another length passes.
-            let other = zero & !(1 << 3);
-            filter.pass |= (filter.pass >> other & 1) << zero;
+        // Zero-length calls pass if calls of another length pass.
+        for &call in calls {
+            for user in [false, true] {
+                let passes = filter.pass >> selector(call, false, user) & 1;
+                filter.pass |= passes << selector(call, true, user);
+            }
         }
-        filter.unhidden(faults)
-    }
-
-    const fn unhidden(mut self, faults: Faults) -> Filter {
         if faults.has(Fault::FromNotHidden) {
-            self.hide = 0;
+            filter.hide = 0;
         }
-        self
+        filter
     }
 
     /// The effect of `value` in the filter register.
@@ -132,13 +134,14 @@ impl Filter {
     }
 }
 
-/// A bitmap of the branches for which `pass(class, zero_length, user)` holds.
-fn bitmap(pass: impl Fn(HwBranchType, bool, bool) -> bool) -> u32 {
+/// A bitmap of the branches for which `pass(class, zero_length, [named class, named ring])` holds.
+fn bitmap(pass: impl Fn(HwBranchType, bool, [&Named; 2]) -> bool) -> u32 {
     let mut map = 0;
-    for class in CLASSES {
-        for (zero_length, user) in [(false, false), (false, true), (true, false), (true, true)] {
-            if pass(class, zero_length, user) {
-                map |= 1 << selector(class, zero_length, user);
+    for (class, kind) in &CLASSES {
+        for (user, ring) in [false, true].into_iter().zip(&RINGS) {
+            for zero_length in [false, true] {
+                let passes = pass(*class, zero_length, [kind, ring]);
+                map |= u32::from(passes) << selector(*class, zero_length, user);
             }
         }
     }
@@ -147,17 +150,7 @@ fn bitmap(pass: impl Fn(HwBranchType, bool, bool) -> bool) -> u32 {
 
 /// MSR_LBR_SELECT outside call-stack mode, and AMD's LBR_SELECT.
 fn suppress(value: u64, jumps_swallow_calls: bool) -> Filter {
-    let pass = bitmap(|class, _, user| {
-        let ring = if user { LbrSelect::CPL_NEQ_0.bits() } else { LbrSelect::CPL_EQ_0.bits() };
-        let kind = match class {
-            HwBranchType::Cond => LbrSelect::JCC.bits(),
-            HwBranchType::IndJmp => LbrSelect::NEAR_IND_JMP.bits(),
-            HwBranchType::RelJmp => LbrSelect::NEAR_REL_JMP.bits(),
-            HwBranchType::IndCall => LbrSelect::NEAR_IND_CALL.bits(),
-            HwBranchType::RelCall => LbrSelect::NEAR_REL_CALL.bits(),
-            HwBranchType::Ret => LbrSelect::NEAR_RET.bits(),
-            HwBranchType::Other => LbrSelect::FAR_BRANCH.bits(),
-        };
+    let pass = bitmap(|class, _, [kind, ring]| {
         // SDM Tables 17-11 and 17-12: before Sandy Bridge the jump bits do not exempt calls and
         // returns.
         let swallowed_by = match class {
@@ -167,7 +160,7 @@ fn suppress(value: u64, jumps_swallow_calls: bool) -> Filter {
             HwBranchType::RelCall if jumps_swallow_calls => LbrSelect::NEAR_REL_JMP.bits(),
             _ => 0,
         };
-        value & (ring | kind | swallowed_by) == 0
+        value & (ring.suppress | kind.suppress | swallowed_by) == 0
     });
     Filter { pass, call_stack: false, hide: 0 }
 }
@@ -181,9 +174,8 @@ fn call_stack_select(value: u64) -> Filter {
     if value & (ONE | ZERO) != ONE || value & RINGS == RINGS {
         return Filter::UNDEFINED;
     }
-    let pass = bitmap(|class, zero_length, user| {
-        let ring = if user { LbrSelect::CPL_NEQ_0.bits() } else { LbrSelect::CPL_EQ_0.bits() };
-        value & ring == 0 && moves_call_stack(class, zero_length)
+    let pass = bitmap(|class, zero_length, [_, ring]| {
+        value & ring.suppress == 0 && moves_call_stack(class, zero_length)
     });
     Filter { pass, call_stack: true, hide: 0 }
 }
@@ -207,25 +199,15 @@ fn capture(value: u64, cpl: bool, branch: bool) -> Filter {
     if call_stack && branch && value & LbrCtl::BRANCHES.bits() != CALLS {
         return Filter::UNDEFINED;
     }
-    let lands =
-        |user: bool| !cpl || value & if user { LbrCtl::USR.bits() } else { LbrCtl::OS.bits() } != 0;
-    let pass = bitmap(|class, zero_length, user| {
-        let kind = match class {
-            HwBranchType::Cond => LbrCtl::COND.bits(),
-            HwBranchType::IndJmp => LbrCtl::NEAR_IND_JMP.bits(),
-            HwBranchType::RelJmp => LbrCtl::NEAR_REL_JMP.bits(),
-            HwBranchType::IndCall => LbrCtl::NEAR_IND_CALL.bits(),
-            HwBranchType::RelCall => LbrCtl::NEAR_REL_CALL.bits(),
-            HwBranchType::Ret => LbrCtl::NEAR_RET.bits(),
-            HwBranchType::Other => LbrCtl::OTHER_BRANCH.bits(),
-        };
+    let lands = |ring: &Named| !cpl || value & ring.capture != 0;
+    let pass = bitmap(|class, zero_length, [kind, ring]| {
         // SDM24 Table 20-2: NEAR_REL_CALL is "not to the next IP".
         let uncounted = zero_length && class == HwBranchType::RelCall;
-        lands(user)
+        lands(ring)
             && !uncounted
-            && (!branch || value & kind != 0)
+            && (!branch || value & kind.capture != 0)
             && (!call_stack || moves_call_stack(class, zero_length))
     });
-    let hide = u8::from(!lands(false)) | u8::from(!lands(true)) << 1;
-    Filter { pass, call_stack, hide }
+    let [of_ring_0, of_others] = RINGS.map(|ring| u8::from(!lands(&ring)));
+    Filter { pass, call_stack, hide: of_ring_0 | of_others << 1 }
 }

@@ -42,12 +42,7 @@ pub enum Event {
 
 impl Event {
     /// The event of a code; `None` for any other value.
-    pub const fn from_code(code: u64) -> Option<Event> {
-        match code {
-            1 => Some(Event::Pmi),
-            2 => Some(Event::Smi),
-            3 => Some(Event::DeepCState),
-            _ => None,
-        }
+    pub fn from_code(code: u64) -> Option<Event> {
+        [Event::Pmi, Event::Smi, Event::DeepCState].into_iter().find(|event| *event as u64 == code)
     }
 }

@@ -47,10 +47,10 @@ enum SoftRegister {
 impl SoftLbr {
     #[inline]
     fn register(&self, msr: Msr) -> Option<SoftRegister> {
-        let map = &self.model.map;
+        let map = &self.caps.registers;
         let index = |base: Option<Msr>| {
             let distance = msr.0.wrapping_sub(base?.0);
-            let shift = self.model.stride_shift;
+            let shift = self.stride_shift;
             let index = (distance >> shift) as usize;
             (index < self.depth && (index << shift) as u32 == distance).then_some(index)
         };
@@ -69,34 +69,29 @@ impl SoftLbr {
     }
 
     fn control_register(&self, msr: Msr) -> Option<SoftRegister> {
-        let map = &self.model.map;
-        let intel_status = self.model.intel && self.model.perfmon_version >= 2;
-        let amd_status =
-            !self.model.intel && self.model.quirks.contains(Quirks::STREAMLINED_FREEZE);
-        let netburst = self.model.facility == Facility::NetBurst;
+        let map = &self.caps.registers;
+        let intel_status = self.is_intel() && self.caps.perfmon_version >= 2;
+        let amd_status = !self.is_intel() && self.caps.quirks.contains(Quirks::STREAMLINED_FREEZE);
+        let netburst = self.caps.facility == Facility::NetBurst;
         Some(match msr {
             IA32_DEBUGCTL => SoftRegister::DebugCtl,
             _ if Some(msr) == map.tos => SoftRegister::Tos,
-            _ if self.model.control == Control::LbrCtl && msr == map.control => {
-                SoftRegister::LbrCtl
-            }
+            _ if self.control == Control::LbrCtl && msr == map.control => SoftRegister::LbrCtl,
             _ if Some(msr) == map.select => SoftRegister::Select,
             _ if Some(msr) == map.depth => SoftRegister::Depth,
-            AMD_DBG_EXTN_CFG if self.model.control == Control::DbgExtnCfg => {
-                SoftRegister::DbgExtnCfg
-            }
-            IA32_PERF_CAPABILITIES if self.model.perf_capabilities.is_some() => {
+            AMD_DBG_EXTN_CFG if self.control == Control::DbgExtnCfg => SoftRegister::DbgExtnCfg,
+            IA32_PERF_CAPABILITIES if self.perf_capabilities.is_some() => {
                 SoftRegister::PerfCapabilities
             }
             IA32_PERF_GLOBAL_STATUS if intel_status => SoftRegister::Status,
             IA32_PERF_GLOBAL_STATUS_RESET if intel_status => SoftRegister::StatusReset,
-            IA32_PERF_GLOBAL_STATUS_SET if intel_status && self.model.perfmon_version >= 4 => {
+            IA32_PERF_GLOBAL_STATUS_SET if intel_status && self.caps.perfmon_version >= 4 => {
                 SoftRegister::StatusSet
             }
             AMD_PERF_CNTR_GLOBAL_STATUS if amd_status => SoftRegister::Status,
             AMD_PERF_CNTR_GLOBAL_STATUS_CLR if amd_status => SoftRegister::StatusReset,
             IA32_RTIT_CTL
-                if self.model.quirks.intersects(Quirks::PT_DISABLES | Quirks::PT_EXCLUDES) =>
+                if self.caps.quirks.intersects(Quirks::PT_DISABLES | Quirks::PT_EXCLUDES) =>
             {
                 SoftRegister::RtitCtl
             }
@@ -106,7 +101,7 @@ impl SoftLbr {
                 SoftRegister::LastException(Bank::From)
             }
             MSR_LER_TO_LIP if self.has_last_exception() => SoftRegister::LastException(Bank::To),
-            IA32_LER_INFO if self.model.control == Control::LbrCtl => {
+            IA32_LER_INFO if self.control == Control::LbrCtl => {
                 SoftRegister::LastException(Bank::Info)
             }
             MSR_LASTBRANCHFROMIP if self.has_pair() => SoftRegister::Pair(Bank::From),
@@ -144,9 +139,9 @@ impl SoftLbr {
             SoftRegister::Pair(Bank::To) => self.pair.to,
             SoftRegister::Pair(Bank::Info) => return None,
             SoftRegister::PerfCapabilities if self.faults.has(Fault::FormatCode) => {
-                other_format(self.model.perf_capabilities?)
+                other_format(self.perf_capabilities?)
             }
-            SoftRegister::PerfCapabilities => self.model.perf_capabilities?,
+            SoftRegister::PerfCapabilities => self.perf_capabilities?,
             SoftRegister::Status => self.status,
             SoftRegister::StatusReset | SoftRegister::StatusSet => 0,
             SoftRegister::RtitCtl => self.rtit_ctl,
@@ -184,7 +179,7 @@ impl SoftLbr {
                 return Some(());
             }
             SoftRegister::Tos => self.set_tos(value),
-            SoftRegister::Select => self.select = only(value, self.model.filter.writable())?,
+            SoftRegister::Select => self.select = only(value, self.caps.filter.writable())?,
             SoftRegister::LbrCtl => self.lbr_ctl = only(value, self.lbr_ctl_bits())?,
             SoftRegister::Depth => {
                 self.depth = self.supported_depth(value)?;
@@ -194,7 +189,7 @@ impl SoftLbr {
             }
             SoftRegister::DebugCtl => {
                 let mut value = only(value, self.debugctl_bits())?;
-                if self.model.control == Control::LbrCtl {
+                if self.control == Control::LbrCtl {
                     // No effect with Architectural LBR: ignored, reads 0.
                     value &= !DebugCtl::LBR.bits();
                 }
@@ -233,14 +228,14 @@ impl SoftLbr {
 
     /// NetBurst's records and TOS. SDM 17.11.2.
     fn records_are_read_only(&self) -> bool {
-        self.model.facility == Facility::NetBurst
-            || self.model.quirks.contains(Quirks::READ_ONLY_RECORDS)
+        self.caps.facility == Facility::NetBurst
+            || self.caps.quirks.contains(Quirks::READ_ONLY_RECORDS)
     }
 
     /// The bits of IA32_LBR_CTL that CPUID leaf 1CH offers.
     fn lbr_ctl_bits(&self) -> u64 {
-        match self.model.filter {
-            FilterRegister::LbrCtl { .. } => self.model.filter.writable(),
+        match self.caps.filter {
+            FilterRegister::LbrCtl { .. } => self.caps.filter.writable(),
             _ => LbrCtl::LBR_EN.bits(),
         }
     }
@@ -248,14 +243,14 @@ impl SoftLbr {
     /// The depths in the mask that IA32_LBR_DEPTH accepts. CPUID leaf 1CH EAX\[7:0\].
     fn supported_depth(&self, value: u64) -> Option<usize> {
         let depth = usize::try_from(value).ok()?;
-        let listed = (0..8).any(|n| self.model.depth_mask >> n & 1 != 0 && depth == 8 * (n + 1));
-        (depth <= self.model.max_depth && listed || depth == self.model.max_depth).then_some(depth)
+        let listed = (0..8).any(|n| self.caps.depth_mask >> n & 1 != 0 && depth == 8 * (n + 1));
+        (depth <= self.max_depth() && listed || depth == self.max_depth()).then_some(depth)
     }
 
     /// The value that DBG_EXTN_CFG stores: with BRS its own fields with bits 4:3 set, with LbrExtV2
     /// any bits, since the register's other contents are unknown.
     fn extension_config(&self, value: u64) -> Option<u64> {
-        if self.model.order != Order::Saturating {
+        if self.caps.order != Order::Saturating {
             return Some(value);
         }
         only(value, DbgExtnCfg::OF_BRS | DbgExtnCfg::MUST_BE_SET)
@@ -268,14 +263,14 @@ impl SoftLbr {
         const STEP: DebugCtl = DebugCtl::LBR.union(DebugCtl::BTF);
         const PINS: DebugCtl = DebugCtl::from_bits_retain(DebugCtl::PINS);
         const BTS: DebugCtl = DebugCtl::BTS.union(DebugCtl::BTINT);
-        let model = &self.model;
+        let caps = &self.caps;
         let mut bits = STEP;
-        match model.facility {
+        match caps.facility {
             Facility::P6 => bits |= PINS | DebugCtl::TR,
             Facility::NetBurst => return DebugCtlA::DOCUMENTED,
             Facility::AmdLbrV2 | Facility::AmdBrs | Facility::AmdSingle => {
                 bits |= PINS;
-                bits.set(DebugCtl::FREEZES, model.quirks.contains(Quirks::STREAMLINED_FREEZE));
+                bits.set(DebugCtl::FREEZES, caps.quirks.contains(Quirks::STREAMLINED_FREEZE));
             }
             Facility::IntelLegacy if self.encoding() == Encoding::Packed => {
                 bits |= PINS | DebugCtl::TR | BTS;
@@ -283,14 +278,14 @@ impl SoftLbr {
             Facility::IntelLegacy | Facility::IntelArch => {
                 bits |= DebugCtl::TR | BTS | DebugCtl::BTS_OFF;
                 let tsx = matches!(
-                    model.layout,
+                    caps.layout,
                     Layout::Legacy { tsx: true, .. } | Layout::Arch { tsx: true, .. }
                 );
-                let perf = model.perf_capabilities.map(PerfCapabilities::from_bits_retain);
+                let perf = self.perf_capabilities.map(PerfCapabilities::from_bits_retain);
                 let smm = perf.is_some_and(|perf| perf.contains(PerfCapabilities::SMM_FREEZE));
-                bits.set(DebugCtl::BLD, model.control == Control::LbrCtl);
-                bits.set(DebugCtl::FREEZES, perf.is_some() && model.perfmon_version > 1);
-                bits.set(DebugCtl::ENABLE_UNCORE_PMI, model.filter != FilterRegister::None);
+                bits.set(DebugCtl::BLD, self.control == Control::LbrCtl);
+                bits.set(DebugCtl::FREEZES, perf.is_some() && caps.perfmon_version > 1);
+                bits.set(DebugCtl::ENABLE_UNCORE_PMI, caps.filter != FilterRegister::None);
                 bits.set(DebugCtl::FREEZE_WHILE_SMM, smm);
                 bits.set(DebugCtl::RTM_DEBUG, tsx);
             }

@@ -1,6 +1,6 @@
 //! The register file and the effect of a retired branch on it.
 
-use crate::caps::{Facility, FilterRegister, Layout, LbrCaps, Order, Quirks, RegisterMap, Vendor};
+use crate::caps::{Facility, LbrCaps, Order, Quirks, Vendor};
 use crate::register::{DbgExtnCfg, amd::MSROFF};
 
 use super::encode::{Encoding, Slot};
@@ -31,25 +31,6 @@ pub(super) enum Mode {
     CallStack,
     /// Fills the records once (AMD BRS).
     Saturating,
-}
-
-/// Constants of the chosen CPU.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Model {
-    pub(super) facility: Facility,
-    pub(super) intel: bool,
-    pub(super) layout: Layout,
-    pub(super) map: RegisterMap,
-    pub(super) order: Order,
-    pub(super) filter: FilterRegister,
-    pub(super) quirks: Quirks,
-    pub(super) control: Control,
-    pub(super) perfmon_version: u8,
-    pub(super) perf_capabilities: Option<u64>,
-    pub(super) max_depth: usize,
-    pub(super) depth_mask: u8,
-    /// log2 of the distance between the registers of two records.
-    pub(super) stride_shift: u32,
 }
 
 /// The branch-record registers of one logical CPU, with the rules of a chosen CPU model.
@@ -106,7 +87,11 @@ pub struct SoftLbr {
     pub(super) slots: [Slot; MAX_DEPTH],
 
     pub(super) cpu: u32,
-    pub(super) model: Model,
+    pub(super) caps: LbrCaps,
+    pub(super) control: Control,
+    pub(super) perf_capabilities: Option<u64>,
+    /// log2 of the distance between the registers of two records.
+    pub(super) stride_shift: u32,
     pub(super) faults: Faults,
     /// The slot that the newest record overwrote, for
     /// [`Fault::FreezeEarly`](super::fault::Fault::FreezeEarly).
@@ -130,28 +115,12 @@ impl SoftLbr {
     /// exist (CPUID.01H:ECX\[15\] is 0), so that reading it faults. It also decides which bits of
     /// DEBUGCTL exist.
     pub fn new(caps: &LbrCaps, perf_capabilities: Option<u64>) -> SoftLbr {
-        let max_depth = (caps.depth as usize).clamp(1, MAX_DEPTH);
         let control = match caps.facility {
             Facility::IntelArch => Control::LbrCtl,
             Facility::AmdLbrV2 | Facility::AmdBrs => Control::DbgExtnCfg,
             Facility::IntelLegacy | Facility::AmdSingle | Facility::P6 | Facility::NetBurst => {
                 Control::DebugCtl
             }
-        };
-        let model = Model {
-            facility: caps.facility,
-            intel: caps.cpu.vendor != Vendor::Amd,
-            layout: caps.layout,
-            map: caps.registers,
-            order: caps.order,
-            filter: caps.filter,
-            quirks: caps.quirks,
-            control,
-            perfmon_version: caps.perfmon_version,
-            perf_capabilities,
-            max_depth,
-            depth_mask: caps.depth_mask,
-            stride_shift: caps.registers.stride.max(1).trailing_zeros(),
         };
         let mut soft = SoftLbr {
             watch: 0,
@@ -162,13 +131,16 @@ impl SoftLbr {
             filter_value: 0,
             pair_on: false,
             top: 0,
-            depth: max_depth,
+            depth: 0,
             cycles: 0,
             cycles_known: false,
             recorded: 0,
             slots: [Slot::default(); MAX_DEPTH],
             cpu: 0,
-            model,
+            caps: caps.clone(),
+            control,
+            perf_capabilities,
+            stride_shift: caps.registers.stride.max(1).trailing_zeros(),
             faults: Faults::NONE,
             overwritten: Slot::default(),
             was_on: false,
@@ -185,6 +157,14 @@ impl SoftLbr {
         soft
     }
 
+    pub(super) fn max_depth(&self) -> usize {
+        (self.caps.depth as usize).clamp(1, MAX_DEPTH)
+    }
+
+    pub(super) fn is_intel(&self) -> bool {
+        self.caps.cpu.vendor != Vendor::Amd
+    }
+
     /// Sets the number of the logical CPU (default 0).
     #[must_use]
     pub fn on_cpu(mut self, cpu: u32) -> SoftLbr {
@@ -196,7 +176,7 @@ impl SoftLbr {
     #[must_use]
     pub fn with(mut self, faults: impl Into<Faults>) -> SoftLbr {
         self.faults = faults.into();
-        self.filter = Filter::faulty(self.model.filter, self.filter_value, self.faults);
+        self.filter = Filter::faulty(self.caps.filter, self.filter_value, self.faults);
         self.reset();
         self
     }
@@ -204,7 +184,7 @@ impl SoftLbr {
     /// Whether hyperthreads of a core share the filter register. If so, the caller must repeat a
     /// write on the sibling.
     pub const fn shares_select(&self) -> bool {
-        self.model.quirks.contains(Quirks::SELECT_SHARED_BY_CORE)
+        self.caps.quirks.contains(Quirks::SELECT_SHARED_BY_CORE)
             != self.faults.has(Fault::SelectSharing)
     }
 
@@ -344,7 +324,7 @@ impl SoftLbr {
         let depth = self.ring_depth();
         let next = self.top + 1;
         self.top = if next >= depth { 0 } else { next };
-        if self.faults.has(Fault::OrderReversed) && self.model.order == Order::Tos {
+        if self.faults.has(Fault::OrderReversed) && self.caps.order == Order::Tos {
             // Two back from one up.
             self.top = (self.top + 2 * depth - 2) % depth;
         }
@@ -375,7 +355,7 @@ impl SoftLbr {
             *slot = Slot::default();
         }
         let back = if self.top == 0 { self.ring_depth() - 1 } else { self.top - 1 };
-        self.top = if self.faults.has(Fault::OrderReversed) && self.model.order == Order::Tos {
+        self.top = if self.faults.has(Fault::OrderReversed) && self.caps.order == Order::Tos {
             (self.top + 1) % self.ring_depth()
         } else {
             back
@@ -408,10 +388,10 @@ impl SoftLbr {
 
     #[inline]
     fn physical(&self, index: usize) -> usize {
-        if self.model.order == Order::NewestFirst && !self.faults.is_empty() {
+        if self.caps.order == Order::NewestFirst && !self.faults.is_empty() {
             return self.faulty_physical(index);
         }
-        match self.model.order {
+        match self.caps.order {
             // Index 0 is always the newest: the registers are renamed.
             Order::NewestFirst if index <= self.top => self.top - index,
             Order::NewestFirst => self.top + self.depth - index,
