@@ -133,8 +133,8 @@ impl Outlet {
         self.reached.store(time, Ordering::Release);
     }
 
-    /// Delivers a drained stack. Returns `false` if it was dropped because the queue is full: the
-    /// next one of that LBR is not joined.
+    /// Delivers a drained stack. Returns `false` if it was dropped because the queue is full or the
+    /// recording has failed: the next one of that LBR is not joined.
     pub fn push(&mut self, stack: &RawStack) -> bool {
         let cost = stack.accesses.total();
         self.report.drains += 1;
@@ -150,9 +150,9 @@ impl Outlet {
             if let WhenFull::Drop = self.when_full {
                 return self.drop_stack(stack);
             }
-            // The decoder has died; the recording reports why.
+            // The recording reports why. If the decoder lives on, the next stack is not joined.
             if self.shared.has_failed() || self.queue.is_abandoned() {
-                return true;
+                return false;
             }
             thread::sleep(Duration::from_micros(50));
         }

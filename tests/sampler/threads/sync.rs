@@ -22,9 +22,30 @@ pub(crate) mod time {
 }
 
 pub(crate) mod thread {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
-    pub(crate) use shuttle::thread::{Scope, ScopedJoinHandle, Thread, current, scope};
+    pub(crate) use shuttle::thread::{Scope, ScopedJoinHandle, Thread, current};
+
+    /// The last thread of one of shuttle's scopes wakes the scope's owner, whatever that waits for.
+    /// So one thread stays until the owner waits for the scope's end.
+    pub(crate) fn scope<'env, T>(
+        run: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
+    ) -> T {
+        shuttle::thread::scope(|scope| {
+            let done = Arc::new(AtomicBool::new(false));
+            let waits = Arc::clone(&done);
+            scope.spawn(move || {
+                while !waits.load(Ordering::Relaxed) {
+                    shuttle::thread::yield_now();
+                }
+            });
+            let ran = run(scope);
+            done.store(true, Ordering::Relaxed);
+            ran
+        })
+    }
 
     pub(crate) fn sleep(duration: Duration) {
         super::time::pass(duration.as_nanos() as u64);
