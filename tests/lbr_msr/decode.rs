@@ -291,3 +291,43 @@ fn counters_in_every_combination() {
         }
     }
 }
+
+/// Layouts by hand after Linux's perf_event.h: the first word has the groups.
+mod pebs {
+    use lbr_msr::decode::pebs::{PebsError, PebsLayout, lbr_entries};
+    use lbr_msr::record::RawEntry;
+
+    const ENTRY: RawEntry = RawEntry { from: 0x401000, to: 0x402000, info: Some(7) };
+
+    /// A record whose LBR group has `entries` entries at word `start`, the first of them in use.
+    fn record(format: u64, start: usize, entries: usize) -> Vec<u64> {
+        let mut words = vec![0; start + 3 * entries];
+        words[0] = format;
+        words[start..start + 3].copy_from_slice(&[ENTRY.from, ENTRY.to, 7]);
+        words
+    }
+
+    #[test]
+    fn entries_end_at_an_empty_one() {
+        // Four words of the basic group, then three entries, the third a leftover.
+        let mut words = record(1 << 3 | 2 << 24, 4, 3);
+        words[10] = 0x403000;
+        assert_eq!(lbr_entries(PebsLayout::Adaptive, &words), Ok(vec![ENTRY]));
+        let short = lbr_entries(PebsLayout::Adaptive, &words[..12]);
+        assert_eq!(short, Err(PebsError::Short { needed: 13, found: 12 }));
+    }
+
+    #[test]
+    fn vector_registers_have_a_header_of_their_own() {
+        // Two words of header, two of the vectors', 32 of XMM, six of the LBR's; eight entries.
+        let words = record(1 << 49 | 1 << 40, 2 + 2 + 32 + 6, 8);
+        assert_eq!(lbr_entries(PebsLayout::Arch, &words), Ok(vec![ENTRY]));
+    }
+
+    #[test]
+    fn a_fragment_is_never_shorter_than_its_header() {
+        let mut words = record(1 << 31 | 8, 2 + 2 + 6, 8);
+        words[2] = 1 << 40;
+        assert_eq!(lbr_entries(PebsLayout::Arch, &words), Ok(vec![ENTRY]));
+    }
+}

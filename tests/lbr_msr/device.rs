@@ -55,6 +55,10 @@ fn says_why_it_cannot_open() {
     // Offline CPUs lose their node, so a missing node means offline.
     fs::create_dir_all(dir.path().join("dev/cpu/2")).unwrap();
     assert_eq!(error(2), MsrError::Offline { cpu: 2 });
+    // sysfs decides, whatever is left in /dev.
+    fs::create_dir_all(dir.path().join("dev/cpu/7")).unwrap();
+    assert_eq!(error(7), MsrError::NoSuchCpu { cpu: 7, online: "0-1".into() });
+    fs::remove_dir(dir.path().join("dev/cpu/7")).unwrap();
 
     // Without sysfs the device directory decides.
     fs::remove_dir_all(dir.path().join("sys")).unwrap();
@@ -142,6 +146,16 @@ fn writes_eight_bytes_at_the_address() {
     let bytes = fs::read(node).unwrap();
     assert_eq!(bytes[0x1D9..0x1E1], 0x0123_4567_89AB_CDEEu64.to_le_bytes());
     assert_eq!(bytes[0x1C8..0x1D0], 0x101u64.to_le_bytes());
+}
+
+#[test]
+fn a_second_writer_is_refused_until_the_first_ends() {
+    let (_dir, root) = tree();
+    let first = Device::open_for_writing(0, &root).unwrap();
+    assert_eq!(Device::open_for_writing(0, &root).unwrap_err(), MsrError::InUse { cpu: 0 });
+    assert!(Device::open(0, &root).is_ok(), "reading disturbs nobody");
+    drop(first);
+    assert!(Device::open_for_writing(0, &root).is_ok());
 }
 
 #[test]

@@ -4,6 +4,7 @@ use lbr_msr::caps::FilterRegister;
 use lbr_msr::filter::register::to_register_disarmed;
 use lbr_msr::filter::{
     BranchClasses, BranchFilter, FilterError, from_register, software_filter, to_register,
+    to_register_beside,
 };
 use proptest::prelude::*;
 
@@ -31,6 +32,7 @@ fn value(text: &str, register: FilterRegister) -> u64 {
 fn names() {
     assert_eq!(filter("any,u,no_far"), BranchFilter::DEFAULT);
     assert_eq!(filter("user,any,kernel"), filter("any,u,k"));
+    assert_eq!(filter(" any, u "), filter("any,u"));
     assert_eq!(BranchFilter::DEFAULT.to_string(), "any,u,no_far");
     assert_eq!(filter("k,u,cond,any_ret").to_string(), "any_ret,cond,u,k");
     for wrong in ["", "u,", "anycall", "Any", "hv", "any;u", "abort_tx"] {
@@ -39,6 +41,14 @@ fn names() {
         assert!(wrong.contains(name.as_str()));
         assert!(error.to_string().contains("any_call, any_ret"), "{error}");
     }
+}
+
+/// perf's names have no relative jumps: of MSR_LBR_SELECT's suppress bits 1FFH, CPL_NEQ_0, JCC and
+/// NEAR_REL_JMP are clear. SDM 17.4.8.2.
+#[test]
+fn classes_without_a_name_are_recorded_too() {
+    let also = BranchClasses::REL_JMP;
+    assert_eq!(to_register_beside(filter("cond,u"), also, HASWELL), Ok(0x1FF - 0x86));
 }
 
 /// Worked values from the facts, 4.2 and 5.2.

@@ -11,6 +11,7 @@ use crate::caps_by_hand::{
 };
 
 const FREEZE: u64 = 1 << 11;
+const FREEZE_PERFMON: u64 = 1 << 12;
 const LBR_FRZ: u64 = 1 << 58;
 
 fn jump(n: u64) -> Retired {
@@ -21,10 +22,10 @@ fn jump(n: u64) -> Retired {
 fn before_perfmon_4_a_pmi_clears_the_enable_bit() {
     for caps in [by_hand::core2(), by_hand::nehalem(), by_hand::haswell(true)] {
         let mut soft = SoftLbr::new(&caps, Some(0));
-        soft.write(DEBUGCTL, FREEZE | 1).unwrap();
+        soft.write(DEBUGCTL, FREEZE | FREEZE_PERFMON | 1).unwrap();
         assert!(soft.retire(&jump(1)));
         soft.pmi();
-        assert_eq!(soft.read(DEBUGCTL), Ok(FREEZE));
+        assert_eq!(soft.read(DEBUGCTL), Ok(FREEZE | FREEZE_PERFMON));
         assert_eq!(soft.read(STATUS), Ok(0));
         assert!(!soft.retire(&jump(2)));
         soft.write(DEBUGCTL, FREEZE | 1).unwrap();
@@ -200,6 +201,17 @@ fn the_last_exception_pair_takes_the_newest_record() {
     soft.write(LBR_CTL, 0x7F_0004).unwrap();
     soft.exception();
     assert_eq!(soft.read(Msr(0x1DD)), Ok(0x1002), "LER needs LBREn");
+
+    // A freeze at a PMI stops it too.
+    let mut soft = SoftLbr::new(&by_hand::skylake(), Some(5));
+    soft.write(DEBUGCTL, FREEZE | 1).unwrap();
+    soft.retire(&jump(1));
+    soft.pmi();
+    soft.exception();
+    assert_eq!(soft.read(Msr(0x1DD)), Ok(0));
+    soft.write(STATUS_RESET, LBR_FRZ).unwrap();
+    soft.exception();
+    assert_eq!(soft.read(Msr(0x1DD)), Ok(0x1001));
 
     // With an AMD stack, it belongs to the one-entry pair.
     let mut soft = SoftLbr::new(&by_hand::zen4(), None);

@@ -133,6 +133,10 @@ fn lbr_ctl_without_a_filter_records_everything() {
     assert_eq!(passes(&caps, 1 << 16), [vec![Cond], vec![Cond]]);
     caps.filter = FilterRegister::LbrCtl { cpl: false, branch: false, call_stack: false };
     assert_eq!(passes(&caps, 0), [without(&[]), without(&[])]);
+    // Call-stack mode needs no bits that do not exist.
+    caps.filter = FilterRegister::LbrCtl { cpl: false, branch: false, call_stack: true };
+    let calls = vec![IndCall, RelCall, Ret];
+    assert_eq!(passes(&caps, 1 << 3), [calls.clone(), calls]);
 }
 
 /// SYSCALL lands in ring 0, SYSRET in ring 3.

@@ -212,7 +212,9 @@ fn amd_stacks_also_have_the_one_entry_pair() {
     let mut soft = on(&by_hand::zen4());
     soft.retire(&jump(1));
     assert_eq!(get(&mut soft, 0x1DB), 0, "DEBUGCTL.LBR is off");
+    assert_eq!(soft.newest_alone(), Some(16));
     soft.write(DEBUGCTL, 1).unwrap();
+    assert_eq!(soft.newest_alone(), None, "of a branch that the filter drops, the pair");
     // LBR_SELECT filters the stack only.
     soft.write(Msr(0xC000_010E), 0x80).unwrap();
     assert!(!soft.retire(&jump(2)));
@@ -278,6 +280,41 @@ fn seen(soft: &mut SoftLbr, caps: &LbrCaps) -> Vec<Option<u64>> {
     let mut seen: Vec<_> = records.map(|msr| soft.read(msr?).ok()).collect();
     seen.push(Some(soft.recorded()));
     seen
+}
+
+/// As if they had been recorded: TOS and the count at once, the records when newer branches have
+/// overwritten them.
+#[test]
+fn skipped_branches_count_and_move_tos() {
+    for (name, caps, _) in by_hand::every() {
+        let mut all = on(&caps);
+        let Some(depth) = all.newest_alone() else { continue };
+        let mut few = all.clone();
+        let depth = depth as u64;
+        for skipped in [1, depth - 1, depth, depth + 3, 5 * depth + 1] {
+            (0..skipped).for_each(|n| assert!(all.retire(&jump(n))));
+            few.skip(skipped);
+            assert_eq!(few.recorded(), all.recorded(), "{name} {skipped}");
+            if let Some(tos) = caps.registers.tos {
+                assert_eq!(few.read(tos), all.read(tos), "{name} {skipped}");
+            }
+            for n in 0..depth {
+                assert!(all.retire(&jump(n)) && few.retire(&jump(n)));
+            }
+            assert_eq!(seen(&mut few, &caps), seen(&mut all, &caps), "{name} {skipped}");
+        }
+    }
+}
+
+#[test]
+fn the_cycles_after_skipped_branches_are_unknown() {
+    let mut soft = on(&by_hand::skylake());
+    let timed = Retired { cycles: Some(10), ..jump(1) };
+    soft.retire(&timed);
+    soft.skip(1);
+    soft.retire(&timed);
+    soft.retire(&timed);
+    assert_eq!((get(&mut soft, 0xDC3) & 0xFFFF, get(&mut soft, 0xDC4) & 0xFFFF), (0, 10));
 }
 
 #[test]

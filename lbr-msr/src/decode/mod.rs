@@ -70,8 +70,7 @@ pub fn ring_order(
             let filled = if position == 0 { depth } else { position };
             (filled.saturating_sub(1), filled)
         }
-        Order::NewestFirst => (0, depth),
-        Order::Single => (0, depth.min(1)),
+        Order::NewestFirst | Order::Single => (0, depth),
     };
     let upward = matches!(order, Order::NewestFirst);
     (0..count).map(move |age| {

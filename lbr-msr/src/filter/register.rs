@@ -195,7 +195,7 @@ pub fn from_register(value: u64, register: FilterRegister) -> Result<Captured, F
         },
         FilterRegister::LbrSelect { jumps_swallow_calls, .. } => {
             let mut captured = unsuppressed(LbrSelect::from_bits_retain(value));
-            if jumps_swallow_calls && !captured.call_stack {
+            if jumps_swallow_calls {
                 captured.classes = reached(captured.classes);
             }
             captured

@@ -47,7 +47,7 @@ impl SoftLbr {
             Control::LbrCtl => self.lbr_ctl & LbrCtl::LBR_EN.bits() != 0,
             Control::DebugCtl | Control::DbgExtnCfg => self.debugctl & DebugCtl::LBR.bits() != 0,
         };
-        if !on || self.status & PerfGlobalStatus::LBR_FRZ.bits() != 0 || self.trace_hides_lbr() {
+        if !on || self.status & PerfGlobalStatus::LBR_FRZ.bits() != 0 {
             return;
         }
         self.ler = if self.has_pair() { self.pair } else { self.last_exception() };

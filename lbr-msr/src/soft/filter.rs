@@ -165,13 +165,11 @@ fn suppress(value: u64, jumps_swallow_calls: bool) -> Filter {
     Filter { pass, call_stack: false, hide: 0 }
 }
 
-/// MSR_LBR_SELECT with EN_CALLSTACK. SDM 17.9 defines one combination of the branch bits, and
-/// allows at most one ring bit.
+/// MSR_LBR_SELECT with EN_CALLSTACK. SDM 17.9 defines one combination of the branch bits.
 fn call_stack_select(value: u64) -> Filter {
     const ONE: u64 = LbrSelect::BRANCHES_OF_CALL_STACK.bits();
     const ZERO: u64 = LbrSelect::BRANCHES.bits() & !ONE;
-    const RINGS: u64 = LbrSelect::RINGS.bits();
-    if value & (ONE | ZERO) != ONE || value & RINGS == RINGS {
+    if value & (ONE | ZERO) != ONE {
         return Filter::UNDEFINED;
     }
     let pass = bitmap(|class, zero_length, [_, ring]| {

@@ -1,8 +1,8 @@
-//! What must hold for the events of a recording.
+//! Checks the events of a recording against the branches that the LBRs recorded.
 
 use std::collections::BTreeMap;
 
-use lbr_msr::record::{Event, Head, HwBranchType, Label, Sink};
+use lbr_msr::record::{Comm, Event, Head, HwBranchType, Label, Sink, Task};
 use lbr_msr::soft::Retired;
 
 use crate::Played;
@@ -16,6 +16,13 @@ pub(crate) type Ring = u32;
 pub(crate) fn branch(ring: Ring, n: u64) -> Retired {
     let from = 0x40_1000 + (u64::from(ring) << 24) + 16 * n;
     Retired::user(from, from + 0x1000_0000, HwBranchType::Cond)
+}
+
+/// The program ends: two events of one time.
+pub(crate) fn exit() -> [Event; 2] {
+    let time = crate::sync::time::monotonic_ns();
+    let name = Comm { time, pid: 70, tid: 70, comm: "ends".to_owned(), exec: false };
+    [Event::Comm(name), Event::Exit(Task { time, pid: 70, tid: 70, ppid: 1, ptid: 1 })]
 }
 
 fn number(ring: Ring, from: u64, to: u64) -> u64 {
@@ -59,7 +66,7 @@ impl Sink for Disk {
     }
 }
 
-/// What a ring went through.
+/// The history of a ring.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Truth {
     /// The numbers of the branches that the LBR recorded.
@@ -82,6 +89,9 @@ struct Seen {
     lost: u64,
     /// Those of them that a label excludes. A dropped stack may be reported after the next one.
     excluded: u64,
+    /// All stacks reported as lost, and samples after lost ones.
+    told: u64,
+    after_lost: u64,
     moves: Vec<u64>,
     entries: Vec<u64>,
 }
@@ -98,7 +108,7 @@ pub(crate) fn check(
     let mut played = Played::default();
     let mut rings: BTreeMap<Ring, Seen> = BTreeMap::new();
     let (mut samples, mut branches, mut unjoined, mut dropped) = (0, 0, 0, 0);
-    let mut time = 0;
+    let (mut time, mut others) = (0, Vec::new());
     for event in events {
         match event {
             Event::Lost(lost) => {
@@ -107,6 +117,7 @@ pub(crate) fn check(
                 assert!(lost.stacks > 0, "nothing is lost");
                 let seen = rings.entry(identify(lost.cpu, lost.tid)).or_default();
                 seen.lost += lost.stacks;
+                seen.told += lost.stacks;
                 seen.excluded += if lost.label.is_some() { lost.stacks } else { 0 };
                 played.lost += lost.stacks;
                 dropped += if lost.label.is_none() { lost.stacks } else { 0 };
@@ -123,6 +134,8 @@ pub(crate) fn check(
                 branches += sample.stack.entries.len() as u64;
                 let is_joined = integrity.head == Head::Joined;
                 unjoined += u64::from(!is_joined);
+                let is_lost = integrity.head == Head::Lost && integrity.label == Label::Stream;
+                seen.after_lost += u64::from(is_lost);
                 for (at, entry) in sample.stack.oldest_first().enumerate() {
                     let n = number(ring, entry.from, entry.to);
                     let place = recorded.binary_search(&n).expect("a branch that was recorded");
@@ -144,7 +157,12 @@ pub(crate) fn check(
                     seen.entries.push(arguments[0]);
                 }
             }
-            _ => {}
+            Event::Comm(Comm { time: at, .. }) | Event::Exit(Task { time: at, .. }) => {
+                assert!(*at >= time, "an event out of order");
+                time = *at;
+                others.push(matches!(event, Event::Exit(_)));
+            }
+            _ => unreachable!("{event:?}"),
         }
     }
     for truth in truth.values() {
@@ -156,6 +174,7 @@ pub(crate) fn check(
         played.failed = 1;
         return played;
     };
+    assert_eq!(others, [false, true], "the events of the program's end");
     assert_eq!((summary.samples, summary.branches), (samples, branches), "the summary's samples");
     assert_eq!((summary.lost, summary.dropped), (played.lost, dropped), "the summary's losses");
     assert_eq!(summary.not_joined, unjoined, "the summary's gaps");
@@ -175,6 +194,10 @@ pub(crate) fn check(
             "of ring {ring} only {} of {} are there",
             seen.next,
             truth.recorded.len()
+        );
+        assert!(
+            seen.after_lost == 0 || seen.told > 0,
+            "a loss in ring {ring} is reported for another"
         );
         is_whole &= is_all && unjoined == 0;
         if summary.complete && !truth.closed {

@@ -13,7 +13,7 @@ use lbr_msr::register::DebugCtl;
 use lbr_msr::soft::{SoftCpu, SoftLbr};
 use lbr_msr::{LbrCaps, Msr, MsrError, MsrRead, MsrWrite};
 
-use crate::checked::{Disk, Ring, Truth, branch, check};
+use crate::checked::{Disk, Ring, Truth, branch, check, exit};
 use crate::config::{Queue, RecordConfig, Sampling, WhenFull};
 use crate::guard::Ready;
 use crate::keeper::Restorable;
@@ -37,7 +37,7 @@ struct World {
     chance: Random,
     /// One access of this many fails; none for 0.
     faults: usize,
-    /// From then on nothing of the recorder reaches the registers.
+    /// The recorder is killed: its later accesses have no effect.
     kill_after: Option<u64>,
     is_killed: bool,
     has_failed: bool,
@@ -189,7 +189,8 @@ impl Target for Program {
         }
         Ok(())
     }
-    fn finish(&mut self, _: Emit<'_>) -> Result<Option<Exit>, SourceError> {
+    fn finish(&mut self, emit: Emit<'_>) -> Result<Option<Exit>, SourceError> {
+        exit().into_iter().for_each(emit);
         Ok(Some(Exit::Code(3)))
     }
 }

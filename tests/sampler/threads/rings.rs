@@ -10,7 +10,7 @@ use lbr_msr::record::{MoveKind, SourceKnowledge};
 use lbr_msr::soft::{Retired, SoftCpu};
 use lbr_msr::{Msr, MsrError, MsrRead, MsrWrite};
 
-use crate::checked::{Disk, Ring, Truth, branch, check};
+use crate::checked::{Disk, Ring, Truth, branch, check, exit};
 use crate::config::{Queue, RecordConfig, Sampling, WhenFull};
 use crate::gate::{BranchRegisters, Gate, Recorder, Retire};
 use crate::random::Random;
@@ -155,6 +155,8 @@ impl Source<'_> for Program {
                 threads.spawn(move || program.run_thread(gate, tid, chance.clone()));
             }
         });
+        // Only a failed recording refuses it.
+        let _ = exit().into_iter().try_for_each(|event| gate.emit(event));
         Ok((Exit::Code(0), SourceNotes::default()))
     }
 }
