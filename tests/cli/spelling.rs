@@ -7,7 +7,7 @@ use std::process::Output;
 
 use nix::unistd::geteuid;
 
-use crate::support::lbr::{json_lines, lbr, lbr_in, stderr, stdout};
+use crate::support::lbr::{json_lines, lbr, lbr_in, sources, stderr, stdout};
 use crate::support::programs::{BARE, build};
 
 /// `lbr record` of a shell that prints its arguments, in a folder.
@@ -197,6 +197,20 @@ fn the_source_is_chosen_by_the_options() {
     }
     let rows = json_lines(&lbr_in(dir.path(), &["script", "--json"]));
     assert!(!rows.is_empty());
+}
+
+/// QEMU does not follow a program that replaces the recorded one, single-stepping does.
+#[test]
+fn a_recording_up_to_exec_is_not_called_complete() {
+    let dir = tempfile::tempdir().unwrap();
+    for source in sources() {
+        let command = ["record", "--source", source, "--", "sh", "-c", "exec /bin/true"];
+        let said = stderr(&lbr_in(dir.path(), &command));
+        let ends = said.contains("only until the program ran another one in its place (exec)");
+        assert_eq!(ends, source == "qemu", "{said}");
+        assert_eq!(said.contains("complete: every"), source == "ptrace", "{said}");
+        assert!(!said.contains("child process"), "{said}");
+    }
 }
 
 #[test]

@@ -232,7 +232,8 @@ fn children_are_not_recorded() {
 fn a_program_is_recorded_up_to_exec() {
     let Some(program) = build("children.c", HOSTED) else { return };
     let Some(run) = run(from_main(&program, &["exec", "8"])) else { return };
-    assert_eq!((run.exit, run.notes.children_left), (Exit::Code(3), 1));
+    assert_eq!((run.exit, run.notes.children_left), (Exit::Code(3), 0));
+    assert!(run.notes.replaced);
     assert_eq!(turns(&run, &program).into_values().collect::<Vec<_>>(), [3]);
 }
 

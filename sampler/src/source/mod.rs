@@ -51,6 +51,8 @@ pub struct SourceNotes {
     pub undecoded: u64,
     /// Child processes that were not followed.
     pub children_left: u64,
+    /// The program ran another one in its place (`execve`), which was not followed.
+    pub replaced: bool,
     /// Instructions executed under the source; 0 if it does not count them.
     pub instructions: u64,
     /// Conditional branches to the next instruction, if the source cannot see whether they were

@@ -402,8 +402,9 @@ fn print(args: &Crash, flight: &Flight, cpu: Option<&str>) -> Result<(), Failure
         out.gap()?;
     }
     out.flush()?;
-    if flight.notes.children_left > 0 {
-        let left = counted(flight.notes.children_left, "child process", "child processes");
+    let left = flight.notes.children_left + u64::from(flight.notes.replaced);
+    if left > 0 {
+        let left = counted(left, "child process", "child processes");
         say!("{left} or executed programs were not recorded: --children --source ptrace does");
     }
     Ok(())

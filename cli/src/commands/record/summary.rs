@@ -174,6 +174,12 @@ fn quality(summary: &Summary, told: &Details<'_>) -> String {
     let end = if told.stopped { ", until it was stopped" } else { "" };
     if summary.complete {
         let every = "every taken branch that passes the filter, once and in order";
+        if summary.notes.replaced {
+            return format!(
+                "{every}{end}, but only until the program ran another one in its place (exec): \
+                 --source ptrace records that too"
+            );
+        }
         return match told.doubts {
             Some(doubts) if !doubts.is_empty() => {
                 format!("{every}{end}; but lbr lint finds {}", doubts.join(", "))

@@ -17,8 +17,8 @@
 //!   also a signal handler, which looks like a signal.
 //! - The plugin does not see the address of a fault. If the handler never returns, or the fault ends
 //!   the program, the instructions of that block are not counted.
-//! - A forked child runs in the emulator without being recorded, and a program started by execve
-//!   runs natively: both count as [`SourceNotes::children_left`].
+//! - A forked child runs in the emulator without being recorded ([`SourceNotes::children_left`]), and
+//!   a program started by execve runs natively ([`SourceNotes::replaced`]).
 //! - At most 128 threads are recorded at the same time; others run unrecorded and are counted in
 //!   [`SourceNotes::threads_left`].
 

@@ -366,10 +366,8 @@ impl<'a, R: Recorder> Reader<'a, R> {
                 self.tell_mappings(code::mapped_at(self.pid, tid, addr, len))?;
             }
             (Record::Named, Some(tid)) => self.tell_name(tid)?,
-            (Record::Exec, Some(_)) => self.notes.children_left += 1,
-            (Record::ExecFailed, Some(_)) => {
-                self.notes.children_left = self.notes.children_left.saturating_sub(1);
-            }
+            (Record::Exec, Some(_)) => self.notes.replaced = true,
+            (Record::ExecFailed, Some(_)) => self.notes.replaced = false,
             _ => return Err(Corrupt.into()),
         }
         Ok(())
