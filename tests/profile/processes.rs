@@ -103,6 +103,23 @@ fn return_targets_are_merged_across_processes() {
     assert_eq!(targets, expected);
 }
 
+/// A branch goes to another target of its file in a second process, which has the file at another
+/// address: after an exec, say.
+#[test]
+fn a_target_is_an_address_in_the_process_of_its_branch() {
+    let mut events = Vec::new();
+    for (pid, target) in [(1, 0x10), (2, 0x20)] {
+        let program = 0x5500_0000_0000 + u64::from(pid) * 0x10_0000;
+        events.push(mapping(pid, program, 0x1000, 0, "/nowhere/program"));
+        events.push(stack(pid, vec![entry(program + 0x800, program + target)]));
+    }
+    let flow = Flow::count(&mut open(&stream(meta(), &events)), |_, _| {}).unwrap();
+    let [site] = &flow.sites[..] else { panic!("{} branches", flow.sites.len()) };
+    let targets: Vec<u64> =
+        site.targets.iter().map(|target| target.to.wrapping_sub(site.from)).collect();
+    assert_eq!(targets, [0x10u64.wrapping_sub(0x800), 0x20u64.wrapping_sub(0x800)]);
+}
+
 #[test]
 fn the_same_code_of_a_thousand_processes_is_one() {
     let bytes = thousand();

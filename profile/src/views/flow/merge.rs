@@ -272,7 +272,7 @@ impl<'a> Merge<'a> {
 
     /// Adds the target of a transition to a site.
     fn add_target(&mut self, number: u32, at: u32, slot: &TransitionSlot) {
-        let (_, to, space) = slot.key.branch();
+        let (from, to, space) = slot.key.branch();
         let location = self.maps.locate(space as usize, to);
         let Some(site) = self.sites.get_mut(at as usize) else { return };
         let (places, targets) = (&mut self.places, &mut site.targets);
@@ -291,7 +291,10 @@ impl<'a> Merge<'a> {
             let number = targets.len();
             // Most branches have one target.
             targets.reserve_exact(usize::from(number == 0));
-            targets.push(new);
+            let to = in_process_of(site.from, site.location, from, &new, |addr| {
+                self.maps.locate(space as usize, addr)
+            });
+            targets.push(Target { to, ..new });
             if number >= FEW_TARGETS {
                 // When the first one is hashed, those before it are hashed too.
                 let first = if number == FEW_TARGETS { 0 } else { number };
@@ -326,6 +329,28 @@ impl<'a> Merge<'a> {
         let times = |site: &Site| site.taken.saturating_add(site.not_taken.unwrap_or(0));
         sites.sort_by_cached_key(|site| (Reverse(times(site)), site.from));
         sites
+    }
+}
+
+/// The address of a target of the branch at `from` in the process of the site's address: after an
+/// exec, a file may be at another one.
+fn in_process_of(
+    site: u64,
+    location: Location,
+    from: u64,
+    target: &Target,
+    locate: impl Fn(u64) -> Location,
+) -> u64 {
+    match (location, locate(from), target.location) {
+        (
+            Location::File { file, offset },
+            Location::File { file: of_branch, offset: of_from },
+            Location::File { file: of_target, .. },
+        ) if file == of_branch && file == of_target => {
+            let (base, here) = (site.wrapping_sub(offset), from.wrapping_sub(of_from));
+            target.to.wrapping_add(base.wrapping_sub(here))
+        }
+        _ => target.to,
     }
 }
 
