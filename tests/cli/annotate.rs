@@ -190,6 +190,11 @@ fn text_has_the_addresses_of_the_file() {
     };
     let targets: Vec<u64> = jumps.map(to).collect();
     assert!(!targets.is_empty() && targets.iter().all(|to| theirs.contains_key(to)), "{printed}");
+    // The command takes what it prints.
+    assert_eq!(done(&["annotate", &format!("{first:#x}"), "-i", &recorded.file]), printed);
+    let range = format!("{first:#x}..{:#x}", first + 4);
+    let shown = done(&["annotate", &range, "-i", &recorded.file]);
+    assert!(shown.contains(&format!(": {range}, ")), "{shown}");
 }
 
 /// Counts of every instruction of outcomes.S from its generator alone.
@@ -407,10 +412,22 @@ fn stripped_code_is_shown_by_range() {
     let out = done(&["report", "--view", "blocks", "--json", "-i", &recorded.file]);
     let block: Value = serde_json::from_str(out.lines().next().unwrap()).unwrap();
     let entry = block["entry"].as_str().unwrap();
-    let said = refused(&[entry, "-i", &recorded.file]);
-    assert!(said.contains("(it is stripped): give a range, such as 0x"), "{said}");
     let end = format!("{:#x}", hex(&block["exit"]) + 2);
     let rows = json(&[&format!("{entry}..{end}"), "-i", &recorded.file]);
+    // As `report` prints an address without a symbol, and as an address: the blocks over it.
+    let table = done(&["report", "--view", "blocks", "-i", &recorded.file]);
+    let printed = table.split_whitespace().find(|word| word.starts_with("program+0x")).unwrap();
+    let counts = |rows: &[Value]| -> BTreeMap<u64, u64> {
+        let count = |insn: &Value| (hex(&insn["address"]), insn["count"].as_u64().unwrap());
+        of_kind(rows, "instruction").into_iter().map(count).collect()
+    };
+    for place in [entry, printed] {
+        let around = counts(&json(&[place, "-i", &recorded.file]));
+        let inside = around.range(hex(&block["entry"])..);
+        assert_eq!(inside.map(|(at, n)| (*at, *n)).collect::<BTreeMap<_, _>>(), counts(&rows));
+    }
+    let said = refused(&["program+0x1", "-i", &recorded.file]);
+    assert!(said.contains("(it is stripped): give a range, such as 0x"), "{said}");
     // The first round enters the loop from above.
     let counts: Vec<u64> =
         of_kind(&rows, "instruction").iter().map(|insn| insn["count"].as_u64().unwrap()).collect();

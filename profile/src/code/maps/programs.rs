@@ -228,7 +228,7 @@ impl Maps {
     }
 
     /// Every program that a process ran, each once.
-    fn programs(&self) -> Vec<usize> {
+    pub(crate) fn programs(&self) -> Vec<usize> {
         let files: HashSet<usize> = self.programs.started.iter().map(|(file, _)| *file).collect();
         files.into_iter().collect()
     }

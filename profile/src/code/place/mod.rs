@@ -199,7 +199,7 @@ impl Maps {
     }
 
     /// An address has the same meaning in every process with the same file there.
-    fn address(&self, place: &LocationSpec, addr: u64) -> Result<Vec<Span>, PlaceError> {
+    fn address(&mut self, place: &LocationSpec, addr: u64) -> Result<Vec<Span>, PlaceError> {
         let mut found: Vec<Location> = Vec::new();
         let mut known = HashSet::new();
         for space in 0..self.len() {
@@ -213,6 +213,10 @@ impl Maps {
         if found.len() > 1 {
             found.retain(|location| matches!(location, Location::File { .. }));
         }
+        if !found.iter().any(|location| matches!(location, Location::File { .. })) {
+            let in_files = self.of_own_address(addr);
+            found = if in_files.is_empty() { found } else { in_files };
+        }
         match found.as_slice() {
             [] => Ok(vec![Span { start: Location::Address(addr), len: 1 }]),
             [start] => Ok(vec![Span { start: *start, len: 1 }]),
@@ -221,6 +225,24 @@ impl Maps {
                 candidates: found.iter().filter_map(|found| self.byte_of(*found)).collect(),
             }),
         }
+    }
+
+    /// The code at an address in a file's own numbering, which `annotate` and objdump print of
+    /// position-independent files: in the program if it has code there, else in any file.
+    fn of_own_address(&mut self, addr: u64) -> Vec<Location> {
+        let (programs, files) = (self.programs(), self.files().collect());
+        let mut in_files = |files: Vec<usize>| -> Vec<Location> {
+            let at = |file: usize| {
+                // Not [vdso], whose addresses are offsets.
+                self.path(file).filter(|path| path.starts_with('/'))?;
+                let module = self.elf(file)?;
+                let offset = module.offset_of_address(addr)?;
+                (!module.code_at(addr).is_empty()).then_some(Location::File { file, offset })
+            };
+            files.into_iter().filter_map(at).collect()
+        };
+        let found = in_files(programs);
+        if found.is_empty() { in_files(files) } else { found }
     }
 
     fn byte_of(&self, location: Location) -> Option<Candidate> {

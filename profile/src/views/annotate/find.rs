@@ -1,5 +1,6 @@
 //! Finds the code that a name or range stands for.
 
+use lbr_msr::insn::{self, BranchInsn, Insn};
 use lbr_msr::text::AsText;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -256,6 +257,9 @@ fn around(flow: &mut Flow, place: &LocationSpec) -> Result<Stretch, FindError> {
             }
         }
         Location::File { file, offset } => {
+            if let Some(blocks) = blocks_at(flow, place, file, offset) {
+                return Ok(blocks);
+            }
             let path = flow.maps.path(file).unwrap_or_default().to_owned();
             let shift = shift(flow, file);
             match flow.maps.elf(file) {
@@ -268,6 +272,29 @@ fn around(flow: &mut Flow, place: &LocationSpec) -> Result<Stretch, FindError> {
             }
         }
     })
+}
+
+/// The executed blocks over an offset that no symbol covers, as one piece of code.
+fn blocks_at(flow: &mut Flow, place: &LocationSpec, file: usize, offset: u64) -> Option<Stretch> {
+    let executed = flow.blocks.iter().filter_map(|block| match block.entry_location {
+        Location::File { file: of, offset: entry } if of == file => {
+            let exit = entry.checked_add(block.exit.checked_sub(block.entry)?)?;
+            (entry..=exit).contains(&offset).then_some((entry, exit))
+        }
+        _ => None,
+    });
+    let (start, end) = executed.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))?;
+    let module = flow.maps.elf(file)?;
+    let address = module.address_of_offset(start)?;
+    let exit = module.address_of_offset(end)?;
+    let end = match insn::decode(&module.code_at(exit), exit) {
+        Insn::Straight { len } | Insn::Branch(BranchInsn { len, .. }) => end + u64::from(len),
+        Insn::Invalid => end + 1,
+    };
+    Some(Stretch::of(
+        flow,
+        Function { name: place.to_string(), file, offsets: start..end, address },
+    ))
 }
 
 fn range(flow: &mut Flow, from: &str, to: &str) -> Result<Stretch, FindError> {
