@@ -183,7 +183,10 @@ impl Turns {
             let ratio = ratio.map_or(String::new(), |ratio| format!(" ({ratio:.3}\u{d7})"));
             Some(match verdict {
                 "not known" => format!("{} is not known", side.number),
-                "no difference seen" => format!("{} takes as long{ratio}", side.number),
+                "no difference seen" => {
+                    let interval = side.ratio.as_ref().and_then(Ratio::interval);
+                    format!("{} {}{ratio}", side.number, no_difference(interval))
+                }
                 verdict => format!("{} is {verdict}{ratio}", side.number),
             })
         });
@@ -328,9 +331,26 @@ fn label(codes: &[TimedCode], which: usize) -> String {
     }
 }
 
+/// Equal within a tenth is an answer; a wider interval also allows for a difference.
+fn no_difference(interval: Option<(f64, f64)>) -> String {
+    match interval {
+        Some((low, high)) if low < 0.9 || high > 1.1 => {
+            format!("takes {:.2} to {high:.2} times as long", low.max(0.0))
+        }
+        _ => "takes as long".to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wide_interval_is_no_equality() {
+        assert_eq!(no_difference(Some((0.983, 1.018))), "takes as long");
+        assert_eq!(no_difference(Some((0.95, 1.4))), "takes 0.95 to 1.40 times as long");
+        assert_eq!(no_difference(Some((-204.2, 902.5))), "takes 0.00 to 902.50 times as long");
+    }
 
     fn labels(sources: &[&str]) -> Vec<String> {
         let code = |source: &&str| TimedCode {
