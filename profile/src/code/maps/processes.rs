@@ -79,10 +79,11 @@ pub(super) fn put(mappings: &mut Mappings, new: Mapping) {
     let end = new.start.saturating_add(new.len);
     let all: Vec<Mapping> = overlapped(mappings, &new).collect();
     for old in all {
-        mappings.remove(old.start);
         let old_end = old.start.saturating_add(old.len);
         if old.start < new.start {
             mappings.insert(Mapping { len: new.start - old.start, ..old });
+        } else {
+            mappings.remove(old.start);
         }
         if old_end > end {
             let moved = end - old.start;
