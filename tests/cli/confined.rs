@@ -75,12 +75,15 @@ fn has_tools() -> bool {
         && run_tool(tool("setsid").arg("--version")).is_some()
 }
 
+/// Nothing here takes as long, on any host; less than the longest `--timeout` of these tests.
+const HANGS: Duration = Duration::from_secs(300);
+
 /// Waits for a command and checks that it and the processes it started have ended.
 #[track_caller]
 fn ended(mut child: Child) -> Output {
     let since = Instant::now();
     while child.try_wait().unwrap().is_none() {
-        if since.elapsed() > Duration::from_secs(60) {
+        if since.elapsed() > HANGS {
             let _ = child.kill();
             panic!("it does not end");
         }
@@ -88,7 +91,7 @@ fn ended(mut child: Child) -> Output {
     }
     let session = child.id();
     while of_session(session) > 0 {
-        assert!(since.elapsed() < Duration::from_secs(90), "processes of the session are left");
+        assert!(since.elapsed() < HANGS, "processes of the session are left");
         std::thread::sleep(Duration::from_millis(10));
     }
     child.wait_with_output().unwrap()
@@ -202,7 +205,6 @@ fn measured_code_leaves_no_processes() {
             [&["--timeout", "2", "--stepped", "0", code][..], &["--unconfined", code], &[code]]
         {
             let tree = Tree::new();
-            let started = Instant::now();
             let output = ended(tree.time(words).spawn().unwrap());
             let said = text(&output.stderr);
             // Unconfined, one that is not traced goes unseen.
@@ -212,7 +214,6 @@ fn measured_code_leaves_no_processes() {
                     "{words:?}: {said}"
                 );
             }
-            assert!(started.elapsed() < Duration::from_secs(30), "{words:?}");
             assert!(tree.is_as_before(), "{words:?}");
         }
     }
@@ -329,9 +330,7 @@ fn no_assembler_process_survives() {
         let mut child = tree.time(&[&format!(".incbin {fifo:?}")]).spawn().unwrap();
         let started = Instant::now();
         while of_session(child.id()) < 2 {
-            assert!(
-                started.elapsed() < Duration::from_secs(60) && child.try_wait().unwrap().is_none()
-            );
+            assert!(started.elapsed() < HANGS && child.try_wait().unwrap().is_none());
             std::thread::sleep(Duration::from_millis(10));
         }
         kill(Pid::from_raw(child.id().cast_signed()), signal).unwrap();
@@ -359,7 +358,7 @@ fn the_register_is_restored_however_the_process_ends() {
         let mut since = Instant::now();
         // On for long: in the run that does not end.
         while since.elapsed() < Duration::from_millis(500) {
-            assert!(started.elapsed() < Duration::from_secs(60), "{signal}");
+            assert!(started.elapsed() < HANGS, "{signal}");
             if tree.debugctl() & 1 == 0 {
                 since = Instant::now();
             }
@@ -406,14 +405,12 @@ fn a_file_that_is_not_a_device_is_refused_at_once() {
             _ => std::fs::create_dir(&node).unwrap(),
         }
         for words in commands {
-            let started = Instant::now();
             let mut command = tree.command(words);
             let output = ended(command.current_dir(tree.root.path()).spawn().unwrap());
             let said = text(&output.stdout) + &text(&output.stderr);
             let expected = format!("is {what}, not a character device");
             assert!(said.contains(&expected), "{what}, {words:?}: {said}");
             assert_ne!(output.status.code(), Some(0), "{what}, {words:?}");
-            assert!(started.elapsed() < Duration::from_secs(30), "{what}, {words:?}");
         }
     }
 }

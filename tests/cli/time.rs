@@ -305,14 +305,14 @@ fn signals_end_it_quickly() {
             .spawn()
             .unwrap();
         while !catches(child.id(), signal) {
-            assert!(started.elapsed().as_secs() < 60, "{signal} is not waited for");
+            assert!(started.elapsed().as_secs() < 300, "{signal} is not waited for");
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
         // Into the midst of the stepping; earlier is as well.
         std::thread::sleep(std::time::Duration::from_secs(2));
         kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), signal).unwrap();
         let out = child.wait_with_output().unwrap();
-        assert!(started.elapsed().as_secs() < 120, "{signal}");
+        assert!(started.elapsed().as_secs() < 600, "{signal}");
         let said = text(&out.stderr);
         assert_eq!(out.status.code(), Some(1), "{said}");
         assert_eq!(said, "lbr: stopped before anything was measured\n");

@@ -520,7 +520,7 @@ fn stopping_ends_a_run() {
         });
         let measured = session.measure_code(&Body { code, ..Body::default() });
         assert!(matches!(measured, Err(MeasureError::Stopped)), "{measured:?}");
-        assert!(started.elapsed() < Duration::from_secs(60));
+        assert!(started.elapsed() < Duration::from_secs(300));
         other.join().expect("it ends");
     }
 }

@@ -40,10 +40,10 @@ pub(crate) enum Fault {
 }
 
 /// The longest time that a short program may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// How long processes that a program left running may take to end.
-const GRACE: Duration = Duration::from_secs(5);
+const GRACE: Duration = Duration::from_secs(60);
 
 /// The distance between two branch sites.
 pub(crate) const STEP: u64 = 16;
