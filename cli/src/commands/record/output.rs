@@ -19,6 +19,7 @@ use super::{Record, check};
 use crate::exit::{FAILED, Failure, Outcome};
 use crate::output::Output;
 use crate::output::recording::{self, RecordingFile};
+use crate::present::number::grouped;
 use crate::present::out::say;
 
 /// Metadata of the file. `desc`: the CPU in words.
@@ -65,6 +66,9 @@ pub(super) struct Recording<'a> {
     has_moved: bool,
 }
 
+/// A faster way to record, worded when a recording has become a long one.
+pub(super) type Hint = Box<dyn FnOnce() -> String + Send>;
+
 impl<'a> Recording<'a> {
     /// Creates the file. From here on SIGINT and SIGTERM are the program's.
     pub(super) fn create(
@@ -82,6 +86,11 @@ impl<'a> Recording<'a> {
     /// Writes an event that predates the recording.
     pub(super) fn event(&mut self, event: &Event) -> Result<(), Failure> {
         Ok(self.sink.event(event).context("cannot write the recording")?)
+    }
+
+    /// Prints a hint if the recording takes long.
+    pub(super) fn hint_if_long(&mut self, hint: Hint) {
+        self.sink.hint = Some(hint);
     }
 
     /// Records.
@@ -130,6 +139,8 @@ const LARGE: u64 = 1_000_000_000;
 
 /// Progress is shown after this time.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// A faster source is worth a hint after this long.
+const LONG: Duration = Duration::from_secs(5);
 
 /// A sink that counts the branches on their way to another sink.
 struct Watched<S> {
@@ -137,6 +148,7 @@ struct Watched<S> {
     bar: ProgressBar,
     since: Instant,
     branches: u64,
+    hint: Option<Hint>,
 }
 
 impl<S> Watched<S> {
@@ -147,7 +159,7 @@ impl<S> Watched<S> {
         {
             bar.set_style(style);
         }
-        Watched { inner, bar, since: Instant::now(), branches: 0 }
+        Watched { inner, bar, since: Instant::now(), branches: 0, hint: None }
     }
 
     /// Removes the progress display and returns the inner sink.
@@ -163,8 +175,15 @@ impl<S: Sink> Sink for Watched<S> {
     fn event(&mut self, event: &Event) -> Result<(), S::Error> {
         if let Event::Sample(sample) = event {
             self.branches += sample.stack.entries.len() as u64;
-            if self.since.elapsed() > PATIENCE {
+            let elapsed = self.since.elapsed();
+            if elapsed > PATIENCE {
                 self.bar.set_position(self.branches);
+            }
+            if elapsed > LONG
+                && let Some(hint) = self.hint.take()
+            {
+                let rate = grouped(self.branches / elapsed.as_secs());
+                self.bar.suspend(|| say!("{rate} branches/s so far; {}", hint()));
             }
         }
         self.inner.event(event)

@@ -1,7 +1,5 @@
 //! Recording on the software LBR.
 
-use std::time::Duration;
-
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use lbr_msr::BranchFilter;
 use lbr_msr::caps::{FilterRegister, LbrCaps};
@@ -10,8 +8,8 @@ use lbr_msr::record::{BranchEntry, BranchType};
 use lbr_msr::soft::SoftCpu;
 use lbr_msr::table::NAMES;
 use profile::symbols::find_symbol;
-use sampler::source::qemu::Qemu;
-use sampler::source::{Command, SOFTWARE, Source, SourceError};
+use sampler::source::qemu::{self, Qemu};
+use sampler::source::{Command, SOFTWARE, Source, SourceError, ptrace};
 use sampler::{Keep, RecordConfig, RecordError, Sampling, fresh_seed, target};
 
 use super::output::{Recording, meta};
@@ -36,38 +34,41 @@ pub(super) fn record(args: &Record, output: Output, why: Option<&str>) -> Outcom
     let config =
         RecordConfig::modelled(caps, cpu.perf_capabilities, ring.select).or_exit(NO_LBR)?;
     let sampling = sampling(args, &cpu.caps);
-    let mut tracer = tracer(args)?;
+    let command = command(args)?;
+    let mut source = tracer(args, &command)?;
 
     let modelled = if args.model { "predictions and cycles modelled, " } else { "" };
     let name = name(&cpu);
     let desc = format!("software LBR ({name}), {modelled}not measured");
-    let through = tracer.source.name();
+    let through = source.name();
     let known =
         if args.model { "predictions and cycles modelled" } else { "no predictions, no cycles" };
     announce(args, &format!("the software LBR ({name}) through {through}: {known}"));
     if let Some(why) = why.filter(|_| args.verbose) {
         say!("no hardware LBR: {why}");
     }
-    let slow_source = tracer.why_slow.is_some();
-    if let Some(why) = Qemu::find().err().filter(|_| slow_source) {
-        say!("{why}: hundreds of times faster with it (lbr doctor --set-up)");
-        tracer.why_slow = None;
-    }
 
-    let knowledge = tracer.source.knowledge();
+    let knowledge = source.knowledge();
     let origin = profile::note::Source::Software;
     let mut meta = meta(&cpu.caps, desc.clone(), filter, origin, knowledge, sampling);
     meta.cmdline.push(format!("# {desc}"));
     meta.arguments = args.args.is_some();
     let mut recording = Recording::create(args, output, meta)?;
     let config = RecordConfig { sampling, keep: ring.keep, ..config };
-    let recorded = recording.record(&mut *tracer.source, config);
-    let slow = recorded.as_ref().is_ok_and(|summary| summary.time > PATIENCE);
-    let outcome = recording.finish(recorded.map_err(|error| failure(error, args)), knowledge);
-    if let Some(why) = tracer.why_slow.filter(|_| slow || args.verbose) {
-        say!("single-stepping is slow, and QEMU cannot be used: {why}");
+    if through == ptrace::SOFTWARE.name {
+        recording.hint_if_long(Box::new(|| faster(command)));
     }
-    outcome
+    let recorded = recording.record(&mut *source, config);
+    recording.finish(recorded.map_err(|error| failure(error, args)), knowledge)
+}
+
+/// How to record faster than by single-stepping.
+fn faster(command: Command) -> String {
+    match (Qemu::find(), (qemu::SOFTWARE.open)(command)) {
+        (Ok(_), Ok(_)) => "--source qemu records millions".to_owned(),
+        (Ok(_), Err(why)) => format!("QEMU records millions, but not here: {why}"),
+        (Err(why), _) => format!("QEMU records millions: {why}; lbr doctor --set-up installs it"),
+    }
 }
 
 /// The CPU's name; its key in the CPU table if it has none.
@@ -75,9 +76,6 @@ fn name(cpu: &SoftCpu) -> &str {
     let of_key = || NAMES.iter().find(|(_, key)| *key == cpu.key).map(|(name, _)| *name);
     cpu.caps.cpu.uarch.as_deref().or_else(of_key).unwrap_or(&cpu.key)
 }
-
-/// A faster source is worth a hint after this long.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The filter with its ring named: the sources under the software LBR see no
 /// kernel.
@@ -136,13 +134,6 @@ fn sampling(args: &Record, caps: &LbrCaps) -> Sampling {
     }
 }
 
-/// The program that traces.
-struct Tracer {
-    source: Box<dyn Source<'static>>,
-    /// Why the faster tracer is unavailable, unless one was named.
-    why_slow: Option<String>,
-}
-
 /// The values of `--source`.
 pub(crate) fn names() -> PossibleValuesParser {
     let auto = PossibleValue::new(AUTO).help("The first available one");
@@ -150,22 +141,22 @@ pub(crate) fn names() -> PossibleValuesParser {
     [auto].into_iter().chain(named).collect::<Vec<_>>().into()
 }
 
-fn tracer(args: &Record) -> Result<Tracer, Failure> {
-    let command = command(args)?;
-    let mut why_slow = None;
+/// The program that traces.
+fn tracer(args: &Record, command: &Command) -> Result<Box<dyn Source<'static>>, Failure> {
+    let mut why_not = None;
     for software in SOFTWARE {
         if args.source != AUTO && args.source != software.name {
             continue;
         }
         match (software.open)(command.clone()) {
-            Ok(source) => return Ok(Tracer { source, why_slow }),
+            Ok(source) => return Ok(source),
             Err(SourceError::Unavailable { why }) => {
-                why_slow.get_or_insert(why);
+                why_not.get_or_insert(why);
             }
             Err(error) => return Err(refused(error, args)),
         }
     }
-    let why = why_slow.unwrap_or_default();
+    let why = why_not.unwrap_or_default();
     Err(failure!(FAILED, "--source {}: {why}", args.source))
 }
 

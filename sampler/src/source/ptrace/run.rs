@@ -5,6 +5,10 @@
 //! whose direction the flags tell. If something such as a signal stops a thread earlier, its
 //! address shows how far it has run. A thread at any other address was moved by the kernel past its
 //! breakpoint; it stops at its next system call.
+//!
+//! PTRACE_SINGLEBLOCK (DEBUGCTL.BTF) is not used. It would stop at each taken branch: `ls /usr/bin`
+//! took 425,250, and 564,000 stops here (25 November 2026). But its stop does not show which of
+//! several branches to one target was taken, and virtual machines accept it and step instructions.
 
 use lbr_msr::insn::{BranchInsn, Insn};
 use lbr_msr::record::HwBranchType;
