@@ -58,13 +58,15 @@ fn a_prediction_that_cannot_be_made_is_refused() {
     let out = command(&args).env("PATH", "/nonexistent").output().unwrap();
     assert_eq!(out.status.code(), Some(1));
     assert!(stderr(&out).contains("install the package llvm"), "{}", stderr(&out));
+    let out = lbr(&[&TIME[..], &["90", "--mca=/nonexistent"]].concat());
+    assert_eq!((out.status.code(), stderr(&out).lines().count()), (Some(2), 1));
     if has_mca() {
         for (code, cpu, why) in [
             ("90 06", "skylake", "there is no instruction at +0x1"),
             ("90", "z80", "'z80' is not a recognized processor"),
         ] {
             let out = lbr(&[&TIME[..], &[code, "--mca", "--mcpu", cpu]].concat());
-            assert_eq!(out.status.code(), Some(1));
+            assert_eq!(out.status.code(), Some(2));
             assert!(stderr(&out).contains(why), "{}", stderr(&out));
         }
     }

@@ -13,7 +13,7 @@ use lbr_msr::text::AsText;
 use super::TimeArgs;
 use super::code::{Prediction, TimedCode};
 use super::figures::{Figures, number};
-use crate::exit::{FAILED, Failure, OrExit};
+use crate::exit::{FAILED, Failure, OrExit, USAGE};
 use crate::present::number::grouped;
 use crate::present::out::Out;
 
@@ -29,9 +29,9 @@ const NEWEST: u32 = 40;
 /// Predicts each piece of code, if the arguments ask for it.
 pub(super) fn predict(args: &TimeArgs, codes: &mut [TimedCode]) -> Result<(), Failure> {
     let Some(path) = &args.mca else { return Ok(()) };
-    let tool = find(path).or_exit(FAILED)?;
+    let tool = find(path).or_exit(if path == Path::new(ANY) { FAILED } else { USAGE })?;
     let about = run_tool(Command::new(&tool).arg("--version").stdin(Stdio::null()), SIMULATING);
-    let about = about.with_context(|| tool.as_text().into_owned()).or_exit(FAILED)?;
+    let about = about.with_context(|| tool.as_text().into_owned()).or_exit(USAGE)?;
     let about = about.stdout.as_text().into_owned();
     let after = |key: &str| about.split_once(key).and_then(|(_, rest)| rest.lines().next());
     let host = after("Host CPU: ").filter(|name| *name != "(unknown)");
@@ -41,7 +41,7 @@ pub(super) fn predict(args: &TimeArgs, codes: &mut [TimedCode]) -> Result<(), Fa
         let simulated = simulate(&tool, &cpu, &code.body.code)
             .with_context(|| format!("llvm-mca {version} cannot predict `{}`", code.source));
         let (version, cpu) = (version.clone(), cpu.clone());
-        code.prediction = Some(Prediction { version, cpu, ..simulated.or_exit(FAILED)? });
+        code.prediction = Some(Prediction { version, cpu, ..simulated.or_exit(USAGE)? });
     }
     Ok(())
 }
