@@ -227,6 +227,9 @@ fn paths_are_kept_at_other_moments() {
         assert_eq!(rows.last().unwrap()["signal"], Value::Null);
         assert_eq!(rows.len(), 65, "64 branches and the end");
         assert_eq!(out.status.code(), Some(0));
+
+        let out = at("call:nothing", "").unwrap();
+        assert!(stderr(&out).contains("no function nothing was called"), "{}", stderr(&out));
     }
 }
 

@@ -402,6 +402,9 @@ fn print(args: &Crash, flight: &Flight, cpu: Option<&str>) -> Result<(), Failure
         out.gap()?;
     }
     out.flush()?;
+    if args.at.trigger == Trigger::Call && flight.paths.iter().all(|path| path.signal.is_some()) {
+        say!("--at call:{0}: no function {0} was called", args.at.function);
+    }
     let left = flight.notes.children_left + u64::from(flight.notes.replaced);
     if left > 0 {
         let left = counted(left, "child process", "child processes");
