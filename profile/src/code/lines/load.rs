@@ -1,12 +1,14 @@
 //! Opens debug information, which may be in several files.
 
+use std::cell::OnceCell;
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use addr2line::SplitDwarfLoad;
-use gimli::{Dwarf, DwarfPackage, EndianReader, Reader as _, RunTimeEndian, SectionId};
+use gimli::{Dwarf, DwarfPackage, EndianReader, Reader as _, RunTimeEndian, SectionId, UnitHeader};
 use object::{CompressionFormat, Object, ObjectSection};
 
 use super::bytes::Bytes;
@@ -126,8 +128,70 @@ fn package(program: &Path) -> Option<DwarfPackage<Reader>> {
     DwarfPackage::load(load, empty).ok()
 }
 
-/// Whether no nesting in these units is deep enough to overflow the stack.
-pub(super) fn is_shallow(dwarf: &Dwarf<Reader>) -> bool {
+/// The units of a program by address, and whether functions in them can be parsed.
+pub(super) struct Units {
+    units: Vec<(UnitHeader<Reader>, OnceCell<bool>)>,
+    /// First address, the one after the last, the farthest of these so far, and the unit. A unit
+    /// without addresses has them all.
+    ranges: Vec<(u64, u64, u64, usize)>,
+}
+
+impl Units {
+    /// Finds the addresses of each unit in both lists of them: readers prefer either.
+    pub(super) fn new(dwarf: &Dwarf<Reader>) -> Units {
+        let mut listed: HashMap<usize, Vec<gimli::Range>> = HashMap::new();
+        let mut headers = dwarf.debug_aranges.headers();
+        while let Ok(Some(header)) = headers.next() {
+            let ranges = listed.entry(header.debug_info_offset().0).or_default();
+            let mut entries = header.entries();
+            while let Some(entry) = entries.next().transpose() {
+                ranges.extend(entry.map(|entry| entry.range()));
+            }
+        }
+        let mut found = Units { units: Vec::new(), ranges: Vec::new() };
+        let mut headers = dwarf.units();
+        // Readers stop at an invalid entry or unit.
+        while let Ok(Some(header)) = headers.next() {
+            let Ok(unit) = dwarf.unit(header.clone()) else { continue };
+            let offset = header.debug_info_offset().map(|offset| offset.0);
+            let mut ranges = offset.and_then(|at| listed.remove(&at)).unwrap_or_default();
+            if let Ok(mut own) = dwarf.unit_ranges(&unit) {
+                while let Ok(Some(range)) = own.next() {
+                    ranges.push(range);
+                }
+            }
+            if ranges.iter().all(|range| range.begin >= range.end) {
+                ranges.push(gimli::Range { begin: 0, end: u64::MAX });
+            }
+            let number = found.units.len();
+            found.ranges.extend(ranges.iter().map(|range| (range.begin, range.end, 0, number)));
+            found.units.push((header, OnceCell::new()));
+        }
+        found.ranges.sort_unstable();
+        let mut farthest = 0;
+        for (_, end, so_far, _) in &mut found.ranges {
+            farthest = farthest.max(*end);
+            *so_far = farthest;
+        }
+        found
+    }
+
+    /// Whether no nesting is deep enough to overflow the stack, in any unit with this address.
+    pub(super) fn are_shallow_at(&self, dwarf: &Dwarf<Reader>, addr: u64) -> bool {
+        let after = self.ranges.partition_point(|(begin, ..)| *begin <= addr);
+        let before = self.ranges.get(..after).unwrap_or_default().iter().rev();
+        let mut near = before.take_while(|(_, _, so_far, _)| addr < *so_far);
+        near.all(|(_, end, _, unit)| {
+            let shallow = |(header, known): &(UnitHeader<Reader>, OnceCell<bool>)| {
+                *known.get_or_init(|| !is_deep(dwarf, header.clone()))
+            };
+            addr >= *end || self.units.get(*unit).is_none_or(shallow)
+        })
+    }
+}
+
+/// Whether nesting in a unit is deep enough to overflow the stack.
+fn is_deep(dwarf: &Dwarf<Reader>, header: UnitHeader<Reader>) -> bool {
     let deep = |unit: &gimli::Unit<Reader>| -> gimli::Result<bool> {
         let mut entries = unit.entries_raw(None)?;
         while !entries.is_empty() {
@@ -140,14 +204,14 @@ pub(super) fn is_shallow(dwarf: &Dwarf<Reader>) -> bool {
         }
         Ok(false)
     };
+    // Readers stop at an invalid entry.
+    dwarf.unit(header).is_ok_and(|unit| deep(&unit).unwrap_or(false))
+}
+
+/// Whether no unit in a piece of split DWARF is deep.
+fn is_shallow(dwarf: &Dwarf<Reader>) -> bool {
     let mut units = dwarf.units();
-    // Readers stop at an invalid entry or unit.
-    while let Ok(Some(header)) = units.next() {
-        if dwarf.unit(header).is_ok_and(|unit| deep(&unit).unwrap_or(false)) {
-            return false;
-        }
-    }
-    true
+    std::iter::from_fn(|| units.next().ok()?).all(|header| !is_deep(dwarf, header))
 }
 
 impl Pieces {

@@ -20,7 +20,7 @@ pub use cut::cut_files;
 
 use crate::code::debug_file::DebugDirs;
 use crate::code::demangle::demangle;
-use load::Reader;
+use load::{Reader, Units};
 
 pub(crate) use load::{DEEPEST, Pieces, Reader as DebugReader};
 
@@ -89,8 +89,7 @@ pub(crate) struct Lines {
     dwarf: Arc<Dwarf<Reader>>,
     pieces: Pieces,
     context: OnceCell<Option<Context<Reader>>>,
-    /// Whether functions and inlined calls can be parsed.
-    shallow: OnceCell<bool>,
+    units: OnceCell<Units>,
     /// Names of files, each stored once.
     names: RefCell<HashSet<Arc<str>>>,
 }
@@ -111,7 +110,7 @@ impl Lines {
             dwarf: Arc::new(dwarf),
             pieces,
             context: OnceCell::new(),
-            shallow: OnceCell::new(),
+            units: OnceCell::new(),
             names: RefCell::default(),
         })
     }
@@ -124,10 +123,6 @@ impl Lines {
     /// Whether a file was truncated, so that results are wrong.
     pub(crate) fn is_cut(&self) -> bool {
         self.pieces.are_cut()
-    }
-
-    fn is_shallow(&self) -> bool {
-        *self.shallow.get_or_init(|| load::is_shallow(&self.dwarf))
     }
 
     fn context(&self) -> Option<&Context<Reader>> {
@@ -144,7 +139,8 @@ impl Lines {
 
     pub(crate) fn frames(&self, addr: u64) -> Vec<Frame> {
         let mut found = Vec::new();
-        if addr == u64::MAX || !self.is_shallow() {
+        let units = self.units.get_or_init(|| Units::new(&self.dwarf));
+        if addr == u64::MAX || !units.are_shallow_at(&self.dwarf, addr) {
             return found;
         }
         let Some(context) = self.context() else { return found };
