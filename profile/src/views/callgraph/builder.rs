@@ -182,7 +182,7 @@ impl Builder {
             if !step.follows {
                 running = None;
             }
-            let mut frames = running.take().unwrap_or_else(|| {
+            let frames = running.get_or_insert_with(|| {
                 let begins = index == 0 && stack.joins == Continuity::Start;
                 Frames::new(self.outermost_of(step.edge, &edge, begins, maps))
             });
@@ -212,23 +212,22 @@ impl Builder {
                 }
                 Transfer::Return => {
                     match frames.ret(edge.to) {
-                        Returned::Closed(_) => {}
+                        Returned::To(at) => drop(frames.close(at)),
                         Returned::Underflow => {
                             add(&mut self.passage.unseen_calls, weight);
                             *frames.top() = self.outermost(target.function as usize, false);
                         }
                         Returned::Unmatched => {
                             add(&mut self.passage.unmatched, weight);
-                            self.jump(&mut frames, target, weight);
+                            self.jump(frames, target, weight);
                         }
                     }
                     if frames.depth() > 0 {
                         self.tree.moved(*frames.top(), weight);
                     }
                 }
-                _ => self.jump(&mut frames, target, weight),
+                _ => self.jump(frames, target, weight),
             }
-            running = Some(frames);
         }
         if let Some(frames) = running.filter(|_| stack.goes_on) {
             self.running.insert(stack.thread, frames);

@@ -74,9 +74,8 @@ impl Tracker {
 
     /// Ends the tracking of a thread.
     fn lose(&mut self, running: Running) {
-        let frames = running.frames.into_frames();
         // Loops without events have no data.
-        for active in frames.into_iter().flat_map(|inside| inside.active) {
+        for active in running.frames.into_frames().flat_map(|inside| inside.active) {
             let tested = self.ground.tests.get(active.number).copied().flatten().is_some();
             let at_least = active.arrivals.saturating_sub(u64::from(tested));
             self.close(active, at_least, false);
@@ -266,8 +265,8 @@ impl Tracker {
                 self.arrive(running, to, from, Way::Branch(number));
             }
             Transfer::Return => match running.frames.ret(edge.to) {
-                Returned::Closed(frames) => {
-                    for inside in frames {
+                Returned::To(at) => {
+                    for inside in running.frames.close(at) {
                         self.leave_all(inside, from);
                     }
                     self.arrive(running, to, from, Way::Branch(number));
@@ -323,28 +322,25 @@ impl Visit for Tracker {
             let before = step.before.and_then(|before| ends.get(before));
             let before = before.map(|before| before.to as usize);
             self.counts = before.is_some();
-            let mut thread = match (running.take(), before) {
-                (Some(mut thread), Some(before)) => {
-                    self.run(&mut thread, before, from);
-                    thread
-                }
+            match (&mut running, before) {
+                (Some(thread), Some(before)) => self.run(thread, before, from),
                 (lost, _) => {
                     let start = lost.is_none() && stack.joins == Continuity::Start;
-                    if let Some(lost) = lost {
+                    if let Some(lost) = lost.take() {
                         self.lose(lost);
                     }
                     let frames = Frames::new(self.found_at(from, start));
-                    Running { frames, clock: 0, untimed: 0 }
+                    *lost = Some(Running { frames, clock: 0, untimed: 0 });
                 }
-            };
+            }
+            let Some(thread) = &mut running else { continue };
             match step.cycles {
                 Some(cycles) if cycles < EntryFlags::MAX_CYCLES => {
                     thread.clock = thread.clock.saturating_add(u64::from(cycles));
                 }
                 _ => thread.untimed += 1,
             }
-            self.branch(&mut thread, step.edge, edge);
-            running = Some(thread);
+            self.branch(thread, step.edge, edge);
         }
         for (number, (exits, rounds)) in self.here.drain() {
             if let Some(seen) = self.seen.get_mut(number as usize) {

@@ -21,13 +21,13 @@ pub(crate) struct Frames<T> {
     open: VecDeque<(u64, T)>,
 }
 
-/// The result of a return.
+/// Where a return leads.
 #[derive(Debug)]
-pub(crate) enum Returned<T> {
-    /// Closed these frames, innermost first: the last one belongs to its call; the earlier ones
-    /// never returned.
-    Closed(Vec<T>),
-    /// Left the bottom frame, whose call was not recorded.
+pub(crate) enum Returned {
+    /// To after this open call: it and the calls inside it, which never return, are to be
+    /// [closed](Frames::close).
+    To(usize),
+    /// Out of the bottom frame, whose call was not recorded.
     Underflow,
     /// It matches no open call: code that pushes an address and returns to it.
     Unmatched,
@@ -57,23 +57,18 @@ impl<T> Frames<T> {
     }
 
     /// A return to an address.
-    pub(crate) fn ret(&mut self, to: u64) -> Returned<T> {
+    pub(crate) fn ret(&self, to: u64) -> Returned {
         if self.open.is_empty() {
             return Returned::Underflow;
         }
-        match (0..self.open.len())
-            .rev()
-            .find(|&at| self.open.get(at).is_some_and(|(call, _)| returns_behind(*call, to)))
-        {
-            Some(at) => Returned::Closed(self.close(at)),
-            None => Returned::Unmatched,
-        }
+        let call = self.open.iter().rposition(|(call, _)| returns_behind(*call, to));
+        call.map_or(Returned::Unmatched, Returned::To)
     }
 
-    /// Closes all frames from this one on, innermost first.
-    pub(crate) fn close(&mut self, from: usize) -> Vec<T> {
+    /// Closes the calls from this one on: their frames, innermost first.
+    pub(crate) fn close(&mut self, from: usize) -> impl ExactSizeIterator<Item = T> {
         let from = from.min(self.open.len());
-        self.open.drain(from..).rev().map(|(_, frame)| frame).collect()
+        self.open.drain(from..).rev().map(|(_, frame)| frame)
     }
 
     /// Number of open calls.
@@ -87,9 +82,7 @@ impl<T> Frames<T> {
     }
 
     /// Every frame, innermost first.
-    pub(crate) fn into_frames(mut self) -> Vec<T> {
-        let mut all = self.close(0);
-        all.push(self.bottom);
-        all
+    pub(crate) fn into_frames(self) -> impl Iterator<Item = T> {
+        self.open.into_iter().rev().map(|(_, frame)| frame).chain([self.bottom])
     }
 }
