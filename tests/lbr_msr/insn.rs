@@ -2,7 +2,7 @@
 //! Vol. 2, Appendix A).
 
 use lbr_msr::insn::{
-    BranchInsn, Insn, UnderTrapFlag, abort_target, branch_kind, decode, fused_branch,
+    BranchInsn, CodeBytes, Insn, Isa, UnderTrapFlag, abort_target, branch_kind, decode,
     under_trap_flag,
 };
 use lbr_msr::record::{BranchType as T, HwBranchType as H};
@@ -188,12 +188,54 @@ fn loop_instructions_test_the_count_before_the_decrement() {
 #[test]
 fn a_fused_from_finds_the_branch_after_the_compare() {
     let cmp_je = [0x48, 0x39, 0xd8, 0x74, 0x05]; // CMP RAX, RBX; JE +5
+    let fused_branch = |bytes: &[u8], from| {
+        CodeBytes { isa: Isa::X86_64, bytes: bytes.to_vec() }.fused_branch(from)
+    };
     let fused = fused_branch(&cmp_je, IP).expect("the JE");
     assert_eq!((fused.ip, fused.target), (IP + 3, Some(IP + 10)));
     assert_eq!(fused_branch(&cmp_je[3..], IP + 3), Some(fused));
     assert_eq!(fused_branch(&[0x48, 0x39, 0xd8, 0xeb, 0x05], IP), None, "JMP does not fuse");
     assert_eq!(fused_branch(&[0x90, 0x90, 0x74, 0x05], IP), None, "only the next instruction");
     assert_eq!(fused_branch(&[0x48, 0x39, 0xd8], IP), None, "bytes end");
+}
+
+/// Words as the GNU assembler encodes these instructions.
+#[test]
+fn branches_of_aarch64_by_their_encodings() {
+    let decode = |word: u32| Isa::Aarch64.decode(&word.to_le_bytes(), IP);
+    let cases: [(u32, T, H, Option<u64>); 18] = [
+        (0x1400_0004, T::UNCOND, H::RelJmp, Some(IP + 0x10)),
+        (0x17FF_FFFF, T::UNCOND, H::RelJmp, Some(IP - 4)),
+        (0x9400_0001, T::CALL, H::RelCall, Some(IP + 4)),
+        (0x5400_0041, T::COND, H::Cond, Some(IP + 8)), // b.ne
+        (0x54FF_FFF0, T::COND, H::Cond, Some(IP - 4)), // bc.eq
+        (0x3400_0083, T::COND, H::Cond, Some(IP + 0x10)), // cbz w3
+        (0xB5FF_FFE3, T::COND, H::Cond, Some(IP - 4)), // cbnz x3
+        (0x3618_0043, T::COND, H::Cond, Some(IP + 8)), // tbz w3, #3
+        (0xB707_FFE3, T::COND, H::Cond, Some(IP - 4)), // tbnz x3, #32
+        (0xD61F_0060, T::IND, H::IndJmp, None),        // br x3
+        (0xD71F_0861, T::IND, H::IndJmp, None),        // braa x3, x1
+        (0xD63F_0060, T::IND_CALL, H::IndCall, None),  // blr x3
+        (0xD65F_03C0, T::RET, H::Ret, None),
+        (0xD65F_0060, T::RET, H::Ret, None), // ret x3
+        (0xD65F_0BFF, T::RET, H::Ret, None), // retaa
+        (0xD69F_03E0, T::ERET, H::Other, None),
+        (0xD400_0001, T::SYSCALL, H::Other, None), // svc #0
+        (0xD420_0020, T::IRQ, H::Other, None),     // brk #1
+    ];
+    for (word, branch_type, class, target) in cases {
+        let branch = decode(word).branch().unwrap_or_else(|| panic!("{word:#x}"));
+        let got = (branch.branch_type, branch.class, branch.target, branch.next());
+        assert_eq!(got, (branch_type, class, target, IP + 4), "{word:#x}");
+    }
+    // nop; add; ldr; hvc; smc; isb.
+    for word in [0xD503_201F, 0x8B01_0000, 0xF940_0000, 0xD400_0002, 0xD400_0003, 0xD503_3FDF] {
+        assert_eq!(decode(word), Insn::Straight { len: 4 }, "{word:#x}");
+    }
+    // udf #0; cbgt (FEAT_CMPBR); too few bytes; an address that no instruction has.
+    assert_eq!((decode(0), decode(0x7400_0000)), (Insn::Invalid, Insn::Invalid));
+    assert_eq!(Isa::Aarch64.decode(&[0x1F, 0x20, 0x03], IP), Insn::Invalid);
+    assert_eq!(Isa::Aarch64.decode(&0xD503_201Fu32.to_le_bytes(), IP + 2), Insn::Invalid);
 }
 
 #[test]
@@ -227,7 +269,10 @@ proptest::proptest! {
         };
         assert!(usize::from(len) <= bytes.len().min(15));
         assert_eq!(branch_kind(bytes, ip), branch);
-        let _ = (fused_branch(bytes, ip), abort_target(bytes, ip), under_trap_flag(bytes, ip));
+        for isa in [Isa::X86_64, Isa::Aarch64] {
+            let _ = CodeBytes { isa, bytes: bytes.to_vec() }.fused_branch(ip);
+        }
+        let _ = (abort_target(bytes, ip), under_trap_flag(bytes, ip));
         let class = branch.map(|branch| branch.class);
         let displaced = |bytes: &[u8]| {
             let sign_extended = bytes.first().map(|&b| i64::from(b as i8)).unwrap_or(0);

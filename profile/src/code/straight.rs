@@ -1,13 +1,10 @@
 //! Fall-through ranges: the code between the target of a branch and the next taken branch.
 
-use lbr_msr::insn::{self, BranchInsn, Insn};
+use lbr_msr::insn::{BranchInsn, CodeBytes, Insn};
 use lbr_msr::record::BranchType;
 
 use crate::code::maps::{Location, Maps};
 use crate::read::LONGEST_BLOCK;
-
-/// Maximum instruction length, bytes.
-const LONGEST_INSTRUCTION: usize = 15;
 
 /// A conditional branch that was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,8 +44,8 @@ pub(crate) fn decode(maps: &mut Maps, space: usize, entry: u64, exit: u64) -> St
     let (mut passed, mut ip) = (Vec::new(), entry);
     while ip < exit {
         let at = Location::File { file, offset: offset.wrapping_add(ip.wrapping_sub(entry)) };
-        let Some(bytes) = maps.code(at) else { return Straight::NoCode };
-        let Some(next) = step(&bytes, ip, &mut passed) else { return Straight::Contradicts };
+        let Some(code) = maps.code(at) else { return Straight::NoCode };
+        let Some(next) = step(&code, ip, &mut passed) else { return Straight::Contradicts };
         ip = next;
     }
     if ip == exit { Straight::Runs(passed) } else { Straight::Contradicts }
@@ -56,8 +53,8 @@ pub(crate) fn decode(maps: &mut Maps, space: usize, entry: u64, exit: u64) -> St
 
 /// The address of the next instruction of straight-line code; `None` at an unconditional branch
 /// and at invalid bytes. Adds a conditional branch to `passed`.
-fn step(bytes: &[u8], ip: u64, passed: &mut Vec<NotTaken>) -> Option<u64> {
-    let len = match insn::decode(bytes, ip) {
+fn step(code: &CodeBytes, ip: u64, passed: &mut Vec<NotTaken>) -> Option<u64> {
+    let len = match code.decode(ip) {
         Insn::Straight { len } => len,
         Insn::Branch(branch) if branch.is_conditional() => {
             passed.push(NotTaken { from: ip, next: branch.next() });
@@ -72,7 +69,7 @@ fn step(bytes: &[u8], ip: u64, passed: &mut Vec<NotTaken>) -> Option<u64> {
 /// Returns the instruction at an address if it is a conditional branch.
 pub(crate) fn conditional_at(maps: &mut Maps, space: usize, ip: u64) -> Option<NotTaken> {
     let location = maps.locate(space, ip);
-    match insn::decode(&maps.code(location)?, ip) {
+    match maps.code(location)?.decode(ip) {
         Insn::Branch(branch) if branch.is_conditional() => {
             Some(NotTaken { from: ip, next: branch.next() })
         }
@@ -88,7 +85,7 @@ pub(crate) fn may_pass(maps: &mut Maps, space: usize, mut ip: u64) -> Vec<NotTak
     let mut passed = Vec::new();
     for _ in 0..MOST {
         let location = maps.locate(space, ip);
-        let next = maps.code(location).and_then(|bytes| step(&bytes, ip, &mut passed));
+        let next = maps.code(location).and_then(|code| step(&code, ip, &mut passed));
         let Some(next) = next else { break };
         ip = next;
     }
@@ -99,17 +96,17 @@ pub(crate) fn may_pass(maps: &mut Maps, space: usize, mut ip: u64) -> Vec<NotTak
 /// `code` returns the bytes at a distance from the entry. A sequence that ends earlier, at an
 /// unconditional branch or for lack of bytes, proves nothing: that branch may not be a recorded
 /// type.
-pub(crate) fn is_no_code(len: u64, mut code: impl FnMut(u64) -> Vec<u8>) -> bool {
+pub(crate) fn is_no_code(len: u64, mut code: impl FnMut(u64) -> CodeBytes) -> bool {
     let mut at = 0;
     while at < len {
-        let bytes = code(at);
-        at += match insn::decode(&bytes, at) {
+        let code = code(at);
+        at += match code.decode(at) {
             Insn::Straight { len } => u64::from(len),
             Insn::Branch(branch) if branch.is_conditional() || runs_on(&branch) => {
                 u64::from(branch.len)
             }
             Insn::Branch(_) => return false,
-            Insn::Invalid => return bytes.len() == LONGEST_INSTRUCTION,
+            Insn::Invalid => return code.bytes.len() == usize::from(code.isa.longest()),
         };
     }
     at != len
@@ -141,9 +138,9 @@ pub(crate) fn each_instruction(
     let mut ip = entry;
     loop {
         let at = Location::File { file, offset: offset.wrapping_add(ip.wrapping_sub(entry)) };
-        let bytes = maps.code(at)?;
+        let code = maps.code(at)?;
         visit(maps, at);
-        let len = match insn::decode(&bytes, ip) {
+        let len = match code.decode(ip) {
             Insn::Straight { len } | Insn::Branch(BranchInsn { len, .. }) => len,
             Insn::Invalid => return Some(ip),
         };
@@ -172,13 +169,13 @@ pub(crate) fn branch_at(
     to: u64,
 ) -> (bool, Option<BranchInsn>) {
     match maps.code(location) {
-        Some(bytes) => (true, branch_in(&bytes, from, to)),
+        Some(code) => (true, branch_in(&code, from, to)),
         None => (false, None),
     }
 }
 
 /// The same from the code bytes at FROM.
-pub(crate) fn branch_in(bytes: &[u8], from: u64, to: u64) -> Option<BranchInsn> {
-    let branch = insn::fused_branch(bytes, from);
+pub(crate) fn branch_in(code: &CodeBytes, from: u64, to: u64) -> Option<BranchInsn> {
+    let branch = code.fused_branch(from);
     branch.filter(|branch| branch.ip == from || branch.target == Some(to))
 }

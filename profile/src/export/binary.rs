@@ -8,21 +8,19 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lbr_msr::insn::{self, Insn};
+use lbr_msr::insn::{Insn, Isa};
 use lbr_msr::record::BranchType;
 use object::read::ReadCache;
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SectionFlags, SegmentFlags, elf};
 
 use super::ExportError;
 use crate::code::debug_file::open_regular;
-use crate::code::symbols::SymbolError;
+use crate::code::symbols::{SymbolError, isa};
 
 /// llvm-profgen's page (`ProfiledBinary::setPreferredTextSegmentAddresses`).
 const PAGE: u64 = 0x1000;
 /// Maximum number of bytes decoded between two symbols.
 const MAX_PIECE: u64 = 64 << 20;
-/// Maximum length of an instruction in bytes.
-const LONGEST: u64 = 15;
 
 /// An instruction.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +57,7 @@ struct Piece {
 pub(super) struct Binary {
     path: PathBuf,
     file: File,
+    isa: Isa,
     sections: Vec<Section>,
     /// In address order; none overlap.
     pieces: Vec<Piece>,
@@ -110,8 +109,9 @@ impl Binary {
         let base = first.address() & !(PAGE - 1);
         let pieces = pieces(starts, &sections);
         let has_probes = object.section_by_name(".pseudo_probe").is_some();
+        let isa = isa(&object).unwrap_or_default();
         let (path, decoded) = (path.to_owned(), HashMap::new());
-        Ok(Binary { path, file, sections, pieces, base, has_probes, decoded })
+        Ok(Binary { path, file, isa, sections, pieces, base, has_probes, decoded })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -186,19 +186,20 @@ impl Binary {
         let Some(section) = self.sections.get(piece.section) else { return found };
         let Piece { start, end, .. } = piece;
         // The last instruction may extend past the next symbol.
-        let behind = end.saturating_add(LONGEST).min(section.addrs.end);
+        let longest = self.isa.longest();
+        let behind = end.saturating_add(longest.into()).min(section.addrs.end);
         let offset = section.offset.saturating_add(start - section.addrs.start);
         let bytes = self.read(offset, behind - start);
         let mut addr = start;
         while addr < end {
             let at = usize::try_from(addr - start).unwrap_or(usize::MAX);
             let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) else { break };
-            let rest = rest.get(..LONGEST as usize).unwrap_or(rest);
-            let (len, of) = match insn::decode(rest, addr) {
+            let rest = rest.get(..longest.into()).unwrap_or(rest);
+            let (len, of) = match self.isa.decode(rest, addr) {
                 Insn::Straight { len } => (len, None),
                 Insn::Branch(branch) => (branch.len, Some(branch.branch_type)),
                 Insn::Invalid => {
-                    addr += 1;
+                    addr += u64::from(self.isa.alignment());
                     continue;
                 }
             };

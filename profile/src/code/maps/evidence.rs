@@ -116,7 +116,7 @@ impl Evidence {
 
     /// Compares new branches with the code.
     pub(super) fn judge(&mut self, module: &mut Module) {
-        if !module.has_code() {
+        if module.isa().is_none() {
             return;
         }
         let found = &mut self.found;

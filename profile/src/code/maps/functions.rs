@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use lbr_msr::insn::{self, BranchInsn};
+use lbr_msr::insn::{BranchInsn, CodeBytes, Isa};
 
 use super::files::{FileKind, State};
 use super::kernel_files::Vmlinux;
@@ -259,7 +259,7 @@ impl Maps {
 
     /// The branch instruction at a location, from the file's code. `ip` is its run-time address.
     pub fn branch(&mut self, location: Location, ip: u64) -> Option<BranchInsn> {
-        insn::branch_kind(&self.code(location)?, ip)
+        self.code(location)?.branch(ip)
     }
 
     /// The number of instructions of straight-line code from `entry` to `exit`, inclusive, addresses
@@ -270,12 +270,17 @@ impl Maps {
         near.then(|| straight::instructions(self, location, entry, exit)).flatten()
     }
 
-    /// Code bytes at a location, up to 15; `None` if its file has none.
-    pub fn code(&mut self, location: Location) -> Option<Vec<u8>> {
+    /// The instruction set of a file.
+    pub(crate) fn isa(&mut self, file: usize) -> Isa {
+        self.elf(file).and_then(|module| module.isa()).unwrap_or_default()
+    }
+
+    /// Code bytes at a location, enough for an instruction; `None` if its file has none.
+    pub fn code(&mut self, location: Location) -> Option<CodeBytes> {
         let Location::File { file, offset } = location else { return None };
         let module = self.elf(file)?;
         let addr = module.address_of_offset(offset)?;
-        Some(module.code_at(addr)).filter(|code| !code.is_empty())
+        Some(module.code_at(addr)).filter(|code| !code.bytes.is_empty())
     }
 }
 

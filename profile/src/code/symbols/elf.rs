@@ -4,6 +4,7 @@ use std::cell::OnceCell;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use lbr_msr::insn::{CodeBytes, Isa};
 use lbr_msr::text::AsText;
 use object::read::ReadCache;
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SegmentFlags, SymbolKind, elf};
@@ -32,8 +33,8 @@ pub struct Module {
     bytes: ElfBytes,
     /// Whether it contains its code: debug files do not.
     has_bytes: bool,
-    /// Whether the code can be decoded.
-    has_code: bool,
+    /// The instruction set, if it contains code that can be decoded.
+    isa: Option<Isa>,
     segments: Vec<Segment>,
     build_id: Option<Vec<u8>>,
     dirs: DebugDirs,
@@ -82,7 +83,7 @@ impl Module {
             path: path.to_owned(),
             segments: segments(&object, has_code),
             has_bytes: has_code,
-            has_code: has_code && is_x86(&object),
+            isa: isa(&object).filter(|_| has_code),
             build_id: object.build_id().ok().flatten().map(<[u8]>::to_vec),
             bytes,
             dirs: dirs.clone(),
@@ -144,6 +145,10 @@ impl Module {
             return;
         }
         let Ok(name) = symbol.name_bytes() else { return };
+        // Marks of code and data (Arm's ELF ABI, "Mapping symbols").
+        if self.isa == Some(Isa::Aarch64) && name.starts_with(b"$") {
+            return;
+        }
         let rank = u8::from(symbol.kind() != SymbolKind::Text) << 3
             | u8::from(symbol.size() == 0) << 2
             | u8::from(symbol.is_weak()) << 1
@@ -183,9 +188,9 @@ impl Module {
         self.has_bytes
     }
 
-    /// Whether it contains code that can be decoded.
-    pub(crate) fn has_code(&self) -> bool {
-        self.has_code
+    /// The instruction set, if it contains code that can be decoded.
+    pub(crate) fn isa(&self) -> Option<Isa> {
+        self.isa
     }
 
     /// Whether it has no code symbols.
@@ -293,25 +298,27 @@ impl Module {
         self.lines().map(|lines| lines.lines_within(within)).unwrap_or_default()
     }
 
-    /// Code bytes at a symbol-table address: up to 15, the longest instruction. Empty if the file
-    /// has none.
-    pub fn code_at(&mut self, addr: u64) -> Vec<u8> {
-        let runs = |segment: &Segment| segment.executable && self.has_code;
-        let Some(segment) = self.segment_at(addr).filter(runs) else {
-            return Vec::new();
-        };
+    /// Code bytes at a symbol-table address, up to the longest instruction. Empty if the file has
+    /// none.
+    pub fn code_at(&mut self, addr: u64) -> CodeBytes {
+        let isa = self.isa.unwrap_or_default();
+        CodeBytes { isa, bytes: self.bytes_at(addr, isa.longest().into()).unwrap_or_default() }
+    }
+
+    fn bytes_at(&mut self, addr: u64, longest: u64) -> Option<Vec<u8>> {
+        let segment = self.segment_at(addr).filter(|s| s.executable && self.isa.is_some())?;
         let within = addr - segment.vaddr;
-        let Some(offset) = segment.offset.checked_add(within) else { return Vec::new() };
-        let len = (segment.file_size - within).min(15);
+        let offset = segment.offset.checked_add(within)?;
+        let len = (segment.file_size - within).min(longest);
         let page = offset - offset % PAGE;
         if self.page.as_ref().is_none_or(|(at, _)| *at != page) {
             // One instruction longer than the page, so that none is truncated.
             self.page = Some((page, self.bytes.read(page, PAGE as usize + 15)));
         }
-        let Some((_, bytes)) = &self.page else { return Vec::new() };
+        let (_, bytes) = self.page.as_ref()?;
         let start = (offset - page) as usize;
         let end = (start + len as usize).min(bytes.len());
-        bytes.get(start..end).unwrap_or_default().to_vec()
+        bytes.get(start..end).map(<[u8]>::to_vec)
     }
 
     fn segment_at(&self, addr: u64) -> Option<Segment> {
@@ -328,9 +335,14 @@ fn has_code<'data>(object: &impl Object<'data>) -> bool {
     object.section_by_name(".text").is_none_or(|text| text.size() == 0 || !is_empty(&text))
 }
 
-fn is_x86<'data>(object: &impl Object<'data>) -> bool {
-    use object::Architecture::{I386, X86_64, X86_64_X32};
-    matches!(object.architecture(), I386 | X86_64 | X86_64_X32)
+/// The instruction set of an ELF file, if its code can be decoded.
+pub(crate) fn isa<'data>(object: &impl Object<'data>) -> Option<Isa> {
+    use object::Architecture::{Aarch64, I386, X86_64, X86_64_X32};
+    match object.architecture() {
+        I386 | X86_64 | X86_64_X32 => Some(Isa::X86_64),
+        Aarch64 if object.is_little_endian() => Some(Isa::Aarch64),
+        _ => None,
+    }
 }
 
 /// A debug file lists the segments, but contains none of their bytes.

@@ -17,6 +17,7 @@ pub use crate::read::build_id;
 pub use elf::Module;
 pub use kernel::RunningKernel;
 
+pub(crate) use elf::isa;
 pub(crate) use jit::JitMap;
 pub(crate) use kernel::{KernelSymbols, ModuleAddresses};
 pub(crate) use table::SymbolExtent;

@@ -12,32 +12,42 @@ use object::{
 
 use super::table::SymbolTable;
 
-/// `R_X86_64_IRELATIVE`: the dynamic linker asks a function, whose address is the
-/// addend, for the address of another (AMD64 supplement of the System V ABI, table
-/// 4.10).
-const IRELATIVE: u64 = 37;
+/// `R_X86_64_IRELATIVE` and `R_AARCH64_IRELATIVE`: the dynamic linker asks a function, whose address
+/// is the addend, for the address of another (AMD64 supplement of the System V ABI, table 4.10; ELF
+/// for the Arm 64-bit Architecture, "Dynamic relocations").
+const IRELATIVE: [u64; 2] = [37, 1032];
 /// Sections of relocations: `Elf64_Rela`, 24 bytes each.
 const RELOCATIONS: [&str; 3] = [".rela.plt", ".rela.dyn", ".rela.iplt"];
-/// Sections with stubs. In the last, stubs may have eight bytes; all others have sixteen.
+/// Sections with stubs. In the last, those of x86-64 may have eight bytes; all others have sixteen.
 const SECTIONS: [&str; 3] = [".plt", ".plt.sec", ".plt.got"];
-/// A stub is identified by its jump, `jmp *disp32(%rip)`.
+/// A stub of x86-64 is identified by its jump, `jmp *disp32(%rip)`.
 const JUMP: [u8; 2] = [0xFF, 0x25];
 /// The optional instruction before it, besides a `bnd` prefix.
 const ENDBR64: [u8; 4] = [0xF3, 0x0F, 0x1E, 0xFA];
 const BND: u8 = 0xF2;
+/// A stub of AArch64 loads its slot by `adrp x16, PAGE; ldr x17, [x16, #OFFSET]`, here with their
+/// masks, and may start with `bti c`.
+const ADRP: (u32, u32) = (0x9F00_001F, 0x9000_0010);
+const LOAD: (u32, u32) = (0xFFC0_03FF, 0xF940_0211);
+const BTI: u32 = 0xD503_245F;
 /// Typed symbols take precedence over stubs at the same address.
 const RANK: u8 = 1 << 4;
 /// Maximum size of a section.
 const MAX_SECTION: u64 = 16 << 20;
 
-/// Adds the stubs of an x86-64 program.
+/// A stub: its distance from the section's start, its size, and its slot.
+type Stub = (u64, u64, u64);
+
+/// Adds the stubs of an x86-64 or AArch64 program.
 pub(super) fn add<'data, R: ReadRef<'data>>(
     object: &object::File<'data, R>,
     table: &mut SymbolTable,
 ) {
-    if object.architecture() != Architecture::X86_64 {
-        return;
-    }
+    let stubs_of: fn(&str, u64, &[u8]) -> Vec<Stub> = match object.architecture() {
+        Architecture::X86_64 => x86_64,
+        Architecture::Aarch64 => aarch64,
+        _ => return,
+    };
     let mut slots: Option<HashMap<u64, String>> = None;
     for name in SECTIONS {
         let Some(section) = object.section_by_name(name) else { continue };
@@ -50,20 +60,43 @@ pub(super) fn add<'data, R: ReadRef<'data>>(
             slots.extend(named_slots(object));
             slots
         });
-        for (at, window) in code.windows(6).enumerate() {
-            let Some(disp) = window.strip_prefix(&JUMP) else { continue };
-            let Ok(disp) = <[u8; 4]>::try_from(disp) else { continue };
-            let ip = section.address().wrapping_add(at as u64);
-            let slot = ip.wrapping_add(6).wrapping_add_signed(i64::from(i32::from_le_bytes(disp)));
+        for (start, size, slot) in stubs_of(name, section.address(), code) {
             let Some(symbol) = slots.get(&slot) else { continue };
-            let before = code.get(..at).unwrap_or_default();
-            let bare = before.strip_suffix(&[BND]).unwrap_or(before);
-            let marked = bare.strip_suffix(&ENDBR64);
-            let start = marked.unwrap_or(bare).len() as u64;
-            let size = if name == ".plt.got" && marked.is_none() { 8 } else { 16 };
             table.push(section.address().wrapping_add(start), size, &format!("{symbol}@plt"), RANK);
         }
     }
+}
+
+fn x86_64(section: &str, address: u64, code: &[u8]) -> Vec<Stub> {
+    let stub = |(at, window): (usize, &[u8])| {
+        let disp = i32::from_le_bytes(window.strip_prefix(&JUMP)?.try_into().ok()?);
+        let ip = address.wrapping_add(at as u64);
+        let slot = ip.wrapping_add(6).wrapping_add_signed(i64::from(disp));
+        let before = code.get(..at).unwrap_or_default();
+        let bare = before.strip_suffix(&[BND]).unwrap_or(before);
+        let marked = bare.strip_suffix(&ENDBR64);
+        let start = marked.unwrap_or(bare).len() as u64;
+        let size = if section == ".plt.got" && marked.is_none() { 8 } else { 16 };
+        Some((start, size, slot))
+    };
+    code.windows(6).enumerate().filter_map(stub).collect()
+}
+
+fn aarch64(_: &str, address: u64, code: &[u8]) -> Vec<Stub> {
+    let bytes = |word: &[u8]| u32::from_le_bytes(word.try_into().unwrap_or_default());
+    let words: Vec<u32> = code.chunks_exact(4).map(bytes).collect();
+    let stub = |(at, pair): (usize, &[u32])| {
+        let is = |word: u32, (mask, value)| (word & mask == value).then_some(word);
+        let &[adrp, load] = pair else { return None };
+        let (adrp, load) = (is(adrp, ADRP)?, is(load, LOAD)?);
+        let pages = i64::from((adrp << 8).cast_signed() >> 13) << 2 | i64::from(adrp >> 29 & 3);
+        let page = address.wrapping_add(4 * at as u64) & !0xFFF;
+        let slot =
+            page.wrapping_add_signed(pages << 12).wrapping_add(8 * u64::from(load >> 10 & 0xFFF));
+        let marked = at > 0 && words.get(at - 1) == Some(&BTI);
+        Some((4 * (at as u64 - u64::from(marked)), if marked { 24 } else { 16 }, slot))
+    };
+    words.windows(2).enumerate().filter_map(stub).collect()
 }
 
 /// The symbol whose address the dynamic linker stores in each slot.
@@ -95,7 +128,7 @@ fn ifunc_slots<'data, R: ReadRef<'data>>(object: &object::File<'data, R>) -> Has
                 let bytes = entry.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
                 u64::from_le_bytes(bytes.unwrap_or_default())
             };
-            if word(8) == IRELATIVE {
+            if IRELATIVE.contains(&word(8)) {
                 slots.push((word(0), word(16)));
             }
         }

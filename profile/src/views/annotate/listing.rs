@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use lbr_msr::disasm::{Disassembler, Syntax};
-use lbr_msr::insn::{self, BranchInsn, Insn};
+use lbr_msr::insn::{BranchInsn, CodeBytes, Insn};
 
 use super::find;
 use super::{Annotated, Branch, FindError, Instruction, Stretch, Target, Timed, Went};
@@ -46,7 +46,8 @@ pub fn annotate(
     };
 
     let mut listing = Listing { function, maps, instructions: Vec::new(), insns: Vec::new() };
-    listing.sweep(&known, &ran, &mut Disassembler::new(syntax));
+    let isa = listing.maps.isa(function.file);
+    listing.sweep(&known, &ran, &mut Disassembler::of(isa, syntax));
     if listing.instructions.is_empty() {
         let what = format!("{} ({})", function.name, function.path);
         return Err(FindError::NoCode { what, why: find::without_code(listing.maps, function) });
@@ -75,6 +76,7 @@ pub fn annotate(
     let timed = listing.timed(&blocks, &place, &fused);
     Ok(Annotated {
         function: function.clone(),
+        isa,
         instructions: listing.instructions,
         blocks: timed,
         exact,
@@ -143,9 +145,9 @@ impl Listing<'_> {
         while offset < self.function.len {
             let location = self.location(offset);
             let address = self.function.address.wrapping_add(offset);
-            let Some(mut bytes) = self.maps.code(location) else { break };
+            let Some(CodeBytes { isa, mut bytes }) = self.maps.code(location) else { break };
             let mut text = disasm.text(&bytes, address);
-            let len = text.as_ref().map_or(1, |text| u64::from(text.len));
+            let len = u64::from(text.as_ref().map_or(isa.alignment(), |text| text.len));
             let next = known.range(offset + 1..offset + len).next();
             let covered = || ran.iter().any(|(entry, exit)| (*entry..=*exit).contains(&offset));
             if let Some(next) = next.filter(|_| !covered()) {
@@ -155,7 +157,7 @@ impl Listing<'_> {
                 bytes.truncate(len as usize);
             }
             let insn = match text {
-                Some(_) => insn::decode(&bytes, address),
+                Some(_) => isa.decode(&bytes, address),
                 None => Insn::Invalid,
             };
             let named = if offset > 0 { self.maps.name(location) } else { None };

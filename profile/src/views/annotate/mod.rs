@@ -11,6 +11,7 @@ mod graph;
 mod listing;
 
 use lbr_msr::disasm::Text;
+use lbr_msr::insn::Isa;
 use lbr_msr::record::BranchType;
 
 use crate::clean::interval::Interval;
@@ -29,6 +30,8 @@ pub use listing::annotate;
 pub struct Annotated {
     /// The function.
     pub function: Stretch,
+    /// Its instruction set.
+    pub isa: Isa,
     /// Its instructions, in address order.
     pub instructions: Vec<Instruction>,
     /// Blocks that end in it, most executed first.
@@ -167,7 +170,7 @@ impl Annotated {
             return self;
         }
         let moved = |address: &mut u64| *address = address.wrapping_sub(shift);
-        let mut disasm = Disassembler::new(syntax);
+        let mut disasm = Disassembler::of(self.isa, syntax);
         moved(&mut self.function.address);
         for insn in &mut self.instructions {
             moved(&mut insn.address);

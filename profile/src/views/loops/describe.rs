@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use lbr_msr::insn::{self, Insn};
+use lbr_msr::insn::Insn;
 
 use super::forest::Forest;
 use super::graph::{Graph, StraightRuns};
@@ -55,8 +55,8 @@ pub(super) fn passed_backwards(
         let mut ip = edge.to;
         while ip < *reach {
             let location = maps.locate(edge.space as usize, ip);
-            let Some(bytes) = maps.code(location) else { break };
-            let len = match insn::decode(&bytes, ip) {
+            let Some(code) = maps.code(location) else { break };
+            let len = match code.decode(ip) {
                 Insn::Straight { len } => len,
                 Insn::Branch(branch) if branch.is_conditional() => {
                     if let Some(to) = branch.target.filter(|to| *to <= ip) {

@@ -2,7 +2,9 @@
 //!
 //! Names follow perf (`PERF_BR_*`), classes follow Architectural LBR (SDM24
 //! Table 20-2); conditions and forms follow the opcode map (SDM Vol. 2,
-//! Appendix A and B.1.4.7).
+//! Appendix A and B.1.4.7). Functions outside [`Isa`] and [`CodeBytes`] are about x86-64.
+
+mod aarch64;
 
 use alloc::{string::String, vec::Vec};
 
@@ -76,6 +78,77 @@ impl Condition {
     }
 }
 
+/// An instruction set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Isa {
+    /// Intel 64 and AMD64.
+    #[default]
+    X86_64,
+    /// A64, of 64-bit Arm CPUs.
+    Aarch64,
+}
+
+impl Isa {
+    /// How the instruction at `ip` affects control flow.
+    pub fn decode(self, bytes: &[u8], ip: u64) -> Insn {
+        match self {
+            Isa::X86_64 => decode(bytes, ip),
+            Isa::Aarch64 => aarch64::decode(bytes, ip),
+        }
+    }
+
+    /// The distance from invalid bytes to the next possible instruction.
+    pub const fn alignment(self) -> u8 {
+        match self {
+            Isa::X86_64 => 1,
+            Isa::Aarch64 => aarch64::LENGTH,
+        }
+    }
+
+    /// The length of the longest instruction, bytes.
+    pub const fn longest(self) -> u8 {
+        match self {
+            Isa::X86_64 => 15,
+            Isa::Aarch64 => aarch64::LENGTH,
+        }
+    }
+}
+
+/// Code bytes of an instruction set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CodeBytes {
+    /// The instruction set.
+    pub isa: Isa,
+    /// The bytes, as in memory.
+    pub bytes: Vec<u8>,
+}
+
+impl CodeBytes {
+    /// The first instruction, whose address is `ip`.
+    pub fn decode(&self, ip: u64) -> Insn {
+        self.isa.decode(&self.bytes, ip)
+    }
+
+    /// The branch at `ip`, or `None` if the first instruction is not a branch.
+    pub fn branch(&self, ip: u64) -> Option<BranchInsn> {
+        self.decode(ip).branch()
+    }
+
+    /// The branch that FROM refers to on a CPU that fuses a compare with the following conditional
+    /// branch (AMD LbrExtV2, Linux amd/lbr.c): the branch at `from` or, if the instruction there is
+    /// not a branch, a conditional branch right after it.
+    pub fn fused_branch(&self, from: u64) -> Option<BranchInsn> {
+        match self.decode(from) {
+            Insn::Straight { len } if self.isa == Isa::X86_64 => {
+                let rest = self.bytes.get(usize::from(len)..)?;
+                branch_kind(rest, from.wrapping_add(u64::from(len)))
+                    .filter(BranchInsn::is_conditional)
+            }
+            insn => insn.branch(),
+        }
+    }
+}
+
 /// A branch instruction of 64-bit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BranchInsn {
@@ -89,7 +162,7 @@ pub struct BranchInsn {
     pub class: HwBranchType,
     /// The target of a direct branch.
     pub target: Option<u64>,
-    /// The condition; `None` for an unconditional branch.
+    /// The condition; `None` for an unconditional branch, and for AArch64.
     pub condition: Option<Condition>,
 }
 
@@ -148,7 +221,17 @@ pub enum Insn {
     Invalid,
 }
 
-/// Decodes the instruction at `ip` (15 bytes are always enough).
+impl Insn {
+    /// The branch, if it is one.
+    pub const fn branch(self) -> Option<BranchInsn> {
+        match self {
+            Insn::Branch(branch) => Some(branch),
+            Insn::Straight { .. } | Insn::Invalid => None,
+        }
+    }
+}
+
+/// Decodes the x86-64 instruction at `ip` (15 bytes are always enough).
 pub fn decode(bytes: &[u8], ip: u64) -> Insn {
     let mut insn = Instruction::default();
     Decoder::with_ip(64, bytes, ip, DecoderOptions::NONE).decode_out(&mut insn);
@@ -229,24 +312,7 @@ fn condition(insn: &Instruction) -> Option<Condition> {
 
 /// The branch at `ip`, or `None` if the instruction is not a branch.
 pub fn branch_kind(bytes: &[u8], ip: u64) -> Option<BranchInsn> {
-    match decode(bytes, ip) {
-        Insn::Branch(branch) => Some(branch),
-        Insn::Straight { .. } | Insn::Invalid => None,
-    }
-}
-
-/// The branch that FROM refers to on a CPU that fuses a compare with the following conditional
-/// branch (AMD LbrExtV2, Linux amd/lbr.c): the branch at `from` or, if the instruction there is not
-/// a branch, a conditional branch right after it.
-pub fn fused_branch(bytes: &[u8], from: u64) -> Option<BranchInsn> {
-    match decode(bytes, from) {
-        Insn::Branch(branch) => Some(branch),
-        Insn::Straight { len } => {
-            let rest = bytes.get(usize::from(len)..)?;
-            branch_kind(rest, from.wrapping_add(u64::from(len))).filter(BranchInsn::is_conditional)
-        }
-        Insn::Invalid => None,
-    }
+    decode(bytes, ip).branch()
 }
 
 /// The fallback address of the XBEGIN at `ip`; `None` for any other instruction.
