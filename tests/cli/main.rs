@@ -20,6 +20,8 @@ mod support {
     pub(crate) mod truth;
 }
 
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod aarch64;
 mod annotate;
 mod another_file;
 mod arm;

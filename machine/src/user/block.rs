@@ -1,6 +1,6 @@
 //! A translated block: its address range and its last instruction.
 
-use lbr_msr::insn::{self, BranchInsn, Insn};
+use lbr_msr::insn::{BranchInsn, Insn, Isa};
 use lbr_msr::record::HwBranchType;
 
 use super::record;
@@ -44,9 +44,9 @@ pub(super) struct Block {
 
 impl Block {
     /// The block from `start` whose last instruction, at `last`, has these bytes.
-    pub(super) fn new(start: u64, last: u64, bytes: &[u8], instructions: usize) -> Block {
+    pub(super) fn new(isa: Isa, start: u64, last: u64, bytes: &[u8], count: usize) -> Block {
         let next = last.wrapping_add(bytes.len() as u64);
-        let branch = match insn::decode(bytes, last) {
+        let branch = match isa.decode(bytes, last) {
             Insn::Branch(branch) => ending(&branch)
                 .zip(record::branch_word(last, branch.class, branch.is_zero_length_call()))
                 .map(|(ending, word)| (ending, word, branch.target.unwrap_or(0))),
@@ -55,7 +55,7 @@ impl Block {
         let (ending, word, target) = branch.unwrap_or((Ending::Straight, 0, 0));
         let target = if ending == Ending::Invisible { 0 } else { target };
         let falls_to = if ending == Ending::Conditional { next } else { 0 };
-        let instructions = u32::try_from(instructions).unwrap_or(u32::MAX);
+        let instructions = u32::try_from(count).unwrap_or(u32::MAX);
         Block { start, last, next, target, falls_to, word, instructions, ending }
     }
 
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn endings() {
-        let block = |bytes: &[u8]| Block::new(0x1000, 0x1010, bytes, 3);
+        let block = |bytes: &[u8]| Block::new(Isa::X86_64, 0x1000, 0x1010, bytes, 3);
         let ends = |bytes: &[u8]| block(bytes).ending;
         assert_eq!(ends(&[0x75, 0x10]), Ending::Conditional); // jnz +16
         assert_eq!(ends(&[0x75, 0x00]), Ending::Invisible); // jnz +0
@@ -92,6 +92,12 @@ mod tests {
         assert_eq!(ends(&[0x0f, 0x05]), Ending::Straight); // syscall
         assert_eq!(ends(&[0xf3, 0xaa]), Ending::Straight); // rep stosb
         assert_eq!(ends(&[0x06]), Ending::Straight, "no instruction of 64-bit code");
+        let arm = |word: u32| Block::new(Isa::Aarch64, 0x1000, 0x1010, &word.to_le_bytes(), 5);
+        assert_eq!(arm(0x5400_0040).ending, Ending::Conditional); // b.eq +8
+        assert_eq!(arm(0xB400_0020).ending, Ending::Invisible); // cbz x0, +4
+        assert_eq!(arm(0x97FF_FFFF).ending, Ending::Direct); // bl -4
+        assert_eq!(arm(0xD65F_03C0).ending, Ending::Indirect); // ret
+        assert_eq!(arm(0xD400_0001).ending, Ending::Straight); // svc #0
         let jump = block(&[0x75, 0x10]);
         assert_eq!((jump.next, jump.target), (0x1012, 0x1022));
         let inside = [0xfff, 0x1000, 0x1011, 0x1012].map(|address| jump.contains(address));

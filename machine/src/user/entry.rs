@@ -20,6 +20,7 @@ use super::cpus::{self, Cpu, FIRST, cpu};
 use super::handlers::Handlers;
 use super::os;
 use super::thread::{Context, Thread};
+use lbr_msr::insn::Isa;
 
 /// The plugin interface version, which QEMU reads.
 // SAFETY: QEMU looks this symbol up by name and reads an `int`; no other symbol of the plugin has
@@ -34,6 +35,8 @@ struct Setup {
     region: &'static Region,
     /// The process id of `lbr`.
     parent: c_int,
+    /// The program's instruction set.
+    isa: Isa,
     /// Where recording starts, and the lowest executable segment, as addresses of the program's
     /// file.
     from: Option<(u64, u64)>,
@@ -77,13 +80,14 @@ fn fail(what: &str) {
         setup.region.header.failed.store(1, Ordering::Release);
     }
     // `eprintln!` panics if standard error is closed.
-    let message = format!("lbr: the plugin in qemu-x86_64 failed while {what}; recording ends\n");
+    let message = format!("lbr: the plugin in QEMU failed while {what}; recording ends\n");
     let _ = std::io::Write::write_all(&mut std::io::stderr(), message.as_bytes());
 }
 
 fn context(setup: &Setup) -> Context<'_> {
     Context {
         region: setup.region,
+        isa: setup.isa,
         handlers: &HANDLERS,
         recording: RECORDING.load(Ordering::Relaxed),
         modelled: setup.region.header.is_modelled(),
@@ -273,7 +277,7 @@ unsafe fn instrument(tb: *mut Tb, setup: &Setup) {
     if FIRST_TRANSLATION.swap(false, Ordering::Relaxed) {
         first_translation(setup, address, bytes);
     }
-    let mut block = Block::new(start, address, bytes, count);
+    let mut block = Block::new(setup.isa, start, address, bytes, count);
     if !setup.region.header.wants(block.word) {
         block.word = 0;
     }
@@ -363,7 +367,8 @@ extern "C" fn forked_child() {
 /// Called by QEMU when it loads the plugin. Arguments: `fd=N`, the shared memory; `self=N`, this
 /// library, closed like the memory's descriptor; `parent=PID`, the process id of `lbr` (default:
 /// QEMU's parent), with which QEMU ends; `from=ADDRESS,text=ADDRESS`, where recording starts and
-/// the lowest executable segment, both hexadecimal file addresses; or only `probe=on`, which makes
+/// the lowest executable segment, both hexadecimal file addresses; `isa=aarch64` for a program that
+/// is not x86-64; or only `probe=on`, which makes
 /// QEMU exit with status 0 to show that it accepts this plugin.
 ///
 /// # Safety
@@ -386,7 +391,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
     match installed {
         Ok(Ok(())) => 0,
         Ok(Err(why)) => {
-            let message = format!("lbr: the plugin in qemu-x86_64 cannot start: {why}\n");
+            let message = format!("lbr: the plugin in QEMU cannot start: {why}\n");
             let _ = std::io::Write::write_all(&mut std::io::stderr(), message.as_bytes());
             1
         }
@@ -395,7 +400,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
 }
 
 fn install(id: Id, arguments: impl Iterator<Item = String>) -> Result<(), String> {
-    let (mut fd, mut parent, mut from, mut text) = (None, None, None, None);
+    let (mut fd, mut parent, mut from, mut text, mut isa) = (None, None, None, None, Isa::X86_64);
     for argument in arguments {
         let (name, value) = argument.split_once('=').unwrap_or((&argument, ""));
         let hex = || u64::from_str_radix(value.trim_start_matches("0x"), 16).ok();
@@ -404,6 +409,7 @@ fn install(id: Id, arguments: impl Iterator<Item = String>) -> Result<(), String
             "self" => os::close(value.parse().map_err(|_| "self=N must be a descriptor")?),
             "fd" => fd = value.parse().ok(),
             "parent" => parent = value.parse().ok(),
+            "isa" if value == "aarch64" => isa = Isa::Aarch64,
             "from" => from = hex(),
             "text" => text = hex(),
             _ => return Err(format!("it does not know the argument {argument}")),
@@ -416,7 +422,7 @@ fn install(id: Id, arguments: impl Iterator<Item = String>) -> Result<(), String
     }
     let region = os::map(fd).map_err(|cause| format!("the memory shared with lbr: {cause}"))?;
     let from = from.zip(text);
-    SETUP.set(Setup { region, parent, from }).map_err(|_| "it is loaded twice")?;
+    SETUP.set(Setup { region, parent, isa, from }).map_err(|_| "it is loaded twice")?;
     if from.is_none() {
         RECORDING.store(true, Ordering::Relaxed);
         region.header.reached.store(1, Ordering::Release);

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use lbr_msr::insn::Isa;
 use lbr_msr::soft::Model;
 
 use super::block::{Block, Ending};
@@ -23,12 +24,30 @@ mod number {
     pub(super) const PRCTL: i64 = libc::SYS_prctl;
     pub(super) const EXECVE: i64 = libc::SYS_execve;
     pub(super) const EXECVEAT: i64 = libc::SYS_execveat;
+
+    /// The x86-64 number of a system call of AArch64 (`asm-generic/unistd.h`); 0 (read) for calls
+    /// other than these.
+    pub(super) const fn of_aarch64(call: i64) -> i64 {
+        match call {
+            134 => RT_SIGACTION,
+            139 => RT_SIGRETURN,
+            167 => PRCTL,
+            221 => EXECVE,
+            222 => MMAP,
+            226 => MPROTECT,
+            281 => EXECVEAT,
+            288 => PKEY_MPROTECT,
+            _ => 0,
+        }
+    }
 }
 
 /// The process state that a thread needs.
 #[derive(Debug)]
 pub(super) struct Context<'a> {
     pub(super) region: &'static Region,
+    /// The program's instruction set.
+    pub(super) isa: Isa,
     pub(super) handlers: &'a Handlers,
     /// Branches are sent; otherwise they are only followed.
     pub(super) recording: bool,
@@ -116,6 +135,16 @@ impl Link {
         ship_and_wait(&mut producer, start, context)?;
         moved(&mut producer, MoveKind::Start, (0, begin), context)?;
         Ok(Link::Ring(producer))
+    }
+}
+
+impl Context<'_> {
+    /// The number of a system call as on x86-64.
+    fn call(&self, call: i64) -> i64 {
+        match self.isa {
+            Isa::X86_64 => call,
+            Isa::Aarch64 => number::of_aarch64(call),
+        }
     }
 }
 
@@ -279,6 +308,7 @@ impl Thread {
         [a1, a2, a3]: [u64; 3],
         context: &Context<'_>,
     ) -> Result<(), Stopped> {
+        let call = context.call(call);
         let behind = self.flow.calls();
         if let Link::Ring(producer) = &self.ring {
             producer.counts().at.store(behind, Ordering::Relaxed);
@@ -319,7 +349,7 @@ impl Thread {
         if std::mem::take(&mut self.naming) && result == 0 {
             return self.tell(Record::Named, context);
         }
-        match (call, mapping) {
+        match (context.call(call), mapping) {
             (number::EXECVE | number::EXECVEAT, _) => self.tell(Record::ExecFailed, context),
             (_, Some((addr, len))) if !(-4095..0).contains(&result) => {
                 let addr = if addr == 0 { result.cast_unsigned() } else { addr };

@@ -13,7 +13,7 @@ use nix::unistd::{Gid, getegid, geteuid, getgid, getgroups, getuid};
 
 pub use affinity::{Affinity, Moved};
 pub use held::Held;
-pub use program::{ProgramKind, find, inspect};
+pub use program::{ProgramKind, find, inspect, isa};
 
 /// A thread of the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -153,8 +153,8 @@ pub enum SourceError {
         /// The missing part.
         why: String,
     },
-    /// The file is not a 64-bit x86 program.
-    #[error("{}: {what}; the software LBR runs x86-64 ELF programs", path.as_text())]
+    /// The file is not a 64-bit program of x86 or Arm.
+    #[error("{}: {what}; the software LBR runs ELF programs of x86-64 and AArch64", path.as_text())]
     NotX86_64 {
         /// The file.
         path: PathBuf,

@@ -5,6 +5,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use lbr_msr::environment;
+use lbr_msr::insn::Isa;
 use nix::libc;
 use object::read::elf::FileHeader;
 
@@ -13,9 +14,11 @@ use super::SourceError;
 /// The type of a program file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramKind {
-    /// An x86-64 ELF file with this entry address, before relocation.
+    /// An ELF file.
     Elf {
-        /// `e_entry`.
+        /// Its instruction set.
+        isa: Isa,
+        /// The entry address, before relocation.
         entry: u64,
     },
     /// A script: the kernel runs the interpreter in its first line.
@@ -66,7 +69,15 @@ fn executable(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Inspects the first bytes of a program: x86-64 ELF, a script, or a file that cannot be traced.
+/// The instruction set of a program that exists; `None` for a script.
+pub fn isa(program: &str) -> Option<Isa> {
+    match inspect(&find(program).ok()?).ok()? {
+        ProgramKind::Elf { isa, .. } => Some(isa),
+        ProgramKind::Script => None,
+    }
+}
+
+/// Inspects the first bytes of a program: an ELF file, a script, or a file that cannot be traced.
 ///
 /// # Errors
 /// [`SourceError::NotX86_64`], [`SourceError::NotExecutable`] if the file is unreadable.
@@ -96,13 +107,14 @@ pub fn inspect(path: &Path) -> Result<ProgramKind, SourceError> {
     let elf = object::elf::FileHeader64::<object::Endianness>::parse(header)
         .map_err(|_| refuse("a damaged ELF file"))?;
     let endian = elf.endian().map_err(|_| refuse("a damaged ELF file"))?;
-    let machine = elf.e_machine(endian);
-    if machine != object::elf::EM_X86_64 {
-        return Err(refuse(&format!("an ELF file for machine {}", machine.0)));
-    }
+    let isa = match elf.e_machine(endian) {
+        object::elf::EM_X86_64 => Isa::X86_64,
+        object::elf::EM_AARCH64 if endian == object::Endianness::Little => Isa::Aarch64,
+        machine => return Err(refuse(&format!("an ELF file for machine {}", machine.0))),
+    };
     match elf.e_type(endian) {
         object::elf::ET_EXEC | object::elf::ET_DYN => {
-            Ok(ProgramKind::Elf { entry: elf.e_entry(endian) })
+            Ok(ProgramKind::Elf { isa, entry: elf.e_entry(endian) })
         }
         _ => Err(refuse("an ELF file other than a program")),
     }

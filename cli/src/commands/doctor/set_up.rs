@@ -34,13 +34,13 @@ pub(super) fn run() -> Outcome {
 /// The command that fixes it.
 fn remedy(why: &Unavailable) -> anyhow::Result<Vec<String>> {
     match why {
-        Unavailable::NoEmulator if !Path::new("/usr/bin/apt-get").is_file() => {
+        Unavailable::NoEmulator(_) if !Path::new("/usr/bin/apt-get").is_file() => {
             bail!("install your system's package of QEMU's user-mode emulators, version 7.2")
         }
-        Unavailable::NoEmulator if !nix::unistd::geteuid().is_root() => {
+        Unavailable::NoEmulator(_) if !nix::unistd::geteuid().is_root() => {
             bail!("only root can install it: apt-get install qemu-user")
         }
-        Unavailable::NoEmulator => {
+        Unavailable::NoEmulator(_) => {
             let words =
                 ["/usr/bin/apt-get", "install", "--yes", "--no-install-recommends", "qemu-user"];
             Ok(words.map(str::to_owned).to_vec())

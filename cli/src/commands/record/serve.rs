@@ -1,6 +1,9 @@
 //! Which backends serve the options that were given. An option that a backend cannot serve is
 //! never ignored: another backend is chosen, or the command fails.
 
+use lbr_msr::insn::Isa;
+use sampler::target;
+
 use super::{AUTO, Placing, Record};
 use crate::commands::machine::MachineArgs;
 
@@ -71,12 +74,19 @@ impl Record {
     }
 
     fn not_for_software_alone(&self) -> Serves {
+        let is_foreign = isa(self) == Isa::Aarch64;
         refuse([
+            (is_foreign, "the program is for AArch64: only the software LBR has it, in QEMU"),
             (self.soft_cpu.is_some(), "--soft-cpu: only the software LBR (--backend soft) has it"),
             (self.model, "--model: only the software LBR (--backend soft) has it"),
             (self.source != AUTO, "--source: only the software LBR (--backend soft) has it"),
         ])
     }
+}
+
+/// The instruction set of the program.
+pub(super) fn isa(args: &Record) -> Isa {
+    args.command.first().and_then(|program| target::isa(program)).unwrap_or_default()
 }
 
 /// The first refusal that applies.

@@ -4,6 +4,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use lbr_msr::BranchFilter;
 use lbr_msr::caps::{FilterRegister, LbrCaps};
 use lbr_msr::filter::{BranchClasses, software_filter, to_register_disarmed};
+use lbr_msr::insn::Isa;
 use lbr_msr::record::{BranchEntry, BranchType};
 use lbr_msr::soft::SoftCpu;
 use lbr_msr::table::NAMES;
@@ -13,6 +14,7 @@ use sampler::source::{Command, SOFTWARE, Source, SourceError, ptrace};
 use sampler::{Keep, RecordConfig, RecordError, Sampling, fresh_seed, target};
 
 use super::output::{Recording, meta};
+use super::serve::isa;
 use super::{AUTO, Record, SOFT_CPU, announce};
 use crate::commands::backend::not_started;
 use crate::cpus::CpuList;
@@ -53,6 +55,9 @@ pub(super) fn record(args: &Record, output: Output, why: Option<&str>) -> Outcom
     let mut meta = meta(&cpu.caps, desc.clone(), filter, origin, knowledge, sampling);
     meta.cmdline.push(format!("# {desc}"));
     meta.arguments = args.args.is_some();
+    if isa(args) == Isa::Aarch64 {
+        meta.arch = "aarch64".to_owned();
+    }
     let mut recording = Recording::create(args, output, meta)?;
     let config = RecordConfig { sampling, keep: ring.keep, ..config };
     if through == ptrace::SOFTWARE.name {

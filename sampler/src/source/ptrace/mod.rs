@@ -36,6 +36,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
 
+use lbr_msr::insn::Isa;
 use lbr_msr::record::SourceKnowledge;
 
 use super::sites::Sites;
@@ -107,7 +108,11 @@ impl Ptrace {
     pub fn new(command: Command) -> Result<Ptrace, SourceError> {
         let path = target::find(&command.program)?;
         let entry = match target::inspect(&path)? {
-            target::ProgramKind::Elf { entry } => Some(entry),
+            target::ProgramKind::Elf { isa: Isa::X86_64, entry } => Some(entry),
+            target::ProgramKind::Elf { .. } => {
+                let why = "a program of another CPU runs only in QEMU".to_owned();
+                return Err(SourceError::Unavailable { why });
+            }
             target::ProgramKind::Script if command.from.is_some() => {
                 let what = "a script, which has no addresses to start from".to_owned();
                 return Err(SourceError::NotX86_64 { path, what });

@@ -237,7 +237,7 @@ impl<'a, R: Recorder> Tracer<'a, R> {
         self.tasks.insert(self.main as i32, task);
         self.processes.insert(self.main, Process::default());
         let program = target::inspect(&self.exe(self.main)).map_err(|e| self.named(e))?;
-        if let (Some(function), ProgramKind::Elf { entry }) =
+        if let (Some(function), ProgramKind::Elf { entry, .. }) =
             (self.source.command.arguments_of, &program)
         {
             let entry = self.source.entry.unwrap_or(*entry);
@@ -246,7 +246,7 @@ impl<'a, R: Recorder> Tracer<'a, R> {
             self.function = Some(function);
         }
         match (self.source.command.from, program) {
-            (Some(from), ProgramKind::Elf { entry }) => {
+            (Some(from), ProgramKind::Elf { entry, .. }) => {
                 let entry = self.source.entry.unwrap_or(entry);
                 let start = Start::arm(self.main, from, entry).map_err(|e| {
                     SourceError::os(format!("setting a breakpoint at {from:#x}"), e)

@@ -1,4 +1,4 @@
-//! Running a program in QEMU's user-mode emulator, `qemu-x86_64`.
+//! Running a program in QEMU's user-mode emulator, `qemu-x86_64` or `qemu-aarch64`.
 //!
 //! A plugin inside the emulator (the crate `machine`, which `build.rs` builds and this crate carries)
 //! sends every taken branch through shared memory, with one ring for each thread. If a ring is full, its thread
@@ -35,6 +35,7 @@ mod shared;
 
 use std::path::{Path, PathBuf};
 
+use lbr_msr::insn::Isa;
 use lbr_msr::record::SourceKnowledge;
 
 use super::sites::Sites;
@@ -47,9 +48,11 @@ pub use find::Unavailable;
 /// The emulator as a choice.
 pub const SOFTWARE: Software = Software {
     name: "qemu",
-    about: "qemu-x86_64 with this project's plugin: hundreds of times faster",
+    about: "QEMU with this project's plugin: hundreds of times faster, and Arm programs too",
     open: |command| {
-        let qemu = Qemu::find().map_err(|why| SourceError::Unavailable { why: why.to_string() })?;
+        let isa = target::isa(&command.program).unwrap_or_default();
+        let qemu =
+            Qemu::find_for(isa).map_err(|why| SourceError::Unavailable { why: why.to_string() })?;
         Ok(Box::new(qemu.program(command)?))
     },
 };
@@ -58,6 +61,7 @@ pub const SOFTWARE: Software = Software {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Qemu {
     emulator: PathBuf,
+    isa: Isa,
 }
 
 impl Qemu {
@@ -66,7 +70,15 @@ impl Qemu {
     /// # Errors
     /// [`Unavailable`] names the missing part.
     pub fn find() -> Result<Qemu, Unavailable> {
-        find::find()
+        Qemu::find_for(Isa::X86_64)
+    }
+
+    /// The same for the emulator of an instruction set.
+    ///
+    /// # Errors
+    /// [`Unavailable`] names the missing part.
+    pub fn find_for(isa: Isa) -> Result<Qemu, Unavailable> {
+        find::find(isa)
     }
 
     /// The emulator.
@@ -91,8 +103,10 @@ impl Qemu {
             return unavailable("the plugin cannot follow child processes");
         }
         let path = target::find(&command.program)?;
-        if let target::ProgramKind::Script = target::inspect(&path)? {
-            return unavailable("qemu-x86_64 runs no scripts");
+        match target::inspect(&path)? {
+            target::ProgramKind::Elf { isa, .. } if isa == self.isa => {}
+            target::ProgramKind::Elf { .. } => return unavailable("the program is of another CPU"),
+            target::ProgramKind::Script => return unavailable("QEMU's user mode runs no scripts"),
         }
         let pin = command.cpu.map(|cpu| Affinity::current()?.only(cpu)).transpose()?;
         let start = command.from.map(|from| code::start(&path, from)).transpose()?;
@@ -129,7 +143,7 @@ impl Emulated {
 
 impl Source<'_> for Emulated {
     fn name(&self) -> &'static str {
-        "qemu-x86_64"
+        find::emulator(self.qemu.isa)
     }
 
     fn knowledge(&self) -> SourceKnowledge {

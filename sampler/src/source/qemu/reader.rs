@@ -53,7 +53,7 @@ impl From<Corrupt> for Stop {
 }
 
 pub(super) fn failed(why: String) -> SourceError {
-    SourceError::os("recording in qemu-x86_64", io::Error::other(why))
+    SourceError::os("recording in QEMU", io::Error::other(why))
 }
 
 /// The branches that the plugin may omit because no drain would see them.
@@ -174,7 +174,7 @@ impl<'a, R: Recorder> Reader<'a, R> {
             match count {
                 0 => {
                     let status = child.try_wait().map_err(|cause| {
-                        Stop::Failed(SourceError::os("waiting for qemu-x86_64", cause))
+                        Stop::Failed(SourceError::os("waiting for QEMU", cause))
                     })?;
                     if let Some(status) = status {
                         while self.round()? > 0 {}

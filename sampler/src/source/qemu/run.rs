@@ -1,5 +1,6 @@
 //! The emulator's process: start and end.
 
+use lbr_msr::insn::Isa;
 use lbr_msr::text::AsText;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
@@ -12,6 +13,9 @@ use super::shared::{Plugin, Shared};
 use super::{Emulated, code, find};
 use crate::gate::Recorder;
 use crate::source::{Exit, SourceError, SourceNotes};
+
+/// The libraries of Debian's packages for cross compiling.
+const AARCH64_ROOT: &str = "/usr/aarch64-linux-gnu";
 
 /// The running emulator. Killed on drop.
 struct Running(Child);
@@ -35,6 +39,10 @@ pub(super) fn run<R: Recorder>(
         shared.region().header.model();
     }
     shared.region().header.open(thinning.wanted, thinning.sampling);
+    if recorder.wants_signals() && source.qemu.isa != Isa::X86_64 {
+        let why = "signals are shown with the registers of x86-64 alone".to_owned();
+        return Err(SourceError::Unavailable { why });
+    }
     let gdb = recorder.wants_signals().then(|| Gdb::new(source.command.rights().as_ref()));
     let mut gdb =
         gdb.transpose().map_err(|cause| SourceError::os("making a socket for qemu", cause))?;
@@ -58,7 +66,7 @@ pub(super) fn run<R: Recorder>(
         Err(Stop::Failed(error)) => return Err(error),
         Err(Stop::Closed) => {
             let wait = running.0.kill().and_then(|()| running.0.wait());
-            wait.map_err(|cause| SourceError::os("ending qemu-x86_64", cause))?
+            wait.map_err(|cause| SourceError::os("ending QEMU", cause))?
         }
     };
     let closed = recorder.is_closed();
@@ -95,7 +103,17 @@ fn start(source: &Emulated, shared: &Shared, gdb: Option<&Gdb>) -> Result<Child,
         arguments.push(format!("text={text:#x}"));
     }
     let mut process = Process::new(&source.qemu.emulator);
-    process.args(["-cpu", "max"]);
+    match source.qemu.isa {
+        Isa::X86_64 => process.args(["-cpu", "max"]),
+        Isa::Aarch64 => {
+            arguments.push("isa=aarch64".to_owned());
+            if Path::new(AARCH64_ROOT).is_dir() && std::env::var_os("QEMU_LD_PREFIX").is_none() {
+                process.args(["-L", AARCH64_ROOT]);
+            }
+            // Pointer authentication as the architecture defines it takes most of the time.
+            process.args(["-cpu", "max,pauth-impdef=on"])
+        }
+    };
     plugin.load(&arguments, &mut process);
     if let Some(gdb) = gdb {
         process.arg("-g").arg(gdb.path());
