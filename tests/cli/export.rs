@@ -265,6 +265,7 @@ fn rows_for_databases() {
         "from_line": null, "to_build_id": null, "to_file": null, "to_offset": 0x401020,
         "to_symbol": null, "to_line": null, "count": 2, "mispredicted": 0,
         "predictions_known": 2, "cycles_sum": 10, "cycles_count": 2,
+        "events_a": null, "events_b": null, "events_c": null, "events_d": null,
     });
     assert_eq!(rows.len(), 2);
     assert_eq!(rows[0], first);

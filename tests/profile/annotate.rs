@@ -51,6 +51,38 @@ fn each_instruction_has_its_count() {
     assert_eq!(blocks, wanted.map(|(first, end, n)| (first, end, Some(n))));
 }
 
+/// b.ne 8; nop; cbz w0, 0; b 0: the words as the GNU assembler encodes them.
+#[test]
+fn code_of_aarch64() {
+    let words: [u32; 4] = [0x5400_0041, 0xD503_201F, 0x34FF_FFC0, 0x17FF_FFFD];
+    let code: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let (_dir, path) = elf(&code);
+    let mut file = std::fs::read(&path).unwrap();
+    // e_machine.
+    file[18..20].copy_from_slice(&183u16.to_le_bytes());
+    std::fs::write(&path, file).unwrap();
+    let mapped = map(&path, AT, 0x1000, 0x1000);
+    let mut flow = count(&[mapped, ran(1, &[(12, 0), (0, 8), (8, 0), (12, 0)])]);
+    for block in &mut flow.blocks {
+        block.counters = Some(Box::new([Some(7), None, None, None]));
+    }
+    let annotated = all(&mut flow, code.len());
+    assert!(annotated.exact);
+    let wanted = [(0, 2), (4, 1), (8, 2), (12, 2)];
+    assert_eq!(counts(&annotated), wanted.map(|(offset, n)| (offset, Some(n))));
+    let texts = annotated.instructions.iter().map(|insn| insn.text.as_ref().unwrap());
+    let texts: Vec<_> = texts.map(|text| format!("{} {}", text.mnemonic, text.operands)).collect();
+    let (start, second) = (AT, at(8));
+    let wanted = [format!("b.ne {second:#x}"), "nop ".into(), format!("cbz w0, {start:#x}")];
+    assert_eq!((&texts[..3], &texts[3]), (&wanted[..], &format!("b {start:#x}")));
+    for branch in [0, 2].map(|at| annotated.instructions[at].branch.as_ref().unwrap()) {
+        assert_eq!((branch.taken, branch.not_taken, branch.branch_type), (1, 1, BranchType::COND));
+    }
+    // The events that were counted with a block's branch.
+    assert_eq!(annotated.blocks.len(), 3);
+    assert!(annotated.blocks.iter().all(|block| block.counters.as_ref().unwrap()[0] == Some(7)));
+}
+
 /// Zen 4 records the compare of a fused pair: the jump after it ran too. Contradicted blocks are
 /// not counted, and the counts are no longer exact.
 #[test]

@@ -2,7 +2,8 @@
 
 use std::io::Cursor;
 
-use profile::{Flow, HotTable, Item, Recording};
+use profile::export::{EdgeCounts, EdgeRow};
+use profile::{Counter, Flow, HotTable, Item, Recording};
 
 use crate::reader::Crafted;
 
@@ -36,6 +37,20 @@ fn counters_are_passed_on_and_summed() {
         let of = |from: u64| table.branches.iter().find(|b| b.from == from).unwrap();
         assert_eq!(of(0x10).counters.as_deref(), Some(&[Some(4), Some(4), None, None]));
         assert_eq!(of(0x30).counters.as_deref(), Some(&[Some(2), Some(0), None, None]));
+        let mut counter = Counter::of(EdgeCounts::default());
+        let mut recording = open(&file);
+        counter.recording(&mut recording, |_, _| {}).unwrap();
+        let mut rows = Vec::new();
+        let all = counter.finish().each(
+            |_| EdgeRow::default(),
+            |row| {
+                rows.push((row.from_offset, row.events_a, row.events_b, row.events_c));
+                Ok::<_, std::convert::Infallible>(())
+            },
+        );
+        assert!(all.is_ok());
+        let wanted = [(0x10, Some(4), Some(4)), (0x30, Some(2), Some(0))];
+        assert_eq!(rows, wanted.map(|(from, a, b)| (Some(from), a, b, None)));
         // The block from 0x40 to the newer branch at 0x10 would run backwards: none counts.
         let flow = Flow::count(&mut open(&file), |_, _| {}).unwrap();
         assert!(flow.blocks.is_empty());

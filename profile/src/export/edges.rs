@@ -47,6 +47,14 @@ pub struct EdgeRow {
     pub cycles_sum: Option<u64>,
     /// Number of records in this sum.
     pub cycles_count: u64,
+    /// Sums of the events that were counted with the records, by counter. A record counts to 3.
+    pub events_a: Option<u64>,
+    /// The second counter.
+    pub events_b: Option<u64>,
+    /// The third counter.
+    pub events_c: Option<u64>,
+    /// The fourth counter.
+    pub events_d: Option<u64>,
 }
 
 /// Counts branches by event.
@@ -97,6 +105,8 @@ impl EdgeRows {
             for branch in branches {
                 let from = End::of(&mut maps, branch.from_location, branch.from);
                 let to = End::of(&mut maps, branch.to_location, branch.to);
+                let [events_a, events_b, events_c, events_d] =
+                    branch.counters.map(|sums| *sums).unwrap_or_default();
                 row(EdgeRow {
                     from_build_id: from.build_id,
                     from_file: from.file,
@@ -113,6 +123,10 @@ impl EdgeRows {
                     predictions_known: branch.known,
                     cycles_sum: (branch.with_cycles > 0).then_some(branch.cycles_sum),
                     cycles_count: branch.with_cycles,
+                    events_a,
+                    events_b,
+                    events_c,
+                    events_d,
                     ..common.clone()
                 })?;
             }

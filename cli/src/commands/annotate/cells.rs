@@ -4,6 +4,7 @@ use profile::annotate::{Annotated, Branch, Instruction, Target, Timed};
 use profile::interval::Interval;
 
 use super::arrows::Arrows;
+use crate::commands::report::hot::means;
 use crate::present::escape::escaped;
 use crate::present::number::{dash, grouped, percent};
 use crate::present::table::Heat;
@@ -13,8 +14,8 @@ const ENOUGH: u64 = 30;
 /// Maximum number of targets named after an indirect branch.
 const TARGETS: usize = 3;
 
-/// Headings of the columns.
-pub(super) const HEADINGS: [&str; 6] = ["count", "taken", "mispredict", "p50", "p90", "IPC"];
+/// Headings of the columns. The last is only shown if events were counted.
+const HEADINGS: [&str; 7] = ["count", "taken", "mispredict", "p50", "p90", "IPC", "events"];
 
 /// The data of all rows.
 pub(super) struct Columns<'a> {
@@ -28,8 +29,15 @@ impl<'a> Columns<'a> {
         Columns { annotated, peak: annotated.peak(), ending: annotated.blocks_by_end() }
     }
 
-    /// The cells of a row, under the [headings](HEADINGS).
-    pub(super) fn cells(&self, at: usize, insn: &Instruction) -> [String; 6] {
+    /// Headings of the columns that are shown.
+    pub(super) fn headings(&self) -> &'static [&'static str] {
+        let counted = self.annotated.blocks.iter().any(|block| block.counters.is_some());
+        let (last, others) = HEADINGS.split_last().unwrap_or((&"", &[]));
+        if counted && !last.is_empty() { &HEADINGS } else { others }
+    }
+
+    /// The cells of a row, under all headings.
+    pub(super) fn cells(&self, at: usize, insn: &Instruction) -> [String; 7] {
         let annotated = self.annotated;
         let branch = insn.branch.as_ref();
         let conditional = branch.filter(|branch| branch.conditional);
@@ -45,6 +53,7 @@ impl<'a> Columns<'a> {
             quantile(0.5),
             quantile(0.9),
             of_block(&ipc),
+            of_block(&|block| means(block.counters.as_deref(), block.count)),
         ]
     }
 

@@ -7,7 +7,7 @@ use profile::Flow;
 use profile::annotate::{self, Annotated, Hot, Instruction, Stretch, Syntax};
 
 use super::arrows::Arrows;
-use super::cells::{Columns, HEADINGS, remark, words};
+use super::cells::{Columns, remark, words};
 use super::graph;
 use crate::input::source_text::Sources;
 use crate::present::escape::escaped;
@@ -75,7 +75,7 @@ pub(crate) fn markup(annotated: &Annotated, sources: &mut Sources) -> Markup {
                 table.annotated {
                     thead {
                         tr {
-                            @for heading in HEADINGS { th scope="col" { (heading) } }
+                            @for heading in columns.headings() { th scope="col" { (heading) } }
                             th aria-hidden="true" {}
                             th scope="col" { "address" }
                             th scope="col" { "instruction" }
@@ -95,7 +95,7 @@ pub(crate) fn markup(annotated: &Annotated, sources: &mut Sources) -> Markup {
                                         }
                                     }
                                     tr class=(columns.heat(insn).name()) data-at=(anchor(file, insn.address)) data-block=[block(at)] {
-                                        @for cell in columns.cells(at, insn) { td { (cell) } }
+                                        @for cell in columns.cells(at, insn).iter().take(columns.headings().len()) { td { (cell) } }
                                         td.arrows aria-hidden="true" { (arrows.row(at)) }
                                         td { (format!("{:x}", insn.address)) }
                                         td.code {

@@ -147,6 +147,7 @@ fn timed(modelled: bool, block: &Timed) -> Value {
         "p90": cycles.quantile(0.9),
         "ipc": block.ipc(),
         "saturated": known.then(|| cycles.saturated()),
+        "counters": block.counters,
         "modelled": known.then_some(modelled),
     })
 }

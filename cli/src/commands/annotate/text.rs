@@ -7,7 +7,7 @@ use profile::annotate::{Annotated, BasicBlock, Instruction, Timed};
 use profile::lines::SourceLine;
 
 use super::arrows::Arrows;
-use super::cells::{Columns, HEADINGS, ipc, remark, words};
+use super::cells::{Columns, ipc, remark, words};
 use crate::input::source_text::Sources;
 use crate::present::escape::escaped;
 use crate::present::number::{counted, grouped};
@@ -100,7 +100,7 @@ struct Listing<'a> {
     columns: Columns<'a>,
     arrows: Option<Arrows>,
     /// Widths of the columns; `None` for hidden ones.
-    widths: [Option<usize>; 6],
+    widths: Vec<Option<usize>>,
     /// Width of addresses.
     address: usize,
     source: Option<Sources>,
@@ -120,7 +120,8 @@ impl<'a> Listing<'a> {
         source: bool,
     ) -> Listing<'a> {
         let columns = Columns::of(annotated);
-        let mut widths = HEADINGS.map(|heading| Some(cells(heading)));
+        let mut widths: Vec<Option<usize>> =
+            columns.headings().iter().map(|heading| Some(cells(heading))).collect();
         for (at, insn) in annotated.instructions.iter().enumerate() {
             for (width, cell) in widths.iter_mut().zip(columns.cells(at, insn)) {
                 *width = (*width).max(Some(cells(&cell)));
@@ -150,13 +151,14 @@ impl<'a> Listing<'a> {
 
     fn headings(&self, out: &mut Out<'_>) -> io::Result<()> {
         let style = if out.color { Style::new().bold() } else { Style::new() };
-        let gutter = self.gutter(HEADINGS);
+        let gutter = self.gutter(self.columns.headings());
         let rest = self.before() - cells(&gutter) - 2;
         writeln!(out, "{style}{gutter}{:>rest$}  instruction{style:#}", "address")
     }
 
-    fn gutter(&self, row: [&str; 6]) -> String {
-        let shown = row.iter().zip(self.widths).filter_map(|(cell, width)| Some((cell, width?)));
+    fn gutter(&self, row: &[&str]) -> String {
+        let shown = row.iter().zip(&self.widths);
+        let shown = shown.filter_map(|(cell, width)| Some((cell, (*width)?)));
         shown.map(|(cell, width)| format!("{cell:>width$}  ")).collect()
     }
 
@@ -187,7 +189,7 @@ impl<'a> Listing<'a> {
     fn between(&mut self, out: &mut Out<'_>, at: usize, text: &str) -> io::Result<()> {
         let dim = if out.color { FAINT } else { Style::new() };
         self.lines.push(None);
-        let (gutter, drawn) = (self.gutter([""; 6]), self.drawn(|arrows| arrows.above(at)));
+        let (gutter, drawn) = (self.gutter(&[""; 7]), self.drawn(|arrows| arrows.above(at)));
         let room = out.width.map(|width| width.saturating_sub(cells(&gutter) + cells(&drawn)));
         let text = shortened(&escaped(text), room.unwrap_or(usize::MAX));
         writeln!(out, "{gutter}{drawn}{dim}{text}{dim:#}")
@@ -215,7 +217,7 @@ impl<'a> Listing<'a> {
             remark = if left < 8 { String::new() } else { without_middle(&remark, left) };
         }
         let gap = if remark.is_empty() { "" } else { "  " };
-        let (gutter, width) = (self.gutter(row.each_ref().map(String::as_str)), self.address);
+        let (gutter, width) = (self.gutter(&row.each_ref().map(String::as_str)), self.address);
         let row = format!(
             "{style}{gutter}{style:#}{drawn}{:>width$x}  {style}{code}{style:#}{gap}{remark}",
             insn.address,

@@ -93,12 +93,16 @@ pub(crate) fn has_counters(branches: &[HotBranch]) -> bool {
 
 /// The mean of each counter's events by execution, with perf's letters.
 pub(super) fn events(counters: Option<&[Option<u64>; 4]>, count: u64) -> Cell {
+    Cell::word(counters.map(|_| means(counters, count)))
+}
+
+/// The same as text; empty without counters.
+pub(crate) fn means(counters: Option<&[Option<u64>; 4]>, count: u64) -> String {
     let mean = |(letter, sum): (char, &Option<u64>)| {
         sum.map(|sum| format!("{letter} {:.2}", sum as f64 / count.max(1) as f64))
     };
-    Cell::word(
-        counters.map(|sums| ('A'..).zip(sums).filter_map(mean).collect::<Vec<_>>().join(" ")),
-    )
+    let means = counters.map(|sums| ('A'..).zip(sums).filter_map(mean).collect::<Vec<_>>());
+    means.unwrap_or_default().join(" ")
 }
 
 fn run(args: &Report, out: &mut Out<'_>) -> Outcome {

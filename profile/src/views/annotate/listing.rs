@@ -325,6 +325,7 @@ impl Listing<'_> {
                 instructions: length.filter(|_| block.decoded).map(|length| length + more),
                 count: block.count,
                 cycles: block.cycles.clone(),
+                counters: block.counters.clone(),
             });
         }
         timed

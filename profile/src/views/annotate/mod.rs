@@ -132,6 +132,8 @@ pub struct Timed {
     pub count: u64,
     /// Core cycles, of the executions with a cycle count.
     pub cycles: Cycles,
+    /// Sums of the events of each counter, as [`Block::counters`](crate::views::flow::Block).
+    pub counters: Option<Box<[Option<u64>; 4]>>,
 }
 
 impl Timed {
