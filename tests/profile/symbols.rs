@@ -45,7 +45,7 @@ fn finds_a_function_where_it_runs() {
     assert_eq!(lbr_symbol_under_test(2), 6);
     // SAFETY: the function's first bytes are mapped and readable while it exists.
     let code = unsafe { std::slice::from_raw_parts(runs_at as *const u8, 15) };
-    assert_eq!(module.code_at(addr), code);
+    assert_eq!(module.code_at(addr).bytes, code);
 }
 
 /// Data and mapping symbols do not name code.
@@ -78,7 +78,7 @@ fn addresses_outside_have_no_name() {
     let mut module = Module::open(&exe()).unwrap();
     assert_eq!(module.address_of_offset(u64::MAX), None);
     assert_eq!(module.symbol_at(u64::MAX), None);
-    assert!(module.code_at(u64::MAX).is_empty());
+    assert!(module.code_at(u64::MAX).bytes.is_empty());
 }
 
 #[test]

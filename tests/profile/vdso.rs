@@ -63,7 +63,7 @@ fn functions_of_the_vdso() {
         let at = locate(&mut maps, 7, base + addr + 1);
         let Location::File { file, .. } = at else { panic!("{at:?}") };
         assert_eq!(maps.path(file), Some("[vdso]"));
-        (name(&mut maps, at), maps.code(at), maps.failures().count())
+        (name(&mut maps, at), maps.code(at).map(|code| code.bytes), maps.failures().count())
     };
     let code = bytes[addr as usize + 1..][..15].to_vec();
     assert_eq!(look(Some(&id), sources(), BASE), (expected.clone(), Some(code.clone()), 0));

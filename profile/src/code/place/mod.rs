@@ -237,7 +237,7 @@ impl Maps {
                 self.path(file).filter(|path| path.starts_with('/'))?;
                 let module = self.elf(file)?;
                 let offset = module.offset_of_address(addr)?;
-                (!module.code_at(addr).is_empty()).then_some(Location::File { file, offset })
+                (!module.code_at(addr).bytes.is_empty()).then_some(Location::File { file, offset })
             };
             files.into_iter().filter_map(at).collect()
         };

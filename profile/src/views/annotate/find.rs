@@ -1,6 +1,6 @@
 //! Finds the code that a name or range stands for.
 
-use lbr_msr::insn::{self, BranchInsn, Insn};
+use lbr_msr::insn::{BranchInsn, Insn};
 use lbr_msr::text::AsText;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -287,7 +287,7 @@ fn blocks_at(flow: &mut Flow, place: &LocationSpec, file: usize, offset: u64) ->
     let module = flow.maps.elf(file)?;
     let address = module.address_of_offset(start)?;
     let exit = module.address_of_offset(end)?;
-    let end = match insn::decode(&module.code_at(exit), exit) {
+    let end = match module.code_at(exit).decode(exit) {
         Insn::Straight { len } | Insn::Branch(BranchInsn { len, .. }) => end + u64::from(len),
         Insn::Invalid => end + 1,
     };
