@@ -26,6 +26,19 @@ fn page(dir: &Path, input: &str, args: &[&str]) -> String {
 const EVIL: &str = "<script>alert(1)</script>";
 const CODE: u64 = 0x40_1000;
 
+/// Names of 3,000 letters, most of which markup writes as four or more.
+#[test]
+fn a_page_is_bounded() {
+    let dir = tempfile::tempdir().unwrap();
+    let name = |at: usize| format!("f{at}{}", "<a>".repeat(1000));
+    let entry = |at| format!(" {}+0x8/{}+0x0/M/-/-/3", name(at), name(at + 1));
+    let text: String = (0..600).map(|at| entry(at) + &entry(at + 1) + "\n").collect();
+    std::fs::write(dir.path().join("perf.txt"), text).unwrap();
+    let page = page(dir.path(), "perf.txt", &[]);
+    assert!(page.len() < 5_000_000, "{}", page.len());
+    assert!(page.contains(" more branches are not on this page"));
+}
+
 /// A recording of a function whose name is markup, and so is its file's name.
 fn evil() -> Option<tempfile::TempDir> {
     described(meta(Source::Software))

@@ -33,6 +33,8 @@ const SCRIPT: &str = include_str!("page.js");
 const ROWS: usize = 250;
 /// Functions whose code is on the page, at most.
 const FUNCTIONS: usize = 40;
+/// Bytes of a page at most, unless its user says how many rows.
+const BYTES: usize = 5_000_000;
 
 /// Reads the recordings and writes the page.
 pub(crate) fn run(args: &Report, path: &Path) -> Outcome {
@@ -57,7 +59,17 @@ pub(crate) fn run(args: &Report, path: &Path) -> Outcome {
     args.shown().keep_flow(&mut overview.flow, false)?;
     args.shown().keep_flow(&mut overview.flow, true)?;
     let head = Head { kept, sources: &sources, recorded: &recorded };
-    output.write(&page(&head, &recordings, &mut overview, &mut graph, args)?)?;
+    let mut limit = match args.limit {
+        Some(0) => usize::MAX,
+        limit => limit.unwrap_or(ROWS),
+    };
+    let mut text = page(&head, &recordings, &mut overview, &mut graph, args, limit)?;
+    // Long names.
+    while args.limit.is_none() && text.len() > BYTES && limit > 1 {
+        limit /= 2;
+        text = page(&head, &recordings, &mut overview, &mut graph, args, limit)?;
+    }
+    output.write(&text)?;
     finish(&sources, &overview.flow.maps);
     if path != Path::new("-") {
         say!("report to {}", path.as_text());
@@ -71,11 +83,8 @@ fn page(
     overview: &mut Overview,
     graph: &mut CallGraph,
     args: &Report,
+    limit: usize,
 ) -> Result<String, Failure> {
-    let limit = match args.limit {
-        Some(0) => usize::MAX,
-        limit => limit.unwrap_or(ROWS),
-    };
     let picture = picture::of(args, graph, overview)?;
     let (functions, all) = hottest(&mut overview.flow, Syntax::Intel, true, FUNCTIONS);
     let places = places(&functions);

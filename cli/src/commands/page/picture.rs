@@ -15,7 +15,7 @@ use crate::exit::Failure;
 use crate::present::escape::escaped;
 use crate::present::number::{counted, grouped, part, percent, share};
 use crate::present::shorten::shortened;
-use crate::present::table::Heat;
+use crate::present::table::{Heat, TITLE};
 
 /// The share of the picture that a box needs, and the number of boxes at most.
 const LEAST: f64 = 0.001;
@@ -207,7 +207,7 @@ impl Picture {
                         a class={ "frame " (Heat::of(Some(frame.own as f64), peak).name()) } role="treeitem"
                             aria-level=(frame.level + 1) tabindex="-1" href=[href(frame.function, code)]
                             style=(shape(frame))
-                            title={ (name) "\n" (grouped(frame.total)) " " (self.unit) ", " (part(frame.total, all))
+                            title={ (shortened(&name, TITLE)) "\n" (grouped(frame.total)) " " (self.unit) ", " (part(frame.total, all))
                                 "; " (grouped(frame.own)) " in itself, " (part(frame.own, all)) } {
                             (shortened(&name, NAME))
                         }

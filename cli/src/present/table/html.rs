@@ -5,8 +5,9 @@ use maud::{Markup, html};
 use super::{Cell, Column, Form, Heat, Table};
 use crate::present::out::cells;
 
-/// Maximum width of a name on a page, in characters.
+/// Maximum width of a name on a page, and of its tooltip, in characters.
 const NAME: usize = 160;
+pub(crate) const TITLE: usize = 400;
 
 impl<C: ?Sized, R> Table<'_, C, R> {
     /// The table; `name` is for screen readers.
@@ -38,8 +39,7 @@ impl<C: ?Sized, R> Table<'_, C, R> {
 impl Cell {
     fn html<C: ?Sized, R>(&self, column: &Column<'_, C, R>, peak: f64) -> Markup {
         let text = self.within(NAME);
-        let whole = self.text();
-        let title = (cells(&whole) > NAME).then_some(&whole);
+        let title = (cells(&self.text()) > NAME).then(|| self.within(TITLE));
         match column.form {
             Form::Right => {
                 let heat = column.heat.then(|| Heat::of(self.value(), peak).name());
@@ -53,7 +53,7 @@ impl Cell {
                     Cell::Place(place) => place.anchor(),
                     _ => None,
                 };
-                html! { td class="code" title=[title] data-at=[at] { (text) } }
+                html! { td class="code" title=[&title] data-at=[at] { (text) } }
             }
             _ => html! { td { (text) } },
         }

@@ -6,6 +6,7 @@ mod json;
 mod sheet;
 mod text;
 
+pub(crate) use html::TITLE;
 pub(crate) use sheet::{Listed, Sheet};
 pub(crate) use text::{Item, write_list};
 
