@@ -235,7 +235,7 @@ fn another_machine() {
     assert_eq!(names(&input, &["--symfs", folder]).len(), 1);
     assert_ne!(names(&input, &["--symfs", folder]), BTreeSet::from([None]));
 
-    // On this machine, there is no evidence against it.
+    // A recording of this machine does not contradict the file.
     let mut here = meta(Source::Hardware);
     let said = |name: &str| std::fs::read_to_string(Path::new("/proc/sys/kernel").join(name)).ok();
     here.hostname = said("hostname").map(|name| name.trim().to_owned());

@@ -1,5 +1,5 @@
-//! Hostile code under `lbr time`: it cannot choose register values, leaves nothing behind, and ends
-//! in time.
+//! Hostile code under `lbr time`: it cannot choose register values, leaves no process running, and
+//! ends in time.
 
 use std::fs::File;
 use std::io::Read as _;

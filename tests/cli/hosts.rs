@@ -73,7 +73,7 @@ fn synthetic_hosts_match_their_names() {
     }
 }
 
-/// None of them has a driver, for various reasons: there is no usable LBR, and commands that can do
+/// None of these hosts has a driver, so their LBR is unusable; commands that can do
 /// without it still work.
 #[test]
 fn a_host_without_a_driver_has_no_lbr_to_use() {

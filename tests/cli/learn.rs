@@ -126,7 +126,7 @@ fn the_page_steps_through_the_states() {
     assert_eq!((&played["full"], &played["same"]), (&3.into(), &16.into()));
     assert!(!played["cpu"].as_str().unwrap().starts_with("Skylake"), "{played}");
     assert_eq!(played["filtered"], 0);
-    // There is no third bit before the first step.
+    // The button of LBR is disabled.
     let pair = serde_json::json!([["true", false], ["true", false], ["true", true]]);
     assert_eq!(played["pair"], pair);
     // Its first record appears at step 7: off then, off with everything undone, and off until then.

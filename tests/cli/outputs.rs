@@ -234,7 +234,7 @@ fn catches(child: &Child, signal: Signal) {
     }
 }
 
-/// Waits until a process sleeps, as between two attempts to open a pipe that nobody reads.
+/// Waits until a process sleeps, as between two attempts to open a pipe without a reader.
 #[track_caller]
 fn sleeps(child: &Child) {
     let began = Instant::now();
