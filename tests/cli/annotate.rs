@@ -423,7 +423,7 @@ fn stripped_code_is_shown_by_range() {
     };
     for place in [entry, printed] {
         let around = counts(&json(&[place, "-i", &recorded.file]));
-        let inside = around.range(hex(&block["entry"])..);
+        let inside = around.range(hex(&block["entry"])..=hex(&block["exit"]));
         assert_eq!(inside.map(|(at, n)| (*at, *n)).collect::<BTreeMap<_, _>>(), counts(&rows));
     }
     let said = refused(&["program+0x1", "-i", &recorded.file]);
