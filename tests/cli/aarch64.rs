@@ -1,7 +1,7 @@
 //! Programs of 64-bit Arm: recorded in QEMU, and compared with QEMU's own log of each instruction
 //! and with binutils' disassembler.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -10,6 +10,7 @@ use lbr_msr::insn::{Insn, Isa};
 use lbr_msr::record::HwBranchType as H;
 use object::{Object, ObjectSymbol};
 use sampler::source::qemu::Qemu;
+use serde_json::Value;
 
 use crate::support::lbr::{done, lbr, rows, stderr, text};
 use crate::support::skip::{run_tool, skipped, tool};
@@ -60,8 +61,8 @@ impl Program {
         let mut qemu = Command::new("qemu-aarch64");
         qemu.args(["-L", "/usr/aarch64-linux-gnu", "-cpu", "max,pauth-impdef=on"]);
         qemu.args(["-singlestep", "-d", "exec,nochain", "-D", &log, self.name()]).args(args);
-        qemu.stdout(std::process::Stdio::null());
-        assert!(qemu.status().unwrap().code().is_some());
+        // Like the recorded run, it writes to a pipe.
+        assert!(qemu.output().unwrap().status.code().is_some());
         let mut threads: Vec<Vec<u64>> = Vec::new();
         for line in std::fs::read_to_string(log).unwrap().lines() {
             let Some((thread, rest)) =
@@ -96,10 +97,10 @@ fn hex(text: &str) -> u64 {
     u64::from_str_radix(text.trim_start_matches("0x"), 16).unwrap()
 }
 
-/// Transfers other than to the next instruction.
-fn taken(pcs: &[u64]) -> Vec<(u64, u64)> {
+/// Transfers other than to the next instruction, and those of the jumps at these addresses.
+fn taken(pcs: &[u64], jumps: &BTreeSet<u64>) -> Vec<(u64, u64)> {
     let pairs = pcs.windows(2).map(|pair| (pair[0], pair[1]));
-    pairs.filter(|(from, to)| *to != from + 4).collect()
+    pairs.filter(|(from, to)| *to != from + 4 || jumps.contains(from)).collect()
 }
 
 fn counted(branches: impl IntoIterator<Item = (u64, u64)>) -> Edges {
@@ -108,13 +109,12 @@ fn counted(branches: impl IntoIterator<Item = (u64, u64)>) -> Edges {
     edges
 }
 
-/// The recorded branches in the order of execution, without jumps to the next instruction.
+/// The recorded branches in the order of execution.
 fn recorded(file: &str) -> Vec<(u64, u64)> {
     let script = done(&["script", "-i", file, "-F", "brstack"]);
     let entry = |entry: &str| {
         let mut parts = entry.split('/');
-        let branch = (hex(parts.next()?), hex(parts.next()?));
-        (branch.1 != branch.0 + 4).then_some(branch)
+        Some((hex(parts.next()?), hex(parts.next()?)))
     };
     let stack = |line: &str| line.split_whitespace().rev().filter_map(entry).collect::<Vec<_>>();
     script.lines().flat_map(stack).collect()
@@ -205,32 +205,83 @@ fn taken_branches_and_outcomes_are_those_of_qemus_log() {
         let shift = got[0].0.saturating_sub(program.at("main").0) & !0xFFF;
         let start = program.at("main").0 + shift;
         let threads = program.logged(start, args);
-        let wanted = taken(&threads[0]);
+        let Some(listed) = objdump(&program) else { return };
+        let unconditional = |mnemonic: &str| {
+            class_of(mnemonic).is_some_and(|class| !matches!(class, H::Cond | H::Other))
+        };
+        let jumps = listed.iter().filter(|row| unconditional(&row.1));
+        let wanted = taken(&threads[0], &jumps.map(|row| row.0 + shift).collect());
         let differ = got.iter().zip(&wanted).position(|(got, wanted)| got != wanted);
         assert_eq!(differ, None, "{name}: {:x?}", differ.map(|at| (got[at], wanted[at])));
         assert!(wanted.len() - got.len() <= 1, "{name}: {} of {}", got.len(), wanted.len());
         assert!(wanted.len() > 20, "{name}");
 
-        let Some(listed) = objdump(&program) else { return };
         let outcomes = rows(&["report", "--view", "outcomes", "--json", "-i", &file]);
+        let ran = counted(threads[0].iter().map(|pc| (*pc, 0)));
+        let pairs = counted(threads[0].windows(2).map(|pair| (pair[0], pair[1])));
+        let times = |counts: &Edges, key| counts.get(&key).copied().unwrap_or(0);
         let mut judged = 0;
-        for (address, mnemonic, _) in listed.iter().filter(|row| class_of(&row.1) == Some(H::Cond))
-        {
+        for (address, ..) in listed.iter().filter(|row| class_of(&row.1) == Some(H::Cond)) {
             let at = address + shift;
-            let next = |to: u64| {
-                let mut pairs = threads[0].windows(2);
-                pairs.by_ref().filter(|pair| pair[0] == at && (pair[1] == to)).count() as u64
-            };
-            let ran = threads[0].iter().filter(|pc| **pc == at).count() as u64;
-            let row = outcomes.iter().find(|row| row["from"] == format!("{at:#x}").as_str());
-            let Some(row) = row else {
-                assert_eq!(ran, 0, "{name}: {address:x} {mnemonic} ran and has no row");
+            let (executed, passed) = (times(&ran, (at, 0)), times(&pairs, (at, at + 4)));
+            let Some(row) = outcomes.iter().find(|row| row["from"] == format!("{at:#x}")) else {
+                assert_eq!(executed, 0, "{name}: {address:x} ran and has no row");
                 continue;
             };
             let counts = (row["taken"].as_u64(), row["not_taken"].as_u64());
-            assert_eq!(counts, (Some(ran - next(at + 4)), Some(next(at + 4))), "{name}: {row}");
+            assert_eq!(counts, (Some(executed - passed), Some(passed)), "{name}: {row}");
             judged += 1;
         }
         assert!(judged > 5 || name.contains("goto"), "{name}: {judged}");
+
+        let blocks = rows(&["report", "--view", "blocks", "--json", "-n", "0", "-i", &file]);
+        let address = |row: &Value, key: &str| hex(row[key].as_str().unwrap());
+        let found: Edges = blocks
+            .iter()
+            .filter(|row| row["kind"] == "block")
+            .map(|row| {
+                ((address(row, "entry"), address(row, "exit")), row["count"].as_u64().unwrap())
+            })
+            .collect();
+        // The first block starts at main, the last ends at the system call that exits.
+        let entries = [start].into_iter().chain(wanted.iter().map(|branch| branch.1));
+        let exits = wanted.iter().map(|branch| branch.0).chain(threads[0].last().copied());
+        assert_eq!(found, counted(entries.zip(exits)), "{name}");
+
+        let listing = rows(&["annotate", "--json", "main", "-i", &file]);
+        let mut instructions = 0;
+        for row in listing.iter().filter(|row| row["kind"] == "instruction") {
+            let at = address(row, "address");
+            assert_eq!(row["count"].as_u64(), Some(times(&ran, (at, 0))), "{name}: {row}");
+            instructions += 1;
+        }
+        assert!(instructions > 5, "{name}");
     }
+}
+
+#[test]
+fn each_thread_takes_the_branches_of_its_function() {
+    let Some(program) = build("kinds/threads.c", &["-O1", "-static", "-pthread"]) else { return };
+    let file = program.record(&[], &[]);
+    let (start, end) = program.at("work");
+    let inside = |branch: &(u64, u64)| (start..end).contains(&branch.0);
+    let threads = program.logged(program.at("main").0, &[]);
+    let all = threads.iter().flat_map(|pcs| taken(pcs, &BTreeSet::new())).filter(inside);
+    let wanted = counted(all);
+    assert!(wanted.len() > 3 && threads.len() == 4, "{wanted:x?}");
+    assert_eq!(counted(recorded(&file).into_iter().filter(inside)), wanted);
+}
+
+#[test]
+fn what_runs_no_program_of_arm_says_so() {
+    let Some(program) = build("kinds/recursion.c", &["-O1", "-static"]) else { return };
+    let said = |words: &[&str], status: i32, what: &str| {
+        let out = lbr(words);
+        assert_eq!(out.status.code(), Some(status), "{words:?}: {}", stderr(&out));
+        assert!(stderr(&out).contains(what), "{words:?}: {}", stderr(&out));
+    };
+    let file = program.file("refused.data");
+    let arm = program.name();
+    said(&["record", "-o", &file, "--backend", "msr", arm], 2, "the program is for AArch64");
+    said(&["record", "-o", &file, "--source", "ptrace", arm], 1, "only lbr record runs it");
 }

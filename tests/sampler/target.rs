@@ -49,12 +49,13 @@ fn each_refusal_is_one_sentence() {
         ("text", &b"echo hello"[..], "neither an ELF program nor a script with #!"),
         ("empty", b"", "neither an ELF program nor a script with #!"),
         ("x86", &elf(1, 3, 2), "a 32-bit ELF file"),
-        ("arm", &elf(2, 183, 2), "an ELF file for machine 183"),
+        ("riscv", &elf(2, 243, 2), "an ELF file for machine 243"),
         ("object", &elf(2, 62, 1), "an ELF file other than a program"),
         ("short", &elf(2, 62, 2)[..40], "a damaged ELF file"),
     ] {
         let path = file(&folder, name, bytes, 0o755);
-        let wanted = format!("{path}: {what}; the software LBR runs x86-64 ELF programs");
+        let wanted =
+            format!("{path}: {what}; the software LBR runs ELF programs of x86-64 and AArch64");
         assert_eq!(refused(command(&path)), wanted);
     }
 }

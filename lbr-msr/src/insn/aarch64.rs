@@ -8,7 +8,7 @@ use crate::record::{BranchType, HwBranchType};
 pub(super) const LENGTH: u8 = 4;
 
 pub(super) fn decode(bytes: &[u8], ip: u64) -> Insn {
-    let Some(word) = bytes.first_chunk().filter(|_| ip % u64::from(LENGTH) == 0) else {
+    let Some(word) = bytes.first_chunk().filter(|_| ip.is_multiple_of(LENGTH.into())) else {
         return Insn::Invalid;
     };
     let word = u32::from_le_bytes(*word);

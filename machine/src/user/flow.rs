@@ -223,11 +223,12 @@ impl Flow {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lbr_msr::insn::Isa;
 
     /// A block of 16 bytes at `start` that ends with these bytes.
     fn block(start: u64, bytes: &[u8]) -> &'static Block {
         let last = start + 16 - bytes.len() as u64;
-        Box::leak(Box::new(Block::new(start, last, bytes, 2)))
+        Box::leak(Box::new(Block::new(Isa::X86_64, start, last, bytes, 2)))
     }
 
     /// The branch at the end of `from` is reached, and execution continues at `to`.
