@@ -18,8 +18,8 @@ pub const GRACE: Duration = Duration::from_secs(10);
 /// then to its group.
 const TOGETHER: Duration = Duration::from_millis(200);
 
-/// The same for a signal to the program and one to us by one sender: on a busy machine the two of a
-/// process group are seen far apart.
+/// The same limit if one sender signals both the program and this process, as for a process group:
+/// on a busy machine, the two signals arrive far apart.
 const TOGETHER_BY_ONE: Duration = Duration::from_secs(5);
 
 static COUNT: AtomicU32 = AtomicU32::new(0);

@@ -87,7 +87,7 @@ pub struct Outlet {
     /// The sampler's statistics. This type counts drains and drops.
     pub report: SamplerReport,
     /// Drops not yet reported: thread, CPU, count.
-    untold: Option<(ThreadId, u32, u64)>,
+    unreported: Option<(ThreadId, u32, u64)>,
 }
 
 impl Outlet {
@@ -99,7 +99,7 @@ impl Outlet {
         ready: mpsc::Sender<()>,
     ) -> Outlet {
         let report = SamplerReport::default();
-        Outlet { shared, queue, when_full, reached, ready, report, untold: None }
+        Outlet { shared, queue, when_full, reached, ready, report, unreported: None }
     }
 
     /// The main function of a sampler thread.
@@ -163,11 +163,11 @@ impl Outlet {
             return true; // the next one says the same
         }
         self.report.dropped += 1;
-        match &mut self.untold {
+        match &mut self.unreported {
             Some((thread, _, stacks)) if *thread == stack.thread => *stacks += 1,
             _ => {
                 self.tell_dropped();
-                self.untold = Some((stack.thread, stack.cpu, 1));
+                self.unreported = Some((stack.thread, stack.cpu, 1));
             }
         }
         false
@@ -175,7 +175,7 @@ impl Outlet {
 
     /// Reports drops to the recording, bypassing the full queue.
     fn tell_dropped(&mut self) {
-        if let Some((thread, cpu, stacks)) = self.untold.take() {
+        if let Some((thread, cpu, stacks)) = self.unreported.take() {
             // If the receiver is gone, the recording has failed anyway.
             let _ = self.shared.send(Event::Lost(Lost {
                 time: monotonic_ns(),

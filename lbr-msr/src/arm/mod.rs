@@ -61,7 +61,8 @@ pub struct ArmPlan {
     freeze_on_pmi: bool,
     /// The filter is the control register: Architectural LBR.
     whole_control: bool,
-    /// Whether `restore` also puts back the bits of the control register that this plan does not use.
+    /// Whether `restore` also puts back the bits of the control register that this plan does not
+    /// use.
     exclusive: bool,
     /// The registers that report and clear LBR_FRZ.
     status: Option<(Msr, Msr)>,
@@ -122,8 +123,8 @@ impl ArmPlan {
         Ok(plan)
     }
 
-    /// The same plan, but it restores the whole control register, including the bits that it does not
-    /// use. For a ring that records while code of other people runs.
+    /// The same plan, but it restores the whole control register, including the bits that it does
+    /// not use. For a ring that records while code of other people runs.
     #[must_use]
     pub fn exclusive(self) -> ArmPlan {
         ArmPlan { exclusive: true, ..self }

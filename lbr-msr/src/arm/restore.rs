@@ -61,8 +61,8 @@ impl ArmPlan {
         failures.into_result().map(|()| restored)
     }
 
-    /// Disables recording, sets the filter to 0 and clears the records, even if others set them: for a CPU
-    /// that was left armed.
+    /// Disables recording, sets the filter to 0 and clears the records, even if others set them: for
+    /// a CPU that was left armed.
     ///
     /// # Errors
     /// The first failed access; the remaining steps still run.

@@ -7,7 +7,7 @@ use crate::register::{LbrCtl, LbrSelect};
 
 use super::{Fault, Faults, Retired};
 
-/// How the filter registers name a class of branches or a ring.
+/// The bits that filter a class of branches, or the branches that land in a ring.
 struct Named {
     suppress: u64,
     capture: u64,

@@ -24,8 +24,8 @@ pub use ring::SoftLbr;
 
 use crate::record::HwBranchType;
 
-/// One retired taken branch, as a source reports it: everything a CPU knows, even what its records omit.
-/// ([`BranchEntry`](crate::record::BranchEntry) holds `None` for fields that a record omits.)
+/// One retired taken branch, as a source reports it: everything a CPU knows, even what its records
+/// omit. ([`BranchEntry`](crate::record::BranchEntry) holds `None` for fields that a record omits.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Retired {
     /// Source address.

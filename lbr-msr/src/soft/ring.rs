@@ -325,7 +325,7 @@ impl SoftLbr {
         let next = self.top + 1;
         self.top = if next >= depth { 0 } else { next };
         if self.faults.has(Fault::OrderReversed) && self.caps.order == Order::Tos {
-            // Two back from one up.
+            // Undo the step forward, and take one back.
             self.top = (self.top + 2 * depth - 2) % depth;
         }
     }

@@ -13,10 +13,9 @@ use crate::code::maps::{Location, LocationFilter, Maps};
 use crate::read::perf_data::ReadError;
 use crate::read::perf_data::layout::branch;
 use crate::read::recording::Recording;
-use crate::read::stack::Item;
-use crate::read::stack::{Stack, Thread};
+use crate::read::stack::{Item, Stack, Thread};
 
-/// How far apart two ways may meet again, branches.
+/// The number of branches after which two ways must have met again.
 pub const LONGEST_WAY: usize = 1 << 18;
 
 /// Why a recording cannot be compared branch by branch.

@@ -116,8 +116,8 @@ pub struct Drain {
     /// TOS when armed.
     base: u32,
     edge: Edge,
-    /// The head that the next non-empty stack must have regardless of what it finds, because
-    /// earlier branches are in no stack that was delivered.
+    /// The head of the next non-empty stack, whatever its records show: earlier branches are in no
+    /// delivered stack.
     owed: Option<Head>,
     /// A batch failed, which may have zeroed some of the records.
     damaged: bool,

@@ -106,8 +106,8 @@ pub trait Source<'a> {
     }
 
     /// Its samplers, each of which gets a thread. Called once, on the thread that will run the
-    /// source. By default there are none: [`run`](Self::run) then feeds rings that it opens at the
-    /// gate.
+    /// source. Without samplers (the default), [`run`](Self::run) feeds rings that it opens at
+    /// the gate.
     fn samplers(&mut self, _config: &RecordConfig) -> Vec<Sampler<'a>> {
         Vec::new()
     }

@@ -43,7 +43,7 @@ pub enum Line {
     Other,
 }
 
-/// What a line of aggregated counts counts besides its branch.
+/// The second count of a line of aggregated counts, next to that of its branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SecondCount {
     /// The same branch, mispredicted, and its count.
