@@ -111,6 +111,9 @@ pub(crate) struct RowArgs {
     /// Only rows of the program's own files if neither is given.
     #[arg(skip)]
     own: bool,
+    /// Only branches of these types, where rows are branches.
+    #[arg(skip)]
+    pub(crate) types: Vec<String>,
 }
 
 /// The value of `--dso` that selects every file.
@@ -136,7 +139,7 @@ impl RowArgs {
 
     /// Rows of some files and functions.
     pub(crate) fn of(files: &[String], functions: &[String]) -> RowArgs {
-        RowArgs { dso: files.to_vec(), symbols: functions.to_vec(), own: false }
+        RowArgs { dso: files.to_vec(), symbols: functions.to_vec(), ..RowArgs::default() }
     }
 
     /// As given, but by default only rows of the program's own files.

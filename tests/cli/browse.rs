@@ -105,12 +105,22 @@ fn rows(args: &[&str]) -> Vec<Value> {
     rows.filter(|row| row["view"] != "quality").collect()
 }
 
+/// The rows that the browser writes.
+fn written(browser: &mut Browser, folder: &Path) -> Vec<Value> {
+    let file = folder.join("rows.json");
+    press(browser, "w");
+    let path = file.to_str().unwrap();
+    path.chars().for_each(|c| assert!(browser.press(&c.to_string()).unwrap()));
+    press(browser, "Enter");
+    let text = fs::read_to_string(&file).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
 /// The browser writes the rows that `lbr report` prints, and shows the same lines.
 #[test]
 fn numbers_are_those_of_the_report() {
     let folder = tempfile::tempdir().unwrap();
     let Some(file) = recorded(folder.path(), "outcomes.S", true) else { return };
-    let written = folder.path().join("rows.json");
     let views = [
         ("hot", "Tab"),
         ("mispredict", "Tab Tab"),
@@ -121,20 +131,12 @@ fn numbers_are_those_of_the_report() {
     for (view, keys) in views {
         let mut browser = Browser::open(&[&file]).unwrap();
         press(&mut browser, keys);
-        press(&mut browser, "w");
-        written
-            .to_str()
-            .unwrap()
-            .chars()
-            .for_each(|c| assert!(browser.press(&c.to_string()).unwrap()));
-        press(&mut browser, "Enter");
-        let ours = fs::read_to_string(&written).unwrap();
-        let ours = ours.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let ours = written(&mut browser, folder.path());
         let mut theirs = rows(&["report", "-i", &file, "--view", view, "--json"]);
         // These views have rows of another kind too, which are other pages.
         theirs.retain(|row| row["kind"] != "basic_block" && row["kind"] != "indirect");
         assert!(!theirs.is_empty(), "{view}");
-        assert_eq!(ours.collect::<Vec<_>>(), theirs, "{view}");
+        assert_eq!(ours, theirs, "{view}");
         let printed = typed(140, &["report", "-i", &file, "--view", view, "-n", "0"], |_, _| ());
         let shown = browser.screen(140, 200);
         for line in shown.iter().skip(4).take_while(|line| !line.is_empty()) {
@@ -171,6 +173,48 @@ fn numbers_are_those_of_the_report() {
     for line in lines {
         assert!(printed.lines().any(|other| other.trim_end() == *line), "{line}\n{printed}");
     }
+}
+
+/// Rows of `lbr diff --json` that are of a kind.
+fn differences(args: &[&str], kind: &str) -> Vec<Value> {
+    let mut all = rows(&[&["diff"], args, &["--json"]].concat());
+    all.retain(|row| row["kind"] == kind);
+    assert!(!all.is_empty());
+    all
+}
+
+/// Two recordings: functions, branches and loops are those of `lbr diff`; code is marked.
+#[test]
+fn a_difference_is_that_of_the_diff() {
+    let folder = crate::diff::Folder::new();
+    let text = crate::diff::text;
+    let (a, b) =
+        (folder.file("a.txt", &text(1, 10, "leaf")), folder.file("b.txt", &text(5, 10, "leaf")));
+    let mut browser = Browser::open(&[&a, &b]).unwrap();
+    let of = |by: &[&str], kind| differences(&[&[a.as_str(), &b], by].concat(), kind);
+    assert_eq!(written(&mut browser, folder.0.path()), of(&["--by", "function"], "branch"));
+    // 20 of 600 predictions were wrong, and 100 of 600 are: in `lbr diff`'s own test, by hand.
+    let screen = browser.screen(100, 24);
+    let row = screen.iter().find(|line| line.ends_with("loop")).unwrap();
+    assert!(row.contains("worse") && row.contains("3.33%") && row.contains("16.67%"), "{screen:?}");
+    assert!(screen[1].starts_with("1 significant change"), "{screen:?}");
+    press(&mut browser, "Tab");
+    assert_eq!(written(&mut browser, folder.0.path()), of(&[], "branch"));
+    let versions = [("one", 20), ("two", 28)].map(|(name, trips)| {
+        crate::diff::recorded(&folder, name, &crate::diff::source("", trips, ""), "")
+    });
+    let [Some(one), Some(two)] = versions else { return };
+    let mut browser = Browser::open(&[&one, &two, "--symbol", "work"]).unwrap();
+    let loops = differences(&[&one, &two, "--symbol", "work"], "loop");
+    press(&mut browser, "Tab Tab Tab Tab Tab Tab");
+    assert_eq!(written(&mut browser, folder.0.path()), loops);
+    press(&mut browser, "Enter");
+    let code = browser.screen(140, 40).join("\n");
+    let marked = code.lines().find(|line| line.contains("trips 20.00 -> 28.00"));
+    assert!(marked.is_some_and(|line| line.starts_with("worse ")), "{code}");
+    // Pages without a comparison are those of the second recording.
+    press(&mut browser, "q Tab Tab");
+    assert!(browser.screen(140, 40)[1].starts_with(&two), "{:?}", browser.screen(140, 40));
 }
 
 /// By hand: `b_bit` is taken or not 1,000 times, `l_bit` runs when it is not. The generator of
@@ -245,6 +289,26 @@ fn rows_are_searched_sorted_and_filtered() {
     press(&mut browser, "Enter");
     assert_eq!(lines(&mut browser), sorted);
     assert!(browser.screen(80, 24).iter().any(|line| line.starts_with("[pid=")));
+    // Its file, which no column shows.
+    press(&mut browser, "/ p r o g r a m");
+    assert_eq!(lines(&mut browser), sorted);
+    press(&mut browser, "Esc Tab");
+    let types = |browser: &mut Browser| {
+        let rows = written(browser, folder.path());
+        rows.into_iter().map(|row| row["type"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let all = types(&mut browser);
+    let returns = all.iter().filter(|name| *name == "RET").count();
+    assert!(returns > 0 && returns < all.len(), "{all:?}");
+    press(&mut browser, "f");
+    let choices = browser.screen(80, 40);
+    let first = choices.iter().position(|line| line.starts_with("take off")).unwrap();
+    let typed = choices.iter().position(|line| line.starts_with("only type=RET: ")).unwrap();
+    (first..typed).for_each(|_| press(&mut browser, "j"));
+    press(&mut browser, "Enter");
+    assert_eq!(types(&mut browser), vec!["RET"; returns]);
+    press(&mut browser, "f j Enter");
+    assert_eq!(types(&mut browser), all);
 }
 
 /// Keys of every kind, and clicks.
@@ -281,10 +345,13 @@ fn any_key() -> impl Strategy<Value = String> {
 fn ten_thousand_keys_at_random() {
     let folder = tempfile::tempdir().unwrap();
     let Some(file) = recorded(folder.path(), "stacks.S", false) else { return };
+    let twice = [file.as_str(), &file];
     let config = ProptestConfig { cases: 50, failure_persistence: None, ..Default::default() };
     let sizes = proptest::sample::select(&[(80, 24), (200, 50), (40, 10), (1, 1)][..]);
-    proptest!(config, |(keys in proptest::collection::vec(any_key(), 200), size in sizes)| {
-        let mut browser = Browser::open(&[&file]).unwrap();
+    proptest!(config, |(
+        keys in proptest::collection::vec(any_key(), 200), size in sizes, sides in 1..=2_usize,
+    )| {
+        let mut browser = Browser::open(&twice[..sides]).unwrap();
         browser.screen(size.0, size.1);
         let (mut ended, mut at) = (false, 0_usize);
         for key in &keys {
@@ -294,7 +361,7 @@ fn ten_thousand_keys_at_random() {
                 key => ended = !browser.press(key).unwrap(),
             }
             if ended {
-                browser = Browser::open(&[&file]).unwrap();
+                browser = Browser::open(&twice[..sides]).unwrap();
                 browser.screen(size.0, size.1);
             }
         }

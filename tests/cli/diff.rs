@@ -11,7 +11,7 @@ use crate::support::skip::{skipped, tool};
 
 /// Stacks of an invented program: `loop` runs with mispredictions in some of ten stacks, and calls
 /// a leaf.
-fn text(missed: u64, cycles: u64, leaf: &str) -> String {
+pub(crate) fn text(missed: u64, cycles: u64, leaf: &str) -> String {
     let mut text = String::new();
     for stack in 0..200 {
         let word = if stack % 10 < missed { 'M' } else { 'P' };
@@ -24,14 +24,14 @@ fn text(missed: u64, cycles: u64, leaf: &str) -> String {
     text
 }
 
-struct Folder(tempfile::TempDir);
+pub(crate) struct Folder(pub(crate) tempfile::TempDir);
 
 impl Folder {
-    fn new() -> Folder {
+    pub(crate) fn new() -> Folder {
         Folder(tempfile::tempdir().unwrap())
     }
 
-    fn file(&self, name: &str, text: &str) -> String {
+    pub(crate) fn file(&self, name: &str, text: &str) -> String {
         let path: PathBuf = self.0.path().join(name);
         std::fs::write(&path, text).unwrap();
         path.to_str().unwrap().to_owned()
@@ -169,7 +169,7 @@ fn totals_of_samples_with_a_period() {
 const FLAGS: [&str; 3] = ["-g", "-O1", "-fno-stack-protector"];
 
 /// A program: `work` goes round `trips` times, `extra` is called in addition.
-fn source(before: &str, trips: u64, extra: &str) -> String {
+pub(crate) fn source(before: &str, trips: u64, extra: &str) -> String {
     format!(
         "volatile unsigned sink;\n{before}\
          #define APART __attribute__((noinline,noclone))\n\
@@ -185,7 +185,7 @@ fn source(before: &str, trips: u64, extra: &str) -> String {
 
 /// Records a build with its own name from a source file of that name; `None`, with a message,
 /// without a compiler.
-fn recorded(folder: &Folder, name: &str, code: &str, call: &str) -> Option<String> {
+pub(crate) fn recorded(folder: &Folder, name: &str, code: &str, call: &str) -> Option<String> {
     let program = folder.0.path().join(name);
     let source = folder.file(&format!("{name}.c"), &code.replace("CALL", call));
     let built = tool("cc").args(BARE).args(FLAGS).arg("-o").arg(&program).arg(source).status();

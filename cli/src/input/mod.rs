@@ -50,6 +50,11 @@ impl Inputs {
         Inputs { files: vec![path.to_owned()], input: Vec::new() }
     }
 
+    /// Those given without an option.
+    pub(crate) fn files(&self) -> &[PathBuf] {
+        &self.files
+    }
+
     /// Their paths: at least one.
     pub(crate) fn paths(&self) -> &[PathBuf] {
         static DEFAULT: LazyLock<[PathBuf; 1]> = LazyLock::new(|| [PathBuf::from("perf.data")]);

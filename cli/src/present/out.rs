@@ -42,13 +42,31 @@ pub(crate) fn set(color: ColorChoice, wide: bool, no_pager: bool) {
     let _ = WIDE.set(wide);
 }
 
-/// Text on its way to a terminal, a pipe or a file.
+/// A line, in pieces of one style.
+pub(crate) type Row = Vec<(Style, String)>;
+
+/// Adds text to a line.
+pub(crate) fn add(row: &mut Row, style: Style, text: &str) {
+    match row.last_mut() {
+        Some((last, words)) if *last == style => words.push_str(text),
+        _ if text.is_empty() => {}
+        _ => row.push((style, text.to_owned())),
+    }
+}
+
+enum To<'a> {
+    Text(BufWriter<Box<dyn Write + 'a>>),
+    /// Lines for a screen.
+    Rows(&'a mut Vec<Row>),
+}
+
+/// Text on its way to a terminal, a pipe, a file or a screen.
 pub(crate) struct Out<'a> {
-    to: BufWriter<Box<dyn Write + 'a>>,
+    to: To<'a>,
     /// Width of a line in cells; `None` if unlimited.
     pub(crate) width: Option<usize>,
     /// Styles are shown.
-    pub(crate) color: bool,
+    color: bool,
     /// Predictions and cycles are modelled: CSV, which has no head, marks each row.
     pub(crate) modelled: bool,
 }
@@ -68,12 +86,19 @@ impl<'a> Out<'a> {
         let stdout = io::stdout();
         let width = width_of(&stdout);
         let color = AutoStream::choice(&stdout) != ColorChoice::Never;
-        Out { to: BufWriter::with_capacity(64 * 1024, to), width, color, modelled: false }
+        let to = To::Text(BufWriter::with_capacity(64 * 1024, to));
+        Out { to, width, color, modelled: false }
     }
 
     /// A file or a text in memory: as wide as its lines are.
     pub(crate) fn plain(to: impl Write + 'a) -> Out<'a> {
-        Out { to: BufWriter::new(Box::new(to)), width: None, color: false, modelled: false }
+        let to = To::Text(BufWriter::new(Box::new(to)));
+        Out { to, width: None, color: false, modelled: false }
+    }
+
+    /// A screen, of which these are the lines.
+    pub(crate) fn rows(width: usize, rows: &'a mut Vec<Row>) -> Out<'a> {
+        Out { to: To::Rows(rows), width: Some(width), color: true, modelled: false }
     }
 
     /// Writes a line, folded between words on a terminal.
@@ -89,45 +114,64 @@ impl<'a> Out<'a> {
     /// As [`line`](Self::line), styled.
     pub(crate) fn styled(&mut self, style: Style, text: impl Display) -> io::Result<()> {
         let text = text.to_string();
-        let style = if self.color { style } else { Style::new() };
         let indent = INDENT + text.len() - text.trim_start_matches(' ').len();
-        for line in folded(&escaped(&text), self.width, indent.min(LEAST / 2)) {
-            writeln!(self.to, "{style}{line}{style:#}")?;
+        let lines = folded(&escaped(&text), self.width, indent.min(LEAST / 2));
+        lines.into_iter().try_for_each(|line| self.row(vec![(style, line)]))
+    }
+
+    /// Writes a line as it is, but for spaces at its end.
+    pub(crate) fn row(&mut self, mut row: Row) -> io::Result<()> {
+        while let Some((_, text)) = row.last_mut() {
+            text.truncate(text.trim_end_matches(' ').len());
+            if !text.is_empty() {
+                break;
+            }
+            row.pop();
         }
-        Ok(())
+        let to = match &mut self.to {
+            To::Rows(rows) => {
+                rows.push(row);
+                return Ok(());
+            }
+            To::Text(to) => to,
+        };
+        for (style, text) in &row {
+            match style.is_plain() || !self.color {
+                true => to.write_all(text.as_bytes())?,
+                false => write!(to, "{style}{text}{style:#}")?,
+            }
+        }
+        to.write_all(b"\n")
     }
 
     /// An empty line.
     pub(crate) fn gap(&mut self) -> io::Result<()> {
-        self.to.write_all(b"\n")
+        self.row(Row::new())
     }
 }
 
-/// Text as a terminal of this width shows it, with styles.
-pub(crate) fn drawn(
-    width: usize,
-    write: impl FnOnce(&mut Out<'_>) -> io::Result<()>,
-) -> io::Result<String> {
-    let mut text = Vec::new();
-    let mut out = Out { width: Some(width), color: true, ..Out::plain(&mut text) };
-    write(&mut out)?;
-    out.flush()?;
-    drop(out);
-    Ok(String::from_utf8_lossy(&text).into_owned())
-}
-
-/// Bytes as they are, such as JSON and what was laid out already.
+/// Bytes as they are, such as JSON and what was laid out already; for a screen, whole lines.
 impl Write for Out<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.to.write(bytes)
+        self.write_all(bytes).map(|()| bytes.len())
     }
 
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.to.write_all(bytes)
+        match &mut self.to {
+            To::Text(to) => return to.write_all(bytes),
+            To::Rows(rows) => {
+                let text = String::from_utf8_lossy(bytes);
+                rows.extend(text.lines().map(|line| vec![(Style::new(), line.to_owned())]));
+            }
+        }
+        Ok(())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.to.flush()
+        match &mut self.to {
+            To::Text(to) => to.flush(),
+            To::Rows(_) => Ok(()),
+        }
     }
 }
 

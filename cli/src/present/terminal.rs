@@ -24,11 +24,8 @@ use ratatui_crossterm::crossterm::{cursor, execute};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP};
 use signal_hook::{flag, low_level};
 
-use super::out::say;
+use super::out::{Row, say};
 use super::pager;
-
-/// A line of the screen, in pieces of one style.
-pub(crate) type Row = Vec<(Style, String)>;
 
 /// A pressed key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -192,8 +192,9 @@ fn annotate(args: &Annotate) -> Outcome {
         if args.json {
             json::print(&mut out, &flow, &annotated, &sources, args.hottest)?;
         } else {
-            let options = text::Options { source: args.source, hottest: args.hottest };
-            text::print(&mut out, &head, &annotated, options)?;
+            let (source, hottest, marks) = (args.source, args.hottest, text::Marks::new());
+            let options = text::Options { source, hottest, marks };
+            text::print(&mut out, &head, &annotated, &options)?;
         }
         out.flush()?;
     }

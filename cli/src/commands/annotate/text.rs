@@ -1,6 +1,7 @@
 //! Annotated code for a terminal.
 
-use std::io::{self, Write};
+use std::collections::HashMap;
+use std::io;
 
 use anstyle::Style;
 use profile::annotate::{Annotated, BasicBlock, Instruction, Timed};
@@ -11,18 +12,22 @@ use super::cells::{Columns, ipc, remark, words};
 use crate::input::source_text::Sources;
 use crate::present::escape::escaped;
 use crate::present::number::{counted, grouped};
-use crate::present::out::{FAINT, Out, cells};
+use crate::present::out::{FAINT, Out, add, cells};
 use crate::present::shorten::{shortened, without_middle};
 use crate::present::table::{Cell, Table};
 
 /// Maximum number of blocks in the table below the code.
 const BLOCKS: usize = 20;
 
+/// By instruction: a word in front of it and its style, and a remark after it.
+pub(crate) type Marks = HashMap<usize, (&'static str, Style, String)>;
+
 /// Options of the output.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Options {
     pub(crate) source: bool,
     pub(crate) hottest: bool,
+    pub(crate) marks: Marks,
 }
 
 /// Prints head and code.
@@ -30,7 +35,7 @@ pub(crate) fn print(
     out: &mut Out<'_>,
     head: &[String],
     annotated: &Annotated,
-    options: Options,
+    options: &Options,
 ) -> io::Result<()> {
     for line in head {
         out.line(line)?;
@@ -39,7 +44,7 @@ pub(crate) fn print(
     out.line(super::title(annotated))?;
     out.gap()?;
     let arrows = (!options.hottest).then(|| Arrows::of(annotated));
-    let mut page = Listing::new(out, annotated, arrows, options.source);
+    let mut page = Listing::new(out, annotated, arrows, options);
     page.headings(out)?;
     if options.hottest {
         let mut blocks = annotated.basic_blocks();
@@ -74,9 +79,9 @@ pub(crate) fn print(
 pub(crate) fn code(
     out: &mut Out<'_>,
     annotated: &Annotated,
-    source: bool,
+    options: &Options,
 ) -> io::Result<Vec<Option<usize>>> {
-    let mut page = Listing::new(out, annotated, Some(Arrows::of(annotated)), source);
+    let mut page = Listing::new(out, annotated, Some(Arrows::of(annotated)), options);
     page.headings(out)?;
     page.rows(out, 0..annotated.instructions.len())?;
     Ok(page.lines)
@@ -99,6 +104,9 @@ struct Listing<'a> {
     line: Option<&'a SourceLine>,
     columns: Columns<'a>,
     arrows: Option<Arrows>,
+    marks: &'a Marks,
+    /// Width of the marks, if there are any.
+    mark: usize,
     /// Widths of the columns; `None` for hidden ones.
     widths: Vec<Option<usize>>,
     /// Width of addresses.
@@ -109,6 +117,8 @@ struct Listing<'a> {
 /// Columns in the order in which they are dropped on a narrow terminal: IPC, p90, p50, mispredict,
 /// taken. The count stays.
 const SPARE: [usize; 5] = [5, 4, 3, 2, 1];
+/// Heading of the marks.
+const CHANGE: &str = "change";
 /// Minimum width of an instruction.
 const CODE: usize = 28;
 
@@ -117,7 +127,7 @@ impl<'a> Listing<'a> {
         out: &Out<'_>,
         annotated: &'a Annotated,
         arrows: Option<Arrows>,
-        source: bool,
+        Options { source, marks, .. }: &'a Options,
     ) -> Listing<'a> {
         let columns = Columns::of(annotated);
         let mut widths: Vec<Option<usize>> =
@@ -131,7 +141,10 @@ impl<'a> Listing<'a> {
         let address = format!("{last:x}").len().max("address".len());
         let source = source.then(Sources::default);
         let (lines, line) = (Vec::new(), None);
-        let mut page = Listing { lines, line, columns, arrows, widths, address, source };
+        let words = marks.values().map(|(word, ..)| word.len().max(CHANGE.len()));
+        let mark = words.max().map_or(0, |width| width + 2);
+        let mut page =
+            Listing { lines, line, columns, arrows, marks, mark, widths, address, source };
         for at in SPARE {
             let fits = out.width.is_none_or(|room| page.before() + CODE <= room);
             if let Some(width) = page.widths.get_mut(at).filter(|_| !fits) {
@@ -146,14 +159,14 @@ impl<'a> Listing<'a> {
         let arrows = self.arrows.as_ref().map_or(0, Arrows::width);
         let arrows = if arrows > 0 { arrows + 1 } else { 0 };
         let columns: usize = self.widths.iter().flatten().map(|width| width + 2).sum();
-        columns + arrows + self.address + 2
+        self.mark + columns + arrows + self.address + 2
     }
 
     fn headings(&self, out: &mut Out<'_>) -> io::Result<()> {
-        let style = if out.color { Style::new().bold() } else { Style::new() };
-        let gutter = self.gutter(self.columns.headings());
+        let mark = if self.mark > 0 { CHANGE } else { "" };
+        let gutter = format!("{mark:0$}{1}", self.mark, self.gutter(self.columns.headings()));
         let rest = self.before() - cells(&gutter) - 2;
-        writeln!(out, "{style}{gutter}{:>rest$}  instruction{style:#}", "address")
+        out.row(vec![(Style::new().bold(), format!("{gutter}{:>rest$}  instruction", "address"))])
     }
 
     fn gutter(&self, row: &[&str]) -> String {
@@ -187,12 +200,12 @@ impl<'a> Listing<'a> {
 
     /// A row without an instruction.
     fn between(&mut self, out: &mut Out<'_>, at: usize, text: &str) -> io::Result<()> {
-        let dim = if out.color { FAINT } else { Style::new() };
         self.lines.push(None);
-        let (gutter, drawn) = (self.gutter(&[""; 7]), self.drawn(|arrows| arrows.above(at)));
+        let gutter = " ".repeat(self.mark) + &self.gutter(&[""; 7]);
+        let drawn = self.drawn(|arrows| arrows.above(at));
         let room = out.width.map(|width| width.saturating_sub(cells(&gutter) + cells(&drawn)));
         let text = shortened(&escaped(text), room.unwrap_or(usize::MAX));
-        writeln!(out, "{gutter}{drawn}{dim}{text}{dim:#}")
+        out.row(vec![(Style::new(), gutter + &drawn), (FAINT, text)])
     }
 
     fn drawn(&self, row: impl Fn(&Arrows) -> String) -> String {
@@ -206,23 +219,29 @@ impl<'a> Listing<'a> {
         self.lines.push(Some(at));
         let row = self.columns.cells(at, insn);
         let heat = self.columns.heat(insn).style();
-        let style = if out.color { heat } else { Style::new() };
         let drawn = self.drawn(|arrows| arrows.row(at));
         let remark = remark(self.columns.annotated, at, insn, self.arrows.as_ref());
         let (mut code, mut remark) = (words(insn), remark.unwrap_or_default());
+        let (mark, look) = match self.marks.get(&at) {
+            Some((word, style, change)) => {
+                remark = format!("{change}  {remark}");
+                (*word, *style)
+            }
+            None => ("", Style::new()),
+        };
         if let Some(room) = out.width.map(|width| width.saturating_sub(self.before())) {
             code = without_middle(&code, room);
             let left = room.saturating_sub(cells(&code) + 2);
             // A shorter remark would be useless.
             remark = if left < 8 { String::new() } else { without_middle(&remark, left) };
         }
-        let gap = if remark.is_empty() { "" } else { "  " };
-        let (gutter, width) = (self.gutter(&row.each_ref().map(String::as_str)), self.address);
-        let row = format!(
-            "{style}{gutter}{style:#}{drawn}{:>width$x}  {style}{code}{style:#}{gap}{remark}",
-            insn.address,
-        );
-        writeln!(out, "{}", row.trim_end())
+        let mut line = vec![(look, format!("{mark:0$}", self.mark))];
+        add(&mut line, heat, &self.gutter(&row.each_ref().map(String::as_str)));
+        let width = self.address;
+        add(&mut line, Style::new(), &format!("{drawn}{:>width$x}  ", insn.address));
+        add(&mut line, heat, &code);
+        add(&mut line, Style::new(), &format!("  {remark}"));
+        out.row(line)
     }
 }
 

@@ -3,13 +3,17 @@
 use std::path::PathBuf;
 
 use anyhow::anyhow;
+use profile::brstack::type_name;
 use profile::maps::Location;
+use profile::overview::Overview;
+use profile::types::by_type;
 
 use super::filters::{self, Chip, Filters};
 use super::lines::{Content, Lines};
+use super::listing::Listing;
 use super::page::{Body, Page, Subject};
 use super::reading::{Ask, Model, Reader, Told};
-use super::views::{At, View};
+use super::views::{At, Rows, View};
 use crate::commands::functions::{self, moved};
 use crate::exit::Failure;
 use crate::input;
@@ -89,7 +93,7 @@ impl App {
 
     fn read(&mut self) {
         self.asked.clear();
-        self.reader.ask(Ask::All(self.filters.samples()));
+        self.reader.ask(Ask::All(self.filters.samples(), self.filters.rows()));
     }
 
     /// Takes an answer. An error without anything to show ends the command.
@@ -115,6 +119,10 @@ impl App {
             }
             (Told::Paths(paths), Some(model)) => {
                 model.paths = Some(*paths);
+                self.outdate();
+            }
+            (Told::Compared(at, compared), Some(model)) => {
+                model.compared[at] = Some(*compared);
                 self.outdate();
             }
             (_, None) => {}
@@ -234,6 +242,9 @@ impl App {
             }
             (Body::Text(_), Subject::Code(..), Some((at, _))) => self.follow(at),
             (_, _, Some((at, _))) => self.code(at),
+            (Body::Table(Listing { rows: Rows::Compared(_), .. }), ..) => {
+                self.message = "this code is only in the baseline".to_owned();
+            }
             _ => {}
         }
     }
@@ -339,6 +350,19 @@ impl App {
         if let Some(share) = self.model.as_ref().and_then(|model| model.share) {
             chips.insert(0, format!("the first {} so far", percent(share)));
         }
+        let is_compared = |model: &Model| model.compared.iter().all(Option::is_some);
+        if let Some(baseline) = &self.reader.baseline
+            && !self.model.as_ref().is_some_and(is_compared)
+        {
+            let is_open = self.reader.open > 0;
+            chips.insert(
+                0,
+                format!(
+                    "{} {baseline}",
+                    if is_open { "comparing with" } else { "not compared with" }
+                ),
+            );
+        }
         if let Body::Table(listing) = &self.page.body {
             if listing.own {
                 chips.push("the program's own files".to_owned());
@@ -387,6 +411,14 @@ impl App {
             }
             for typed in events.map(|name| format!("event={name}")) {
                 add(format!("only {typed}"), Choice::Add(typed));
+            }
+        }
+        if let Some(Model { overview: Overview { branches, flow, .. }, .. }) = &mut self.model {
+            for of in by_type(branches, &mut flow.maps) {
+                let Some(branch_type) = of.branch_type else { continue };
+                let typed = format!("type={}", type_name(branch_type));
+                let count = counted(of.count, "branch", "branches");
+                add(format!("only {typed}: {count}"), Choice::Add(typed));
             }
         }
         add("another: NAME=VALUE".to_owned(), Choice::Type);
@@ -442,7 +474,8 @@ impl App {
             self.filters = before;
             return;
         }
-        if self.filters.selection == before.selection {
+        let is_same = self.filters.selection == before.selection;
+        if is_same && self.reader.baseline.is_none() {
             self.outdate();
         } else {
             self.read();

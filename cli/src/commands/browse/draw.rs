@@ -1,6 +1,6 @@
 //! The screen: what is browsed, the page, and the keys.
 
-use anstyle::{AnsiColor, Color, Style};
+use anstyle::{AnsiColor, Style};
 
 use super::app::{App, Prompt};
 use super::lines::{Content, Lines};
@@ -10,9 +10,8 @@ use crate::commands::annotate;
 use crate::head::{self, Notes, Totals, share_trust};
 use crate::present::escape::escaped;
 use crate::present::number::percent;
-use crate::present::out::{FAINT, cells};
+use crate::present::out::{FAINT, Row, cells};
 use crate::present::shorten::without_middle;
-use crate::present::terminal::Row;
 
 const BOLD: Style = Style::new().bold();
 const HERE: Style = Style::new().bold().invert();
@@ -47,22 +46,29 @@ pub(super) fn draw(app: &mut App, size: (usize, usize)) -> Vec<Row> {
 /// The line of views, and at most two on what was recorded.
 fn head(app: &App, width: usize) -> Vec<Row> {
     let mut rows = vec![title(app, width)];
-    let lines = match (&app.model, &app.page.body) {
-        (None, _) => Vec::new(),
-        (Some(model), Body::Text(Lines { content: Content::Code(annotated, _), .. })) => {
+    let compared = app.page.view().zip(app.model.as_ref());
+    let compared = compared.and_then(|(view, model)| model.difference(view));
+    let lines = match (&app.model, compared, &app.page.body) {
+        (None, ..) => Vec::new(),
+        (_, Some((compared, _)), _) => {
+            std::iter::once(compared.verdict(None)).chain(compared.origins()).collect()
+        }
+        (Some(model), _, Body::Text(Lines { content: Content::Code(annotated, _), .. })) => {
             let origin = annotate::head(&model.overview.flow, Some(annotated), &model.sources);
             vec![origin.into_iter().next().unwrap_or_default(), annotate::title(annotated)]
         }
-        (Some(model), _) => {
+        (Some(model), ..) => {
             let flow = &model.overview.flow;
             let trust = share_trust(&flow.quality, std::iter::empty());
             let trust = trust.filter(|_| flow.is_complete() && model.share.is_none());
             let notes = Notes { trust, ..Notes::default() };
             let totals = Totals::from(flow);
-            head::lines(&model.sources, &flow.quality, &totals, notes, false)
+            let mut lines = head::lines(&model.sources, &flow.quality, &totals, notes, false);
+            lines.truncate(2);
+            lines
         }
     };
-    let lines = lines.iter().take(2).map(|line| vec![(Style::new(), clipped(line, width))]);
+    let lines = lines.iter().map(|line| vec![(Style::new(), clipped(line, width))]);
     rows.extend(lines);
     let chips = app.chips();
     if !chips.is_empty() {
@@ -105,7 +111,7 @@ fn foot(app: &App, width: usize) -> Row {
             let what = match prompt {
                 Prompt::Search => "/",
                 Prompt::Save => "write to: ",
-                Prompt::Filter => "filter (comm= pid= tid= event= dso= symbol=): ",
+                Prompt::Filter => "filter (comm= pid= tid= event= dso= symbol= type=): ",
             };
             return vec![(BOLD, last(&format!("{what}{typed}_"), width))];
         }
@@ -138,42 +144,4 @@ fn last(text: &str, width: usize) -> String {
     let text = escaped(text);
     let mut start = text.char_indices().map(|(at, _)| &text[at..]);
     start.find(|rest| cells(rest) <= width).unwrap_or_default().to_owned()
-}
-
-/// Lines with styles, of text that is ready for a terminal.
-pub(super) fn rows_of(text: &str) -> Vec<Row> {
-    text.lines().map(row_of).collect()
-}
-
-fn row_of(line: &str) -> Row {
-    let (mut row, mut style) = (Row::new(), Style::new());
-    for (at, piece) in line.split("\x1b[").enumerate() {
-        let words = match piece.split_once('m').filter(|_| at > 0) {
-            Some((codes, words)) => {
-                style = codes.split(';').fold(style, styled);
-                words
-            }
-            None => piece,
-        };
-        if !words.is_empty() {
-            row.push((style, words.to_owned()));
-        }
-    }
-    row
-}
-
-/// A style after one of the codes that the tables use.
-fn styled(style: Style, code: &str) -> Style {
-    let color = |color: AnsiColor| style.fg_color(Some(Color::Ansi(color)));
-    match code {
-        "1" => style.bold(),
-        "2" => style.dimmed(),
-        "4" => style.underline(),
-        "7" => style.invert(),
-        "31" => color(AnsiColor::Red),
-        "32" => color(AnsiColor::Green),
-        "33" => color(AnsiColor::Yellow),
-        "36" => color(AnsiColor::Cyan),
-        _ => Style::new(),
-    }
 }

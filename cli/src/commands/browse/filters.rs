@@ -20,6 +20,7 @@ pub(super) struct Filters {
     pub(super) selection: Selection,
     files: Vec<String>,
     functions: Vec<String>,
+    types: Vec<String>,
 }
 
 /// A filter by the name of its option, and one of its values.
@@ -29,12 +30,15 @@ impl Filters {
     pub(super) fn of(select: &SelectArgs, rows: &RowArgs) -> Filters {
         let selection = Selection::clone(&select.reading().selection);
         let (files, functions) = rows.names();
-        Filters { selection, files: files.to_vec(), functions: functions.to_vec() }
+        let (files, functions) = (files.to_vec(), functions.to_vec());
+        Filters { selection, files, functions, types: Vec::new() }
     }
 
     /// Which rows are shown: by default those of the program's own files.
     pub(super) fn rows(&self) -> RowArgs {
-        RowArgs::of(&self.files, &self.functions).program_first(true)
+        let mut rows = RowArgs::of(&self.files, &self.functions).program_first(true);
+        rows.types.clone_from(&self.types);
+        rows
     }
 
     pub(super) fn samples(&self) -> Arc<Selection> {
@@ -50,7 +54,8 @@ impl Filters {
         let samples = all("event", events).chain(all("comm", comms)).chain(all("pid", pids));
         let samples = samples.chain(all("tid", tids)).chain(all("cpu", cpus));
         let samples = samples.chain(all("time", times));
-        samples.chain(all("dso", &self.files)).chain(all("symbol", &self.functions)).collect()
+        let rows = all("dso", &self.files).chain(all("symbol", &self.functions));
+        samples.chain(rows).chain(all("type", &self.types)).collect()
     }
 
     /// Takes one off.
@@ -67,6 +72,7 @@ impl Filters {
             "cpu" => without(cpus, value),
             "time" => without(times, value),
             "dso" => without(&mut self.files, value),
+            "type" => without(&mut self.types, value),
             _ => without(&mut self.functions, value),
         }
     }
@@ -92,9 +98,10 @@ impl Filters {
                 self.files.push(text);
             }
             "symbol" => self.functions.push(text),
-            other => {
-                bail!("unknown filter {other:?}: event, comm, pid, tid, cpu, time, dso or symbol")
-            }
+            "type" => self.types.push(text.to_uppercase()),
+            other => bail!(
+                "unknown filter {other:?}: event, comm, pid, tid, cpu, time, dso, symbol or type"
+            ),
         }
         Ok(())
     }

@@ -23,7 +23,7 @@ const HELP: &[(&str, &str)] = &[
     ("p, n", "callers and callees: branches into and out of the function"),
     ("/", "search: rows with these letters in this order; in text a word"),
     ("<, >, 1 to 9", "sort by the previous, next or n-th column; again: reverse"),
-    ("f", "filter by process, thread, event, file, symbol; take filters off"),
+    ("f", "filter: process, thread, event, file, symbol, type; take off"),
     ("w", "write to FILE.txt, .csv, .json, .html; code also .svg, .dot"),
     ("y", "copy the symbol or address to the clipboard (OSC 52)"),
     ("Ctrl-Z, Ctrl-C", "suspend, end"),

@@ -6,14 +6,12 @@ use std::rc::Rc;
 use profile::annotate::Annotated;
 use profile::overview::Overview;
 
-use super::draw::rows_of;
 use super::reading::Model;
 use crate::commands::annotate::text;
 use crate::commands::{lint, report::callgraph};
 use crate::present::chart::{Histogram, Terminal};
-use crate::present::out::{Out, drawn};
+use crate::present::out::{Out, Row};
 use crate::present::shorten::without_middle;
-use crate::present::terminal::Row;
 
 /// The source of a page's lines.
 #[derive(Default)]
@@ -22,8 +20,8 @@ pub(super) enum Content {
     Lint,
     /// The call graph as a tree.
     Tree,
-    /// A function, with source lines between its instructions.
-    Code(Rc<Annotated>, bool),
+    /// A function, with source lines and marks.
+    Code(Rc<Annotated>, text::Options),
     Chart(Histogram),
     /// Lines to choose from.
     Choices(Vec<String>),
@@ -63,12 +61,10 @@ impl Lines {
     ) -> io::Result<()> {
         if self.made != Some(width) {
             self.remake(*cursor);
-            let mut about = Vec::new();
-            let text = drawn(width, |out| {
-                about = write(&self.content, model, out, width)?;
-                Ok(())
-            })?;
-            self.rows = rows_of(&text);
+            self.rows.clear();
+            let mut out = Out::rows(width, &mut self.rows);
+            let about = write(&self.content, model, &mut out, width)?;
+            drop(out);
             let is_headed = matches!(self.content, Content::Code(..));
             self.head = is_headed.then(|| self.rows.remove(0));
             self.about = about;
@@ -91,7 +87,7 @@ pub(super) fn write(
 ) -> io::Result<Vec<Option<usize>>> {
     let mut about = Vec::new();
     match content {
-        Content::Code(annotated, source) => return text::code(out, annotated, *source),
+        Content::Code(annotated, options) => return text::code(out, annotated, options),
         Content::Chart(chart) => {
             let unicode = Terminal::of_stdout().unicode;
             io::Write::write_all(out, chart.text(Terminal { width, unicode }).as_bytes())?;

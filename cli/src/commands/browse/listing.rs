@@ -2,13 +2,11 @@
 
 use std::io;
 
-use super::draw::rows_of;
 use super::reading::Model;
 use super::views::{Rows, View};
 use crate::exit::Failure;
-use crate::present::out::drawn;
+use crate::present::out::{Out, Row};
 use crate::present::table::Cell;
-use crate::present::terminal::Row;
 use crate::select::RowArgs;
 
 /// Rows by which columns are measured, in addition to those on the screen.
@@ -29,6 +27,8 @@ pub(super) struct Listing {
     pub(super) sorted: Option<String>,
     /// Only rows with these letters, in this order.
     pub(super) search: String,
+    /// Only branches of these types; empty for all.
+    types: Vec<String>,
     /// Names in each row, for searching.
     texts: Option<Vec<String>>,
     peak: f64,
@@ -44,6 +44,7 @@ impl Default for Listing {
             sort: None,
             sorted: None,
             search: String::new(),
+            types: Vec::new(),
             texts: None,
             peak: 0.0,
         }
@@ -64,6 +65,7 @@ impl Listing {
     /// Takes the rows from what was read last.
     pub(super) fn refresh(&mut self, model: &mut Model, shown: &RowArgs) -> Result<(), Failure> {
         (self.ids, self.own) = self.rows.ids(model, shown)?;
+        self.types.clone_from(&shown.types);
         self.texts = None;
         self.arrange(model);
         let all: Vec<usize> = (0..self.ids.len()).collect();
@@ -78,19 +80,14 @@ impl Listing {
         let mut order: Vec<usize> = (0..ids.len()).collect();
         self.sorted = None;
         rows.with(model, ids, &mut |sheet| {
+            if let Some(of) = sheet.headings().iter().position(|name| *name == "type")
+                && !self.types.is_empty()
+            {
+                order.retain(|row| self.types.contains(&sheet.cell(*row, of).text().into_owned()));
+            }
             if !self.search.is_empty() {
-                let columns = 0..sheet.headings().len();
-                let mut text = |row| {
-                    let cells = columns.clone().map(|column| sheet.cell(row, column));
-                    let names = cells.filter_map(|cell| match cell {
-                        Cell::Name(_) | Cell::Place(_) | Cell::Places(..) => {
-                            Some(cell.text().to_lowercase())
-                        }
-                        _ => None,
-                    });
-                    names.collect::<Vec<_>>().join(" ")
-                };
-                let texts = texts.get_or_insert_with(|| (0..ids.len()).map(&mut text).collect());
+                let all = (0..ids.len()).map(|row| sheet.names(row));
+                let texts = texts.get_or_insert_with(|| all.collect());
                 order.retain(|row| texts.get(*row).is_some_and(|text| is_in(&self.search, text)));
             }
             let Some((column, ascending)) = self.sort else { return };
@@ -153,11 +150,12 @@ impl Listing {
     ) -> io::Result<Vec<Row>> {
         let shown = self.order.get(shown).unwrap_or_default();
         let measured: Vec<usize> = self.order.iter().take(MEASURED).chain(shown).copied().collect();
-        let mut text = Ok(String::new());
+        let (mut rows, mut done) = (Vec::new(), Ok(()));
         self.rows.with(model, &self.ids, &mut |sheet| {
-            text = drawn(width, |out| sheet.print(out, shown, &measured, self.peak));
+            let mut out = Out::rows(width, &mut rows);
+            done = sheet.print(&mut out, shown, &measured, self.peak);
         });
-        Ok(rows_of(&text?))
+        done.map(|()| rows)
     }
 }
 
@@ -189,8 +187,11 @@ impl Ord for SortKey {
     }
 }
 
-/// Whether a text has these letters, in this order.
-pub(super) fn is_in(letters: &str, text: &str) -> bool {
-    let mut text = text.chars();
-    letters.to_lowercase().chars().all(|letter| text.any(|c| c == letter))
+/// Whether a line of a text has these letters, in this order.
+fn is_in(letters: &str, text: &str) -> bool {
+    let letters = letters.to_lowercase();
+    text.lines().any(|line| {
+        let mut line = line.chars();
+        letters.chars().all(|letter| line.any(|c| c == letter))
+    })
 }

@@ -38,11 +38,14 @@ const FIRST: Duration = Duration::from_millis(150);
 ///   lbr browse                       perf.data, from its functions on
 ///   lbr browse -i other.data         another recording
 ///   lbr browse --comm cc1            only samples of threads with this name
+///   lbr browse old.data perf.data    what changed, in the same places
 ///
 /// Opens on functions. Enter opens a function's code and follows branches,
 /// Backspace goes back, Tab turns to other views: branches, mispredicts,
 /// outcomes, targets, blocks, loops, paths, call graph, lint. ? lists all keys.
-/// The numbers are those of lbr report, annotate and hist.
+/// The numbers are those of lbr report, annotate and hist. With two recordings,
+/// functions, branches and loops show what lbr diff prints, and code is marked
+/// where it changed; the rest is of the second one. -i A -i B counts both together.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Browse {
@@ -56,19 +59,30 @@ pub(crate) struct Browse {
     symbols: SymbolArgs,
 }
 
+impl Browse {
+    /// The recordings to compare with, if there are any, and those that are browsed.
+    fn sides(&self) -> (&[PathBuf], &[PathBuf]) {
+        match self.inputs.files() {
+            [_, _] => self.inputs.paths().split_at(1),
+            _ => (&[], self.inputs.paths()),
+        }
+    }
+}
+
 /// Runs the command.
 pub(crate) fn run(args: &Browse) -> Outcome {
-    let paths = args.inputs.paths();
-    let free = !paths.iter().any(|path| path == Path::new("-"));
+    let (baseline, paths) = args.sides();
+    let both = || baseline.iter().chain(paths);
+    let free = !both().any(|path| path == Path::new("-"));
     if !is_drawable(free) {
         let error = anyhow!("lbr browse needs a terminal; `lbr report` prints the same tables");
         return Err(Failure { code: USAGE, error });
     }
-    paths.iter().filter(|path| *path != Path::new("-")).try_for_each(|path| {
+    both().filter(|path| *path != Path::new("-")).try_for_each(|path| {
         // A file that cannot be opened is reported before the screen is taken.
         input::open_whole(path, args.select.reading().force).map(drop)
     })?;
-    let mut app = app(args, paths)?;
+    let mut app = app(args)?;
     while let (None, Some(told)) = (&app.model, app.reader.wait(FIRST)) {
         app.take(told)?;
     }
@@ -79,9 +93,11 @@ pub(crate) fn run(args: &Browse) -> Outcome {
 }
 
 /// The browser, reading.
-fn app(args: &Browse, paths: &[PathBuf]) -> std::io::Result<App> {
-    let reader = Reader::start(paths.to_vec(), args.select.reading(), args.symbols.clone())?;
-    let inputs = paths.iter().chain(args.symbols.files()).cloned().collect();
+fn app(args: &Browse) -> std::io::Result<App> {
+    let (baseline, paths) = args.sides();
+    let reading = args.select.reading();
+    let reader = Reader::start(paths.to_vec(), baseline.to_vec(), reading, args.symbols.clone())?;
+    let inputs = paths.iter().chain(baseline).chain(args.symbols.files()).cloned().collect();
     Ok(App::new(reader, Filters::of(&args.select, &args.rows), inputs))
 }
 
@@ -123,7 +139,7 @@ impl Browser {
         }
         let words = std::iter::once("browse").chain(args.iter().copied());
         let line: Line = clap::Parser::try_parse_from(words).map_err(|error| error.to_string())?;
-        let app = app(&line.browse, line.browse.inputs.paths());
+        let app = app(&line.browse);
         let mut browser = Browser(app.map_err(|error| error.to_string())?);
         browser.read()?;
         let size = browser.0.size;

@@ -16,10 +16,11 @@ use super::listing::Listing;
 use super::reading::Model;
 use super::views::{Rows, View};
 use crate::commands::annotate::graph;
+use crate::commands::annotate::text::Options;
 use crate::exit::Failure;
 use crate::present::chart::{Histogram, Series};
+use crate::present::out::Row;
 use crate::present::place::Place;
-use crate::present::terminal::Row;
 use crate::select::RowArgs;
 
 /// What is on the screen, and where.
@@ -81,7 +82,13 @@ impl Page {
         let (title, made) = self.subject.make(model)?;
         self.title = title;
         match (made, &mut self.body) {
-            (Made::Rows(rows), Body::Table(listing)) => listing.rows = rows,
+            (Made::Rows(rows), Body::Table(listing)) => {
+                if std::mem::discriminant(&listing.rows) != std::mem::discriminant(&rows) {
+                    // Other columns.
+                    listing.sort = None;
+                }
+                listing.rows = rows;
+            }
             (Made::Rows(rows), body) => *body = Body::Table(Listing::of(rows)),
             (Made::Text(content), Body::Text(lines)) => {
                 lines.content = content;
@@ -173,6 +180,11 @@ enum Made {
 impl Subject {
     /// Its title and its content.
     fn make(&self, model: &mut Model) -> Result<(String, Made), Failure> {
+        if let Subject::View(view) = self
+            && model.difference(*view).is_some()
+        {
+            return Ok((view.name().to_owned(), Made::Rows(Rows::Compared(*view))));
+        }
         let flow = &mut model.overview.flow;
         let (title, made) = match self {
             Subject::View(View::CallGraph) => ("call graph", Made::Text(Content::Tree)),
@@ -181,7 +193,9 @@ impl Subject {
             Subject::Code(at, source) => {
                 let annotated = annotated(flow, *at)?;
                 let name = annotated.function.name.clone();
-                return Ok((name, Made::Text(Content::Code(Rc::new(annotated), *source))));
+                let marks = model.marks(&annotated);
+                let options = Options { source: *source, marks, ..Options::default() };
+                return Ok((name, Made::Text(Content::Code(Rc::new(annotated), options))));
             }
             Subject::Graph(at) => {
                 let annotated = annotated(flow, *at)?;

@@ -1,12 +1,15 @@
 //! The data of the recordings, and the thread that reads them.
 
+use std::collections::hash_map::Entry;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
+use profile::annotate::Annotated;
 use profile::callgraph::{self, CallGraph};
+use profile::compare::By;
 use profile::loops::{self, Loops};
 use profile::overview::{Overview, OverviewCounter};
 use profile::paths::{self, Growth, Paths};
@@ -14,9 +17,13 @@ use profile::perf_data::ReadError;
 use profile::select::Selection;
 use profile::{Counter, Recording, View};
 
-use crate::commands::functions::{self, FunctionSum};
+use super::views::View as Shown;
+use crate::commands::annotate::text::Marks;
+use crate::commands::diff::{self, Compared, Names, Sides, Terms};
+use crate::commands::functions::{self, FunctionSum, moved};
 use crate::exit::Failure;
-use crate::input::{Reading, Reread, Source};
+use crate::input::{self, Reading, Reread, Source};
+use crate::select::RowArgs;
 use crate::symbols::SymbolArgs;
 
 /// How long the first readings may take: a screen comes early, and is replaced by better ones.
@@ -36,12 +43,62 @@ pub(super) struct Model {
     pub(super) graph: Option<CallGraph>,
     pub(super) loops: Option<Loops>,
     pub(super) paths: Option<Paths>,
+    /// The comparisons with a baseline: by function, and as `lbr diff` matches by default.
+    pub(super) compared: [Option<Difference>; 2],
+}
+
+/// How recordings are matched, in the order of `Model::compared`.
+const MATCHES: [Option<By>; 2] = [Some(By::Function), None];
+
+/// A comparison, and its symbols.
+pub(super) type Difference = (Compared, Names);
+
+impl Model {
+    /// The comparison that a view shows, if there is a baseline.
+    pub(super) fn difference(&self, view: Shown) -> Option<&Difference> {
+        self.compared.get(compared(view)?)?.as_ref()
+    }
+
+    pub(super) fn difference_mut(&mut self, view: Shown) -> Option<&mut Difference> {
+        self.compared.get_mut(compared(view)?)?.as_mut()
+    }
+
+    /// The significant changes in a function.
+    pub(super) fn marks(&self, annotated: &Annotated) -> Marks {
+        let mut marks = Marks::new();
+        let Some((compared, names)) = &self.compared[1] else { return marks };
+        for row in compared.comparison.rows.iter().filter(|row| row.is_significant()) {
+            let (Some(side), Some((word, style))) = (&row.after, diff::table::mark(row)) else {
+                continue;
+            };
+            let function = &annotated.function;
+            let here = moved(names.of(row), &self.overview.flow.maps, side.location);
+            let Some(offset) = here.and_then(|here| function.distance(here)) else { continue };
+            let of =
+                |insn: &profile::annotate::Instruction| insn.address.wrapping_sub(function.address);
+            let Ok(at) = annotated.instructions.binary_search_by_key(&offset, of) else { continue };
+            let change = diff::table::changed(row);
+            match marks.entry(at) {
+                Entry::Occupied(mut mark) => mark.get_mut().2 += &format!(", {change}"),
+                Entry::Vacant(entry) => drop(entry.insert((word, style, change))),
+            }
+        }
+        marks
+    }
+}
+
+fn compared(view: Shown) -> Option<usize> {
+    match view {
+        Shown::Functions => Some(0),
+        Shown::Branches | Shown::Loops => Some(1),
+        _ => None,
+    }
 }
 
 /// A request to the thread.
 pub(super) enum Ask {
-    /// Everything that one reading gives, then the call graph.
-    All(Arc<Selection>),
+    /// Everything that one reading gives, then the comparison of these rows, then the call graph.
+    All(Arc<Selection>, RowArgs),
     Loops,
     Paths,
 }
@@ -54,6 +111,8 @@ pub(super) enum Told {
     Graph(Box<CallGraph>),
     Loops(Box<Loops>),
     Paths(Box<Paths>),
+    /// One of the comparisons.
+    Compared(usize, Box<Difference>),
     Failed(Failure),
     /// The request is complete.
     Done,
@@ -67,12 +126,15 @@ pub(super) struct Reader {
     latest: Arc<AtomicU64>,
     /// Requests without a complete answer.
     pub(super) open: usize,
+    /// The recording that is compared with.
+    pub(super) baseline: Option<String>,
 }
 
 impl Reader {
     /// Starts the thread.
     pub(super) fn start(
         paths: Vec<PathBuf>,
+        baseline: Vec<PathBuf>,
         reading: Reading,
         symbols: SymbolArgs,
     ) -> std::io::Result<Reader> {
@@ -80,13 +142,15 @@ impl Reader {
         let (tell, told) = channel();
         let latest = Arc::new(AtomicU64::new(0));
         let worker = Worker { tell, latest: Arc::clone(&latest), number: 0, symbols };
-        std::thread::Builder::new().spawn(move || worker.run(&paths, &reading, &asked))?;
-        Ok(Reader { asks, told, latest, open: 0 })
+        let name = baseline.first().map(|path| input::name(path));
+        let sides = [baseline, paths];
+        std::thread::Builder::new().spawn(move || worker.run(&sides, &reading, &asked))?;
+        Ok(Reader { asks, told, latest, open: 0, baseline: name })
     }
 
     /// Asks for something.
     pub(super) fn ask(&mut self, ask: Ask) {
-        if matches!(ask, Ask::All(_)) {
+        if matches!(ask, Ask::All(..)) {
             self.latest.fetch_add(1, Ordering::Relaxed);
             self.open = 0;
         }
@@ -130,14 +194,17 @@ struct Worker {
 }
 
 impl Worker {
-    fn run(mut self, paths: &[PathBuf], reading: &Reading, asked: &Receiver<(u64, Ask)>) {
-        let mut recordings: Option<Reread> = None;
+    fn run(mut self, paths: &[Vec<PathBuf>; 2], reading: &Reading, asked: &Receiver<(u64, Ask)>) {
+        let mut recordings: Option<[Reread; 2]> = None;
         while let Ok((number, ask)) = asked.recv() {
             self.number = number;
             // Copies what is a pipe, which may take as long as its writer.
             let made = match recordings.take() {
                 Some(recordings) => Ok(recordings),
-                None => Reread::new(paths, reading),
+                None => {
+                    let new = |side: &Vec<PathBuf>| Reread::new(side, reading);
+                    new(&paths[0]).and_then(|baseline| Ok([baseline, new(&paths[1])?]))
+                }
             };
             let done = made.and_then(|made| {
                 let recordings = recordings.insert(made);
@@ -156,9 +223,15 @@ impl Worker {
         self.latest.load(Ordering::Relaxed) != self.number
     }
 
-    fn answer(&self, recordings: &mut Reread, paths: &[PathBuf], ask: Ask) -> Result<(), Failure> {
+    fn answer(
+        &self,
+        sides: &mut [Reread; 2],
+        [baseline, paths]: &[Vec<PathBuf>; 2],
+        ask: Ask,
+    ) -> Result<(), Failure> {
+        let [_, recordings] = sides;
         match ask {
-            Ask::All(selection) => {
+            Ask::All(selection, shown) => {
                 for most in EARLY.into_iter().chain([Duration::MAX]) {
                     recordings.again(&selection);
                     match self.model(recordings, paths, most)? {
@@ -173,21 +246,35 @@ impl Worker {
                         None => {}
                     }
                 }
-                recordings.again(&selection);
-                self.pass(recordings, callgraph::counter(false), |graph| {
+                sides.iter_mut().for_each(|side| side.again(&selection));
+                let compared =
+                    if baseline.is_empty() { Ok(()) } else { self.compare(sides, &shown) };
+                self.pass(&sides[1], callgraph::counter(false), |graph| {
                     Told::Graph(Box::new(graph))
-                })
+                })?;
+                compared
             }
             Ask::Loops => {
-                let finder = self.count(recordings, loops::finder())?;
+                let (finder, _) = self.count(recordings, loops::finder())?;
                 self.pass(recordings, finder.counter(), |loops| Told::Loops(Box::new(loops)))
             }
             Ask::Paths => {
-                let finder = self.count(recordings, paths::finder())?;
+                let (finder, _) = self.count(recordings, paths::finder())?;
                 let counter = finder.counter(Growth::default());
                 self.pass(recordings, counter, |paths| Told::Paths(Box::new(paths)))
             }
         }
+    }
+
+    fn compare(&self, sides: &[Reread; 2], shown: &RowArgs) -> Result<(), Failure> {
+        for (at, by) in MATCHES.into_iter().enumerate() {
+            let terms = Terms { by, shown, symbols: &self.symbols, level: diff::LEVEL };
+            let compared = diff::compare(&Watched(self, sides), &terms)?;
+            if !self.is_stale() {
+                self.tell(Told::Compared(at, Box::new(compared)));
+            }
+        }
+        Ok(())
     }
 
     /// Reads once for all views that share a reading, for a limited time; `None` if that was too
@@ -218,8 +305,8 @@ impl Worker {
         let (branches, maps) = (&overview.branches, &mut overview.flow.maps);
         // The first screen finds the files of symbols and lines open.
         branches.iter().take(LINES).for_each(|branch| drop(maps.frames(branch.from_location)));
-        let (graph, loops, paths) = (None, None, None);
-        Ok(Some(Model { overview, functions, sources, share, graph, loops, paths }))
+        let (graph, loops, paths, compared) = (None, None, None, [None, None]);
+        Ok(Some(Model { overview, functions, sources, share, graph, loops, paths, compared }))
     }
 
     fn pass<V: View>(
@@ -228,7 +315,7 @@ impl Worker {
         counter: Counter<V>,
         told: impl FnOnce(V::Table) -> Told,
     ) -> Result<(), Failure> {
-        let table = self.count(recordings, counter)?;
+        let (table, _) = self.count(recordings, counter)?;
         if !self.is_stale() {
             self.tell(told(table));
         }
@@ -239,13 +326,26 @@ impl Worker {
         &self,
         recordings: &Reread,
         mut counter: Counter<V>,
-    ) -> Result<V::Table, Failure> {
+    ) -> Result<(V::Table, Vec<Source>), Failure> {
         self.symbols.apply(counter.maps());
         let mut watch = Watch::new(self, &[], Duration::MAX);
-        recordings.read(|recording, _| {
+        let sources = recordings.read(|recording, _| {
             watch.recording(recording, |recording, progress| counter.recording(recording, progress))
         })?;
-        Ok(counter.finish())
+        Ok((counter.finish(), sources))
+    }
+}
+
+/// Two sides, read as everything else here.
+struct Watched<'a>(&'a Worker, &'a [Reread; 2]);
+
+impl Sides for Watched<'_> {
+    fn count<V: View>(
+        &self,
+        side: usize,
+        counter: Counter<V>,
+    ) -> Result<(V::Table, Vec<Source>), Failure> {
+        self.0.count(&self.1[side], counter)
     }
 }
 

@@ -76,14 +76,13 @@ fn text(
         write(content, model, out, WIDTH).map(|_| Ok(()))
     };
     let bytes = match (content, ending) {
-        (Content::Code(annotated, source), _) => {
+        (Content::Code(annotated, options), _) => {
             let flow = &model.overview.flow;
             let head = annotate::head(flow, Some(annotated), &model.sources);
             let mut lines = vec![annotate::title(annotated)];
             lines.extend(head.iter().cloned());
             match ending {
                 "txt" => {
-                    let options = annotate::text::Options { source: *source, hottest: false };
                     return output.stream(|out| {
                         annotate::text::print(out, &head, annotated, options).map(Ok)
                     });

@@ -2,6 +2,7 @@
 
 use lbr_msr::record::BranchType;
 use profile::annotate::Stretch;
+use profile::compare::{By, Measure};
 use profile::flow::{Block, Flow, Site};
 use profile::hot::HotBranch;
 use profile::loops::Loop;
@@ -11,6 +12,7 @@ use profile::paths::Link;
 
 use super::reading::{Ask, Model};
 use crate::commands::annotate::graph::{self, EdgeRow};
+use crate::commands::diff::{self, is_loop};
 use crate::commands::functions::{self, moved};
 use crate::commands::report::{KNOWN, blocks, hot, loops, mispredict, outcomes, paths};
 use crate::exit::Failure;
@@ -72,7 +74,9 @@ impl View {
     /// The request for its data; `None` if they are there.
     pub(super) fn needs(self, model: &Model) -> Option<Ask> {
         match self {
-            View::Loops if model.loops.is_none() => Some(Ask::Loops),
+            View::Loops if model.loops.is_none() && model.difference(self).is_none() => {
+                Some(Ask::Loops)
+            }
             View::Paths if model.paths.is_none() => Some(Ask::Paths),
             _ => None,
         }
@@ -84,6 +88,8 @@ impl View {
 pub(super) enum Rows {
     /// Those of a view.
     View(View),
+    /// Those of its comparison with a baseline.
+    Compared(View),
     /// Branches into a function from others, or out of it; returns are neither.
     Calls { into: bool, function: Stretch },
     /// Targets of a branch, by its index.
@@ -103,6 +109,12 @@ impl Rows {
         model: &mut Model,
         shown: &RowArgs,
     ) -> Result<(Vec<usize>, bool), Failure> {
+        if let Rows::Compared(view) = self {
+            let compared = model.difference(*view);
+            let rows = compared.map_or(&[][..], |(compared, _)| &compared.comparison.rows);
+            let is_shown = |at: &usize| is_loop(&rows[*at]) == (*view == View::Loops);
+            return Ok(((0..rows.len()).filter(is_shown).collect(), false));
+        }
         let Model { overview: Overview { branches, flow, .. }, .. } = model;
         let Flow { sites, blocks, maps, .. } = flow;
         let by_site = |at: &usize| (sites[*at].location, sites[*at].taken);
@@ -147,7 +159,7 @@ impl Rows {
                     (link.from_location, link.count)
                 })
             }
-            Rows::View(View::CallGraph | View::Lint) => Ok(Default::default()),
+            Rows::View(View::CallGraph | View::Lint) | Rows::Compared(_) => Ok(Default::default()),
             Rows::Calls { into, function } => {
                 let inside = |location| function.distance(location).is_some();
                 let crosses = |branch: &HotBranch| {
@@ -175,6 +187,15 @@ impl Rows {
         ids: &[usize],
         then: &mut dyn FnMut(&mut dyn Sheet),
     ) {
+        if let Rows::Compared(view) = self {
+            let Some((compared, names)) = model.difference_mut(*view) else { return };
+            let table = match view {
+                View::Loops => diff::table::table("loop", &[Measure::Trips]),
+                _ => diff::table::table("branch", &compared.measures()),
+            };
+            let row = |at: usize| (at, &compared.comparison.rows[ids[at]]);
+            return then(&mut Listed { table: &table, context: names, row: &row });
+        }
         let Model { overview: Overview { branches, flow, .. }, functions, .. } = model;
         let complete = flow.is_complete();
         let all = flow.taken;
@@ -233,7 +254,7 @@ impl Rows {
                 let table = paths::ranked();
                 then(&mut Listed { table: &table, context: &mut paths.maps, row: &row });
             }
-            Rows::View(View::CallGraph | View::Lint) => {}
+            Rows::View(View::CallGraph | View::Lint) | Rows::Compared(_) => {}
             Rows::Edges(edges) => then(&mut Listed {
                 table: &graph::table(),
                 context: &mut (),
@@ -276,6 +297,14 @@ impl Rows {
                 Some((moved(&paths.maps, link.from_location)?, link.from))
             }
             Rows::Edges(edges) => Some((edges.get(id)?.target?, 0)),
+            Rows::Compared(view) => {
+                let (compared, names) = model.difference(*view)?;
+                let row = compared.comparison.rows.get(id)?;
+                // Other code of the baseline is in a file that this recording does not have.
+                let is_here = row.after.is_some() || row.by == By::Offset;
+                let side = row.side().filter(|_| is_here)?;
+                Some((moved(names.of(row), side.location)?, side.addr))
+            }
             Rows::View(View::CallGraph | View::Lint) => None,
         }
     }

@@ -2,7 +2,7 @@
 
 mod print;
 mod rows;
-mod table;
+pub(crate) mod table;
 mod trace;
 
 use std::path::{Path, PathBuf};
@@ -14,15 +14,18 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use profile::compare::{self, By, Comparison, Looked, Measure, NotComparable, Row, Total};
 use profile::loops;
 use profile::maps::Maps;
+use profile::{Counter, View};
 
 use self::print::{html_page, print};
 use crate::args::heading;
 use crate::exit::{DIFFERS, DONE, Failure, OrExit, Outcome, USAGE, usage};
-use crate::input::{self, Reading, Reread, Source};
+use crate::input::{self, Reread, Source};
 use crate::output::Output;
 use crate::select::{RowArgs, SelectArgs, Spans, spans};
 use crate::symbols::{self, SymbolArgs};
 
+/// The default significance level, in percent.
+pub(crate) const LEVEL: f64 = 1.0;
 /// perf's name of the recording before the last one.
 const OLD: &str = "perf.data.old";
 
@@ -83,7 +86,7 @@ pub(crate) struct Diff {
     #[arg(long, value_parser = by(), value_name = "BY", help_heading = heading::VIEW)]
     by: Option<By>,
     /// Significance level in percent (family-wise, Holm)
-    #[arg(long, value_name = "PCT", default_value = "1", value_parser = percentage,
+    #[arg(long, value_name = "PCT", default_value_t = LEVEL, value_parser = percentage,
           help_heading = heading::VIEW)]
     level: f64,
     /// Exit with status 6 if anything grew by more than PCT%
@@ -128,34 +131,67 @@ fn percentage(text: &str) -> Result<f64, String> {
 
 /// The recordings of one side, and the results of reading them once.
 struct Side {
-    recordings: Reread,
     sources: Vec<Source>,
     looked: Looked,
 }
 
+/// How two sides are compared.
+pub(crate) struct Terms<'a> {
+    pub(crate) by: Option<By>,
+    pub(crate) shown: &'a RowArgs,
+    pub(crate) symbols: &'a SymbolArgs,
+    /// In percent.
+    pub(crate) level: f64,
+}
+
+/// Reads the recordings of a side for a view.
+pub(crate) trait Sides {
+    fn count<V: View>(
+        &self,
+        side: usize,
+        counter: Counter<V>,
+    ) -> Result<(V::Table, Vec<Source>), Failure>;
+}
+
+impl Sides for [Reread; 2] {
+    fn count<V: View>(
+        &self,
+        side: usize,
+        counter: Counter<V>,
+    ) -> Result<(V::Table, Vec<Source>), Failure> {
+        self[side].count(counter)
+    }
+}
+
 /// The two sides and their comparison.
-struct Compared {
+pub(crate) struct Compared {
     sides: [Side; 2],
-    comparison: Comparison,
+    pub(crate) comparison: Comparison,
     total: Result<Total, NotComparable>,
     /// 0.01 is 1%.
     level: f64,
 }
 
 /// The symbol tables of each side.
-struct Names {
+pub(crate) struct Names {
     branches: [Maps; 2],
     loops: [Maps; 2],
 }
 
 impl Names {
-    fn of(&mut self, row: &Row, side: usize) -> &mut Maps {
-        let [before, after] = if is_loop(row) { &mut self.loops } else { &mut self.branches };
-        if side == 0 { before } else { after }
+    /// The tables of a row's place in the new recording, otherwise in the baseline.
+    pub(crate) fn of(&self, row: &Row) -> &Maps {
+        let of = if is_loop(row) { &self.loops } else { &self.branches };
+        &of[usize::from(row.after.is_some())]
+    }
+
+    fn of_mut(&mut self, row: &Row) -> &mut Maps {
+        let of = if is_loop(row) { &mut self.loops } else { &mut self.branches };
+        &mut of[usize::from(row.after.is_some())]
     }
 }
 
-fn is_loop(row: &Row) -> bool {
+pub(crate) fn is_loop(row: &Row) -> bool {
     row.change(Measure::Trips).is_some()
 }
 
@@ -172,7 +208,15 @@ pub(crate) fn run(args: &Diff) -> Outcome {
         return Err(usage!("standard input (-) can be read once only"));
     }
     args.baseline_is_here().or_exit(USAGE)?;
-    let (compared, mut names) = compare(args, [&before, &after])?;
+    let reading = args.select.reading();
+    let mut baseline = reading.clone();
+    if let Some(spans) = &args.baseline_time {
+        Arc::make_mut(&mut baseline.selection).times.clone_from(&spans.0);
+    }
+    let recordings = [Reread::new(&before, &baseline)?, Reread::new(&after, &reading)?];
+    let Diff { by, level, shown, symbols, .. } = args;
+    let terms = Terms { by: *by, level: *level, shown, symbols };
+    let (compared, mut names) = compare(&recordings, &terms)?;
     match output {
         Some(output) => output.write(html_page(args, &compared, &mut names))?,
         None => print(args, &compared, &mut names)?,
@@ -216,48 +260,43 @@ impl Diff {
 }
 
 /// Reads both sides, and compares them.
-fn compare(args: &Diff, paths: [&[PathBuf]; 2]) -> Result<(Compared, Names), Failure> {
-    let reading = args.select.reading();
-    let mut baseline = reading.clone();
-    if let Some(spans) = &args.baseline_time {
-        Arc::make_mut(&mut baseline.selection).times.clone_from(&spans.0);
-    }
-    let mut a = look(args, paths[0], &baseline)?;
-    let mut b = look(args, paths[1], &reading)?;
-    refuse(&a, &b).or_exit(USAGE)?;
-    let by = args.by;
-    let rows = compare::rows(&mut a.looked, &mut b.looked, by);
-    let count = |side: &mut Side, at| {
-        let mut counter = compare::counter(&mut side.looked, &rows, at);
-        args.symbols.apply(counter.maps());
-        side.recordings.count(counter).map(|(counted, _)| counted)
+pub(crate) fn compare(
+    recordings: &impl Sides,
+    terms: &Terms<'_>,
+) -> Result<(Compared, Names), Failure> {
+    let Terms { by, shown, symbols, level } = *terms;
+    let look = |side| {
+        let mut counter = compare::looker();
+        symbols.apply(counter.maps());
+        let (looked, sources) = recordings.count(side, counter)?;
+        Ok::<_, Failure>(Side { sources, looked })
     };
-    let (counted_a, maps_a) = count(&mut a, 0)?;
-    let (counted_b, maps_b) = count(&mut b, 1)?;
-    let trips = |side: &Side| {
-        let (finder, _) = side.recordings.count(loops::finder())?;
-        let (mut loops, _) = side.recordings.count(finder.counter())?;
-        args.symbols.apply(&mut loops.maps);
+    let (mut a, mut b) = (look(0)?, look(1)?);
+    refuse(&a, &b).or_exit(USAGE)?;
+    let rows = compare::rows(&mut a.looked, &mut b.looked, by);
+    let count = |looked: &mut Looked, side| {
+        let mut counter = compare::counter(looked, &rows, side);
+        symbols.apply(counter.maps());
+        recordings.count(side, counter).map(|(counted, _)| counted)
+    };
+    let (counted_a, maps_a) = count(&mut a.looked, 0)?;
+    let (counted_b, maps_b) = count(&mut b.looked, 1)?;
+    let trips = |side| {
+        let (finder, _) = recordings.count(side, loops::finder())?;
+        let (mut loops, _) = recordings.count(side, finder.counter())?;
+        symbols.apply(&mut loops.maps);
         Ok::<_, Failure>(loops)
     };
-    let (mut loops_a, mut loops_b) = (trips(&a)?, trips(&b)?);
+    let (mut loops_a, mut loops_b) = (trips(0)?, trips(1)?);
     let total = total(&a, &b);
     let files = rows.files().to_vec();
     let mut comparison = Comparison::of(rows, &counted_a, &counted_b);
     comparison.add_loops(&mut loops_a, &mut loops_b, by);
     let mut names = Names { branches: [maps_a, maps_b], loops: [loops_a.maps, loops_b.maps] };
-    rows::keep(&args.shown, &mut comparison.rows, &mut names, &files)?;
-    let level = args.level / 100.0;
+    rows::keep(shown, &mut comparison.rows, &mut names, &files)?;
+    let level = level / 100.0;
     comparison.test(level);
     Ok((Compared { sides: [a, b], comparison, total, level }, names))
-}
-
-fn look(args: &Diff, paths: &[PathBuf], reading: &Reading) -> Result<Side, Failure> {
-    let recordings = Reread::new(paths, reading)?;
-    let mut counter = compare::looker();
-    args.symbols.apply(counter.maps());
-    let (looked, sources) = recordings.count(counter)?;
-    Ok(Side { recordings, sources, looked })
 }
 
 /// The events of a side, without modifiers, which only restrict the privilege level.
@@ -353,7 +392,7 @@ impl Compared {
     }
 
     /// The measures of branches that both sides recorded.
-    fn measures(&self) -> Vec<Measure> {
+    pub(crate) fn measures(&self) -> Vec<Measure> {
         let measures = [Measure::Share, Measure::Mispredict, Measure::Cycles];
         measures.into_iter().filter(|one| self.has(*one)).collect()
     }

@@ -186,7 +186,7 @@ fn reason(why: NotComparable) -> &'static str {
 
 impl Compared {
     /// The answer in a line.
-    fn verdict(&self, fail_above: Option<f64>) -> String {
+    pub(crate) fn verdict(&self, fail_above: Option<f64>) -> String {
         let mut parts = Vec::new();
         if let Some(above) = fail_above {
             parts.push(match self.grew(above) {
@@ -215,7 +215,7 @@ impl Compared {
     }
 
     /// The two sides, a line each.
-    fn origins(&self) -> [String; 2] {
+    pub(crate) fn origins(&self) -> [String; 2] {
         let of = |(side, name): (&Side, &str)| {
             let (quality, totals) = totals(side);
             let files: Vec<&str> = side.sources.iter().map(|source| source.name.as_str()).collect();

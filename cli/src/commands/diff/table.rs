@@ -1,5 +1,6 @@
 //! The columns of a comparison.
 
+use anstyle::Style;
 use profile::compare::{By, Change, Measure, Row};
 
 use super::{Names, is_loop};
@@ -9,19 +10,24 @@ use crate::present::table::{Cell, Ranked, Table};
 
 /// The verdict on a row. To run more often or less is neither good nor bad.
 fn verdict(row: &Row) -> Cell {
+    mark(row).map_or(Cell::Absent, |(word, style)| Cell::Mark(word, style))
+}
+
+/// The same as a word with its style.
+pub(crate) fn mark(row: &Row) -> Option<(&'static str, Style)> {
     let changed = || row.changes.iter().filter(|change| change.significant);
     let only_share = changed().all(|change| change.measure == Measure::Share);
     let (worse, better): (Vec<&Change>, Vec<_>) = changed().partition(|change| change.is_worse());
-    match (row.before.is_some(), row.after.is_some(), worse.is_empty(), better.is_empty()) {
-        (true, false, ..) => Cell::Mark("gone", DOUBTFUL),
-        (false, true, ..) => Cell::Mark("new", DOUBTFUL),
-        (.., true, true) => Cell::Absent,
-        (.., false, true) if only_share => Cell::Mark("more", DOUBTFUL),
-        (.., true, false) if only_share => Cell::Mark("less", DOUBTFUL),
-        (.., false, true) => Cell::Mark("worse", BAD),
-        (.., true, false) => Cell::Mark("better", GOOD),
-        (.., false, false) => Cell::Mark("mixed", DOUBTFUL),
-    }
+    Some(match (row.before.is_some(), row.after.is_some(), worse.is_empty(), better.is_empty()) {
+        (true, false, ..) => ("gone", DOUBTFUL),
+        (false, true, ..) => ("new", DOUBTFUL),
+        (.., true, true) => return None,
+        (.., false, true) if only_share => ("more", DOUBTFUL),
+        (.., true, false) if only_share => ("less", DOUBTFUL),
+        (.., false, true) => ("worse", BAD),
+        (.., true, false) => ("better", GOOD),
+        (.., false, false) => ("mixed", DOUBTFUL),
+    })
 }
 
 /// Keys and headings of a measure: before, after, and in JSON the change.
@@ -50,7 +56,7 @@ const fn keys(measure: Measure) -> Keys {
 }
 
 /// The columns of rows, which are branches or loops (`kind`), with these measures.
-pub(super) fn table<'a>(
+pub(crate) fn table<'a>(
     kind: &'static str,
     measures: &[Measure],
 ) -> Table<'a, Names, Ranked<'a, Row>> {
@@ -136,6 +142,16 @@ pub(super) fn changes<'a>() -> Table<'a, Names, (usize, (&'a Row, Measure))> {
         })
 }
 
+/// The significant changes of a row: `missed 0.10% -> 50.00%`.
+pub(crate) fn changed(row: &Row) -> String {
+    let changes = row.changes.iter().filter(|change| change.significant);
+    let words = changes.map(|change| {
+        let [was, is] = [change.before, change.after].map(|side| value(change.measure, side));
+        format!("{} {} -> {}", name(change.measure), was.text(), is.text())
+    });
+    words.collect::<Vec<_>>().join(", ")
+}
+
 fn name(measure: Measure) -> &'static str {
     match measure {
         Measure::Share => "share",
@@ -169,9 +185,8 @@ fn real(p: Option<f64>) -> Cell {
 }
 
 fn place(names: &mut Names, row: &Row) -> Option<Place> {
-    let at = if row.after.is_some() { 1 } else { 0 };
     let side = row.side()?;
-    Some(Place::of(names.of(row, at), side.location, side.addr))
+    Some(Place::of(names.of_mut(row), side.location, side.addr))
 }
 
 /// A row's location, for people.

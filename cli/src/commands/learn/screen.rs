@@ -7,8 +7,7 @@ use lab::learn::{Line, Program, Slot, View};
 use super::keys::{Page, Play};
 use super::words;
 use crate::present::escape::escaped;
-use crate::present::out::{FAINT, GOOD, cells, cells_of, folded};
-use crate::present::terminal::Row;
+use crate::present::out::{FAINT, GOOD, Row, cells, cells_of, folded};
 
 /// Changes of the last step.
 const NEW: Style = AnsiColor::Yellow.on_default().bold();

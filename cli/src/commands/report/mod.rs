@@ -252,7 +252,10 @@ pub(crate) fn run(args: &Report) -> Outcome {
     let status = print(args, &mut out)?;
     if args.printer() == Printer::Text && !args.callgraph.folded && io::stdout().is_terminal() {
         let files: Vec<_> = args.inputs.paths().iter().map(|path| input::name(path)).collect();
-        out.styled(FAINT, format_args!("lbr browse {} walks through this", files.join(" ")))?;
+        // Two without an option would be compared.
+        let option = if files.len() > 1 { "-i " } else { "" };
+        let files = files.join(" -i ");
+        out.styled(FAINT, format_args!("lbr browse {option}{files} walks through this"))?;
         out.flush()?;
     }
     Ok(status)

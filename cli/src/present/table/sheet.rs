@@ -4,7 +4,7 @@ use std::io;
 
 use maud::Markup;
 
-use super::{Cell, Printer, Table};
+use super::{Cell, Form, Printer, Table};
 use crate::present::out::Out;
 
 /// A table with rows of any type. An index identifies a row.
@@ -13,6 +13,8 @@ pub(crate) trait Sheet {
     fn headings(&self) -> Vec<&'static str>;
     /// A row's cell in one of these columns.
     fn cell(&mut self, row: usize, column: usize) -> Cell;
+    /// A row's names, places and files, a line each, in lower case.
+    fn names(&mut self, row: usize) -> String;
     /// The highest heat value of these rows.
     fn peak(&mut self, rows: &[usize]) -> f64;
     /// Writes headings and rows, in columns that are wide enough for all of `measured`.
@@ -46,6 +48,25 @@ impl<C: ?Sized, R> Sheet for Listed<'_, '_, C, R> {
         let mut shown = self.table.columns.iter().filter(|column| column.is_for_people());
         let column = shown.nth(column);
         column.map_or(Cell::Empty, |column| (column.get)(self.context, &(self.row)(row)))
+    }
+
+    fn names(&mut self, row: usize) -> String {
+        let row = (self.row)(row);
+        let mut text = String::new();
+        for column in &self.table.columns {
+            if column.form == Form::Name || column.key == "file" {
+                let cell = (column.get)(self.context, &row);
+                let whole = cell.text();
+                let (name, file) = match &cell {
+                    Cell::Place(place) => (&*whole, place.file.as_deref().unwrap_or_default()),
+                    _ if column.key == "file" => ("", &*whole),
+                    _ => (&*whole, ""),
+                };
+                let file = file.rsplit('/').next().unwrap_or_default();
+                text.extend([name, "\n", file, "\n"]);
+            }
+        }
+        text.to_lowercase()
     }
 
     fn peak(&mut self, rows: &[usize]) -> f64 {

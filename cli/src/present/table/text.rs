@@ -1,13 +1,12 @@
 //! Prints rows as lines of text: in full to a pipe or a file, truncated to the width of a terminal.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
-use std::io::{self, Write};
+use std::io;
 
 use anstyle::Style;
 
 use super::{Cell, Column, Form, Heat, Table};
-use crate::present::out::{Out, cells, folded};
+use crate::present::out::{Out, Row, add, cells, folded};
 use crate::present::place::Place;
 use crate::present::shorten::{shortened, without_middle};
 
@@ -123,33 +122,38 @@ impl<C: ?Sized, R> Layout<'_, '_, C, R> {
     pub(crate) fn headings(&self, out: &mut Out<'_>) -> io::Result<()> {
         let mut line = " ".repeat(self.indent);
         for (column, width) in &self.fixed {
-            pad(&mut line, column.heading.trim(), *width, column.form, Style::new());
-            line += GAP;
+            let heading = column.heading.trim();
+            let blanks = " ".repeat(width.saturating_sub(cells(heading)));
+            let (before, after) = column.form.sides(&blanks);
+            line.extend([before, heading, after, GAP]);
         }
         for column in &self.elastic {
             line += column.joint.unwrap_or_default();
             line += column.heading;
         }
-        let style = if out.color { Style::new().bold() } else { Style::new() };
         let line = line.trim_end();
         let line = out.width.map_or_else(|| line.to_owned(), |room| clipped(line, room));
-        writeln!(out, "{style}{line}{style:#}")
+        out.row(vec![(Style::new().bold(), line)])
     }
 
     /// Writes a row.
     pub(crate) fn row(&self, out: &mut Out<'_>, context: &mut C, row: &R) -> io::Result<()> {
-        let mut line = " ".repeat(self.indent);
+        let mut line: Row = vec![(Style::new(), " ".repeat(self.indent))];
         let mut used = self.indent;
         for (column, width) in &self.fixed {
             let cell = (column.get)(context, row);
             let style = match cell {
-                _ if !out.color => Style::new(),
                 Cell::Mark(_, style) => style,
                 _ if column.heat => Heat::of(cell.value(), self.peak).style(),
                 _ => Style::new(),
             };
-            pad(&mut line, &cell.text(), *width, column.form, style);
-            line += GAP;
+            let text = cell.text();
+            let blanks = " ".repeat(width.saturating_sub(cells(&text)));
+            let (before, after) = column.form.sides(&blanks);
+            add(&mut line, Style::new(), before);
+            add(&mut line, style, &text);
+            add(&mut line, Style::new(), after);
+            add(&mut line, Style::new(), GAP);
             used += width + GAP.len();
         }
         let behind: Vec<(&str, Cell)> = self
@@ -160,12 +164,15 @@ impl<C: ?Sized, R> Layout<'_, '_, C, R> {
         let room = out.width.map(|width| width.saturating_sub(used).max(1));
         match (self.elastic.as_slice(), behind.as_slice()) {
             ([column], [(_, cell)]) if column.form == Form::Prose => {
-                let lines = folded(&cell.text(), room, 0);
-                line += &lines.join(&format!("\n{}", " ".repeat(used)));
+                for text in folded(&cell.text(), room, 0) {
+                    add(&mut line, Style::new(), &text);
+                    out.row(std::mem::replace(&mut line, vec![(Style::new(), " ".repeat(used))]))?;
+                }
+                return Ok(());
             }
-            _ => share(&mut line, &behind, room),
+            _ => add(&mut line, Style::new(), &share(&behind, room)),
         }
-        writeln!(out, "{}", line.trim_end())
+        out.row(line)
     }
 }
 
@@ -187,16 +194,17 @@ pub(crate) fn write_list(out: &mut Out<'_>, items: &[Item]) -> io::Result<()> {
 }
 
 /// Joins names, which share the width.
-fn share(line: &mut String, behind: &[(&str, Cell)], room: Option<usize>) {
+fn share(behind: &[(&str, Cell)], room: Option<usize>) -> String {
+    let mut line = String::new();
     let texts: Vec<_> = behind.iter().map(|(_, cell)| cell.shown()).collect();
     let joints: usize = behind.iter().map(|(joint, _)| cells(joint)).sum();
     let all: usize = texts.iter().map(|text| cells(text)).sum();
     let Some(room) = room.filter(|room| all + joints > *room) else {
         for ((joint, _), text) in behind.iter().zip(&texts) {
-            *line += joint;
-            *line += text;
+            line += joint;
+            line += text;
         }
-        return;
+        return line;
     };
     // Names that need less than their part leave the rest to the others.
     let mut left = room.saturating_sub(joints);
@@ -212,23 +220,16 @@ fn share(line: &mut String, behind: &[(&str, Cell)], room: Option<usize>) {
         }
     }
     for ((joint, cell), room) in behind.iter().zip(rooms) {
-        *line += joint;
-        *line += &cell.within(room);
+        line += joint;
+        line += &cell.within(room);
     }
+    line
 }
 
-fn pad(line: &mut String, text: &str, width: usize, form: Form, style: Style) {
-    let blanks = std::iter::repeat_n(' ', width.saturating_sub(cells(text)));
-    if form == Form::Right {
-        line.extend(blanks.clone());
-    }
-    match style.is_plain() {
-        true => line.push_str(text),
-        // Writing to a String cannot fail.
-        false => drop(write!(line, "{style}{text}{style:#}")),
-    }
-    if form != Form::Right {
-        line.extend(blanks);
+impl Form {
+    /// The spaces before a text, and those after it.
+    fn sides(self, blanks: &str) -> (&str, &str) {
+        if self == Form::Right { (blanks, "") } else { ("", blanks) }
     }
 }
 
