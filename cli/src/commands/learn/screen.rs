@@ -2,12 +2,14 @@
 //! the registers below, then what happened and the keys.
 
 use anstyle::{AnsiColor, Style};
-use lab::learn::{Line, Program, Slot, View};
+use lab::learn::{Program, Slot, View};
+use lbr_msr::caps::Order;
 
 use super::keys::{Page, Play};
 use super::words;
 use crate::present::escape::escaped;
-use crate::present::out::{FAINT, GOOD, Row, cells, cells_of, folded};
+use crate::present::out::Row;
+use crate::present::out::{FAINT, GOOD, cells, cells_of, folded};
 
 /// Changes of the last step.
 const NEW: Style = AnsiColor::Yellow.on_default().bold();
@@ -15,8 +17,18 @@ const NEW: Style = AnsiColor::Yellow.on_default().bold();
 const HERE: Style = Style::new().invert();
 const BOLD: Style = Style::new().bold();
 const PLAIN: Style = Style::new();
-/// Columns from which the raw registers of each slot fit next to the program.
+/// Columns from which addresses fit in front of the program.
 const WIDE: usize = 150;
+/// Columns of the LBR stack from which the raw registers of each slot fit.
+const RAW: usize = 95;
+/// Cells of the marks in front of an instruction.
+const MARKS: usize = 3;
+/// Columns that the LBR stack needs.
+const RING: usize = 31;
+/// Lines from which the stack is drawn as a ring, too.
+const DIAL: usize = 10;
+/// Hands of a clock, from the east on.
+const HANDS: [&str; 8] = ["→", "↘", "↓", "↙", "←", "↖", "↑", "↗"];
 /// Lines from which the text of a lesson fits below the rest.
 const TALL: usize = 40;
 
@@ -113,12 +125,11 @@ fn window(count: usize, shown: usize, room: usize) -> std::ops::Range<usize> {
 /// The program and the LBR stack, side by side.
 fn panes(play: &Play, view: &View, width: usize, room: usize) -> Vec<Row> {
     let program = &play.subject().session.trace().program;
-    let most = width * 46 / 100;
-    let longest =
-        program.lines.iter().map(|line| cells(&instruction(program, line, width >= WIDE))).max();
-    let left = most.min(longest.unwrap_or(0).max(28) + 5);
+    let lines = instructions(program, width >= WIDE);
+    let longest = lines.iter().map(|line| cells(line)).max().unwrap_or(0);
+    let left = (longest + MARKS).min(width.saturating_sub(RING));
     let right = width.saturating_sub(left + 1);
-    let code = code(play, left, room, width >= WIDE);
+    let code = code(play, &lines, left, room);
     let ring = ring(play, view, right, room);
     let mut code = code.into_iter();
     let mut ring = ring.into_iter();
@@ -132,14 +143,14 @@ fn panes(play: &Play, view: &View, width: usize, room: usize) -> Vec<Row> {
         .collect()
 }
 
-fn code(play: &Play, width: usize, room: usize, wide: bool) -> Vec<Row> {
+fn code(play: &Play, lines: &[String], width: usize, room: usize) -> Vec<Row> {
     let session = &play.subject().session;
     let program = &session.trace().program;
     let next = program.index(session.next());
     let (done, all) = (session.state().done, session.trace().steps.len());
     let mut rows = vec![row(FAINT, &format!("program, step {done} of {all}"))];
     for at in window(program.lines.len(), play.line, room.saturating_sub(1)) {
-        let Some(line) = program.lines.get(at) else { break };
+        let (Some(line), Some(text)) = (program.lines.get(at), lines.get(at)) else { break };
         let mark = |is: bool, c: char| if is { c } else { ' ' };
         let stops = session.breakpoints.contains(&line.address);
         let marks: String =
@@ -147,39 +158,41 @@ fn code(play: &Play, width: usize, room: usize, wide: bool) -> Vec<Row> {
                 .iter()
                 .collect();
         let style = if Some(at) == next { HERE } else { PLAIN };
-        rows.push(vec![
-            (if stops { NEW } else { PLAIN }, marks),
-            (
-                style,
-                format!(
-                    "{:<width$}",
-                    instruction(program, line, wide),
-                    width = width.saturating_sub(4)
-                ),
-            ),
-        ]);
+        let width = width.saturating_sub(MARKS);
+        let marks = (if stops { NEW } else { PLAIN }, marks);
+        rows.push(vec![marks, (style, format!("{text:<width$}"))]);
     }
     rows
 }
 
-/// Name, instruction and source; also the address if it fits.
-fn instruction(program: &Program, line: &Line, wide: bool) -> String {
-    let label = match words::label(line) {
+/// Names, instructions and sources; also the addresses if they fit.
+fn instructions(program: &Program, wide: bool) -> Vec<String> {
+    let label = |line| match words::label(line) {
         "" => String::new(),
-        label => format!("{label}:"),
+        label => format!("{label}: "),
     };
-    let address = if wide { format!("{:x} ", line.address) } else { String::new() };
-    let text = format!("{address}{label:<7} {:<14}", words::instruction(program, line));
-    escaped(&format!("{text} {}", line.source)).trim_end().to_owned()
+    let texts: Vec<(String, String)> =
+        program.lines.iter().map(|line| (label(line), words::instruction(program, line))).collect();
+    let widest = |of: &dyn Fn(&(String, String)) -> usize| texts.iter().map(of).max().unwrap_or(0);
+    let (name, code) = (widest(&|text| cells(&text.0)), widest(&|text| cells(&text.1)));
+    let lines = program.lines.iter().zip(&texts).map(|(line, (label, text))| {
+        let address = if wide { format!("{:x} ", line.address) } else { String::new() };
+        let line = format!("{address}{label:<name$}{text:<code$}  {}", line.source);
+        escaped(&line).trim_end().to_owned()
+    });
+    lines.collect()
 }
 
 fn ring(play: &Play, view: &View, width: usize, room: usize) -> Vec<Row> {
     let subject = play.subject();
     let state = subject.session.state();
     let newest = view.newest_first().next().map_or(0, |slot| slot.index as usize);
-    let head = format!("ring of {}, > newest, * changed", state.cpu.caps.depth);
+    let head = format!("LBR stack of {}, > newest, * changed", state.cpu.caps.depth);
     let mut rows = vec![row(FAINT, &head)];
-    let room = room.saturating_sub(1);
+    if room >= DIAL {
+        rows.extend(dial(view, state.cpu.caps.order));
+    }
+    let room = room.saturating_sub(rows.len());
     let slots = match play.scrolled {
         None => window(view.slots.len(), newest, room),
         Some(first) => {
@@ -189,6 +202,58 @@ fn ring(play: &Play, view: &View, width: usize, room: usize) -> Vec<Row> {
     };
     for slot in view.slots.get(slots).unwrap_or_default() {
         rows.push(ring_slot(play, slot, width));
+    }
+    rows
+}
+
+/// The slots as a ring, clockwise from the top left, and TOS as the hand that points at one.
+fn dial(view: &View, order: Order) -> Vec<Row> {
+    let count = view.slots.len();
+    let side = (count / 8).min(3);
+    let top = count / 2 - side;
+    let place = |at: usize| match at {
+        at if at < top => (at + 1, 0),
+        at if at < top + side => (top + 1, at - top + 1),
+        at if at < 2 * top + side => (2 * top + side - at, side + 1),
+        at => (0, count - at),
+    };
+    let mut grid = vec![vec![(PLAIN, "  ".to_owned()); top + 2]; side + 2];
+    let mut hand = None;
+    for (at, slot) in view.slots.iter().enumerate() {
+        let (x, y) = place(at);
+        let style = match (slot.changed, slot.entry.is_some()) {
+            (true, _) => NEW,
+            (false, true) => PLAIN,
+            (false, false) => FAINT,
+        };
+        let is_newest = slot.age == 0;
+        if is_newest {
+            let (east, south) =
+                (x as f64 - (top + 1) as f64 / 2.0, y as f64 - (side + 1) as f64 / 2.0);
+            let eighth = (south.atan2(east) / std::f64::consts::FRAC_PI_4).round();
+            hand = Some(HANDS[eighth.rem_euclid(8.0) as usize]).zip(Some(slot.index));
+        }
+        let style = if is_newest { style.invert() } else { style };
+        let dot = if slot.entry.is_some() { "●" } else { "○" };
+        let cell = grid.get_mut(y).and_then(|row| row.get_mut(x));
+        cell.into_iter().for_each(|cell| *cell = (style, dot.to_owned()));
+    }
+    let mut rows: Vec<Row> = grid;
+    for row in &mut rows {
+        // A dot is one cell of two; the space after it has no style.
+        let cells = std::mem::take(row).into_iter();
+        row.extend(cells.flat_map(|(style, text)| {
+            let gap = if text.trim().is_empty() { "" } else { " " };
+            [(style, text), (PLAIN, gap.to_owned())]
+        }));
+    }
+    if let (Some((hand, newest)), Some(row)) =
+        (hand, rows.get_mut((side + 1) / 2).filter(|_| side > 0))
+    {
+        let name = if order == Order::Tos { "TOS" } else { "newest" };
+        let inside: usize = 2 * top;
+        let text = format!("{:^inside$}", format!("{hand} {name} {newest}"));
+        row.splice(2..row.len() - 2, [(BOLD, text)]);
     }
     rows
 }
@@ -203,7 +268,7 @@ fn ring_slot(play: &Play, slot: &Slot, width: usize) -> Row {
         Some(_) => PLAIN,
     };
     let mut text = format!("{newest}{changed}{:>2} ", slot.index);
-    if width + 80 >= WIDE {
+    if width >= RAW {
         for (name, _, value) in words::registers(&session.state().cpu.caps, slot) {
             text += &format!("{name} {value:<18x} ");
         }
@@ -228,6 +293,9 @@ fn registers(play: &Play, view: &View, width: usize) -> Vec<Row> {
                 format!("{name} {msr}={value:#x}"),
             ));
         }
+        let flags =
+            newest.entry.map(|entry| words::flags(&entry)).filter(|flags| !flags.is_empty());
+        pieces.extend(flags.map(|flags| (PLAIN, flags)));
         rows.extend(wrapped(pieces, width));
     }
     let bits = Play::bits(view);
@@ -351,6 +419,21 @@ mod tests {
         }
     }
 
+    /// At 80 columns no source line is cut.
+    #[test]
+    fn every_source_line_fits() {
+        for at in 0..LESSONS.len() {
+            let mut play = play();
+            (0..at).for_each(|_| assert!(play.press(Key::Char('n'))));
+            assert!(play.press(Key::Char(' ')));
+            let program = &play.subject().session.trace().program;
+            let screen = shown(&play, (80, 100));
+            for line in &program.lines {
+                assert!(screen.contains(line.source.trim()), "{}: {screen}", line.source);
+            }
+        }
+    }
+
     /// Checked by hand: `taken` after its first record, at 80 columns.
     #[test]
     fn a_record_is_marked_where_it_is_new() {
@@ -361,6 +444,8 @@ mod tests {
         let screen = shown(&play, (80, 24));
         assert!(screen.contains(">* 1 again -> next  MISPRED"), "{screen}");
         assert!(screen.contains("MSR_LASTBRANCH_TOS 0x1c9=0x1"), "{screen}");
+        // Slot 1 is left of the middle of a ring with 13 slots at the top.
+        assert!(screen.contains("○ ● ○ ○") && screen.contains("← TOS 1"), "{screen}");
         assert!(screen.contains("<1>LBR"), "{screen}");
         assert!(screen.contains("jne next: taken, recorded in slot 1"), "{screen}");
         assert!(play.press(Key::Char('b')));

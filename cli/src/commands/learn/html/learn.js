@@ -64,6 +64,7 @@
       row.append(make("td", slot), ...states.slots[cells].map(text => make("td", states.texts[text])));
       return row;
     }));
+    draw(states.rings[ring].map(cells => states.texts[states.slots[cells][3]] !== ""), newest, changed);
     by("happened").textContent = told;
     const before = past[past.length - 2];
     const old = before && before.run === run ? values(before) : values(now());
@@ -86,6 +87,27 @@
     }));
     by("code").rows[next[done]]?.scrollIntoView({ block: "nearest" });
     by("ring").rows[newest]?.scrollIntoView({ block: "nearest" });
+  };
+
+  // The slots clockwise from the top, and TOS as the hand that points at the newest.
+  const draw = (recorded, newest, changed) => {
+    const part = (tag, set, text = "") => {
+      const item = document.createElementNS("http://www.w3.org/2000/svg", tag);
+      Object.entries(set).forEach(([name, value]) => item.setAttribute(name, value));
+      item.textContent = text;
+      return item;
+    };
+    const at = (slot, radius) => {
+      const angle = 2 * Math.PI * (slot / recorded.length) - Math.PI / 2;
+      return [radius * Math.cos(angle), radius * Math.sin(angle)];
+    };
+    const [x2, y2] = at(newest, 66);
+    by("dial").replaceChildren(part("line", { x1: 0, y1: 0, x2, y2 }), ...recorded.flatMap((full, slot) => {
+      const [[cx, cy], [x, y]] = [at(slot, 76), at(slot, 93)];
+      const look = (full ? "full " : "") + (changed.includes(slot) ? "marked " : "") + (slot === newest ? "newest" : "");
+      return [part("circle", { cx, cy, r: 5.5, class: look }), part("text", { x, y }, slot)];
+    }));
+    by("dial").setAttribute("aria-label", `${recorded.length} slots; the newest record is in slot ${newest}`);
   };
 
   const toggled = to => {

@@ -61,6 +61,7 @@ pub(super) fn page(subjects: &[Subject]) -> String {
             section aria-label="Ring" {
                 h3 { label for="cpu" { "CPU " } select #cpu {} }
                 p.faint #lacks {}
+                svg #dial role="img" viewBox="-100 -100 200 200" {}
                 div.scroll tabindex="0" role="region" aria-label="Ring" {
                     table {
                         thead { tr { @for head in ["slot", "FROM", "TO", "INFO", "decoded"] { th scope="col" { (head) } } } }
