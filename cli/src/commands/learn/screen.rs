@@ -248,7 +248,7 @@ fn dial(view: &View, order: Order) -> Vec<Row> {
         }));
     }
     if let (Some((hand, newest)), Some(row)) =
-        (hand, rows.get_mut((side + 1) / 2).filter(|_| side > 0))
+        (hand, rows.get_mut(side.div_ceil(2)).filter(|_| side > 0))
     {
         let name = if order == Order::Tos { "TOS" } else { "newest" };
         let inside: usize = 2 * top;
