@@ -140,7 +140,10 @@ fn functions_without_code() {
     let mut flow = count(&[mapped, ran(1, &[(8, 0), (8, 0)])]);
     let is_stripped =
         |error: &FindError| matches!(error, FindError::NoSymbol { stripped: true, .. });
-    let error = find(&mut flow, &format!("{AT:#x}")).unwrap_err();
+    // Executed code is found by its address: here 10 bytes, up to the end of the last block.
+    let executed = find(&mut flow, &format!("{AT:#x}")).unwrap();
+    assert_eq!((executed.name, executed.len), (format!("{AT:#x}"), 10));
+    let error = find(&mut flow, &format!("{:#x}", at(0x20))).unwrap_err();
     assert!(is_stripped(&error), "{error}");
     assert_eq!(find(&mut flow, "0x10"), Err(FindError::Unmapped { addr: 0x10 }));
     assert!(matches!(find(&mut flow, "main"), Err(FindError::Unknown { .. })));
