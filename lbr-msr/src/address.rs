@@ -30,6 +30,46 @@ impl fmt::Display for Msr {
     }
 }
 
+/// Registers of Arm's BRBE, as `op0 << 14 | op1 << 11 | CRn << 7 | CRm << 3 | op2`. Source: BRBE.
+pub mod brbe {
+    use super::Msr;
+
+    /// Flags, type and cycles of record 0 of the bank that BRBFCR.BANK selects.
+    pub const BRBINF0: Msr = Msr(0x8C00);
+    /// Source address of record 0.
+    pub const BRBSRC0: Msr = Msr(0x8C01);
+    /// Target address of record 0.
+    pub const BRBTGT0: Msr = Msr(0x8C02);
+    /// Levels, predictions, cycles, exceptions.
+    pub const BRBCR: Msr = Msr(0x8C80);
+    /// Types of branches, bank, pause.
+    pub const BRBFCR: Msr = Msr(0x8C81);
+    /// Timestamp of the freeze.
+    pub const BRBTS: Msr = Msr(0x8C82);
+    /// The record that the instruction [`BRB_INJ`] adds: BRBINFINJ, BRBSRCINJ and BRBTGTINJ.
+    pub const BRBINFINJ: Msr = Msr(0x8C88);
+    /// Its source address.
+    pub const BRBSRCINJ: Msr = Msr(0x8C89);
+    /// Its target address.
+    pub const BRBTGTINJ: Msr = Msr(0x8C8A);
+    /// NUMREC, FORMAT, CC.
+    pub const BRBIDR0: Msr = Msr(0x8C90);
+    /// The instruction that invalidates every record: a write of any value. Here it reads as the
+    /// number of records, so that it serves where other CPUs have IA32_LBR_DEPTH.
+    pub const BRB_IALL: Msr = Msr(0x4B94);
+    /// The instruction that injects a record: a write of any value.
+    pub const BRB_INJ: Msr = Msr(0x4B95);
+
+    /// Distance from a bank to the next in these addresses: stands for a write of BRBFCR.BANK.
+    pub const BANK: u32 = 1 << 16;
+
+    /// The distance from a register of record 0 to that of record `n`: `n` is in CRm, its bit 4 in
+    /// op2, and its bit 5 is the bank.
+    pub const fn distance(n: u32) -> u32 {
+        ((n & 0xF) << 3) | ((n >> 4 & 1) << 2) | ((n >> 5) * BANK)
+    }
+}
+
 /// First of the FROM (or packed FROM/TO) registers of P6-family cores before
 /// Nehalem, of Bonnell and of Silvermont. SDM Table 17-4, 17.13.
 pub const MSR_LASTBRANCH_0_FROM_IP_CORE2: Msr = Msr(0x40);

@@ -6,7 +6,7 @@ use alloc::{borrow::Cow, string::String};
 use crate::{
     address::{
         AMD_PERF_CNTR_GLOBAL_STATUS, AMD_PERF_CNTR_GLOBAL_STATUS_CLR, IA32_PERF_GLOBAL_STATUS,
-        IA32_PERF_GLOBAL_STATUS_RESET, Msr,
+        IA32_PERF_GLOBAL_STATUS_RESET, Msr, brbe,
     },
     format::LbrFormat,
 };
@@ -28,6 +28,8 @@ pub enum Facility {
     P6,
     /// NetBurst's read-only records.
     NetBurst,
+    /// Arm's Branch Record Buffer Extension: only in software.
+    Brbe,
 }
 
 impl Facility {
@@ -41,6 +43,7 @@ impl Facility {
             Facility::AmdSingle => "amd_single",
             Facility::P6 => "p6",
             Facility::NetBurst => "netburst",
+            Facility::Brbe => "brbe",
         }
     }
 }
@@ -86,6 +89,8 @@ pub enum Layout {
     },
     /// AMD's one-entry pair: the low 57 bits.
     AmdSingle,
+    /// Arm's BRBE: FROM is BRBSRC, TO is BRBTGT, INFO is BRBINF.
+    Brbe,
 }
 
 /// The order of the records.
@@ -125,6 +130,8 @@ pub enum FilterRegister {
     },
     /// AMD LBR_SELECT: suppress bits 0 to 8.
     AmdSelect,
+    /// BRBFCR_EL1: capture bits 17 to 22. BRBCR_EL1 selects levels.
+    Brbfcr,
 }
 
 /// The registers of a facility.
@@ -136,7 +143,8 @@ pub struct RegisterMap {
     pub to: Option<Msr>,
     /// INFO of record 0, if records have one.
     pub info: Option<Msr>,
-    /// Distance between the registers of two records: 1, or 2 for AMD.
+    /// Distance between the registers of two records: 1, 2 for AMD; for BRBE as
+    /// [`brbe::distance`].
     pub stride: u32,
     /// The top-of-stack register.
     pub tos: Option<Msr>,
@@ -146,22 +154,25 @@ pub struct RegisterMap {
     pub control: Msr,
     /// The bit in [`control`](Self::control).
     pub enable: u64,
-    /// IA32_LBR_DEPTH; writing it clears every record.
+    /// IA32_LBR_DEPTH, or BRB IALL; writing it clears every record.
     pub depth: Option<Msr>,
 }
 
 impl RegisterMap {
     /// FROM of record `i`.
     pub const fn from_at(&self, i: u32) -> Msr {
-        self.from.plus(i * self.stride)
+        self.from.plus(self.distance(i))
+    }
+    const fn distance(&self, i: u32) -> u32 {
+        if self.control.0 == brbe::BRBCR.0 { brbe::distance(i) } else { i * self.stride }
     }
     /// TO of record `i`.
     pub fn to_at(&self, i: u32) -> Option<Msr> {
-        self.to.map(|to| to.plus(i * self.stride))
+        self.to.map(|to| to.plus(self.distance(i)))
     }
     /// INFO of record `i`.
     pub fn info_at(&self, i: u32) -> Option<Msr> {
-        self.info.map(|info| info.plus(i * self.stride))
+        self.info.map(|info| info.plus(self.distance(i)))
     }
 }
 
@@ -290,7 +301,7 @@ impl LbrCaps {
         match self.layout {
             Layout::Legacy { format, .. } => format.0 >= 3 && format.0 <= 7,
             Layout::Arch { mispredict, .. } => mispredict,
-            Layout::AmdV2 { .. } => true,
+            Layout::AmdV2 { .. } | Layout::Brbe => true,
             Layout::Packed32 | Layout::Plain | Layout::AmdBrs { .. } | Layout::AmdSingle => false,
         }
     }
@@ -309,13 +320,14 @@ impl LbrCaps {
         match self.layout {
             Layout::Legacy { format, .. } => format.0 >= 5 && format.0 <= 7,
             Layout::Arch { timed, .. } => timed,
+            Layout::Brbe => true,
             _ => false,
         }
     }
 
     /// Whether records have a branch type.
     pub const fn types(&self) -> bool {
-        matches!(self.layout, Layout::Arch { types: true, .. })
+        matches!(self.layout, Layout::Arch { types: true, .. } | Layout::Brbe)
     }
 
     /// The register whose bit 58 reports that a PMI froze recording; `None` if a PMI clears the
@@ -343,7 +355,7 @@ impl LbrCaps {
             FilterRegister::LbrSelect { call_stack, .. } => call_stack,
             // Linux asks for all three before it offers call stacks.
             FilterRegister::LbrCtl { cpl, branch, call_stack } => cpl && branch && call_stack,
-            FilterRegister::None | FilterRegister::AmdSelect => false,
+            FilterRegister::None | FilterRegister::AmdSelect | FilterRegister::Brbfcr => false,
         }
     }
 }

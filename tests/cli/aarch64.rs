@@ -10,7 +10,7 @@ use lbr_msr::insn::{Insn, Isa};
 use lbr_msr::record::HwBranchType as H;
 use object::{Object, ObjectSymbol};
 use sampler::source::qemu::Qemu;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::lbr::{done, lbr, rows, stderr, text};
 use crate::support::skip::{run_tool, skipped, tool};
@@ -274,6 +274,39 @@ fn each_thread_takes_the_branches_of_its_function() {
 }
 
 #[test]
+fn a_software_brbe_of_each_size_holds_the_newest_branches() {
+    let Some(program) = build("kinds/recursion.c", &["-O1", "-static"]) else { return };
+    let mut all = Vec::new();
+    for records in [8, 16, 32, 64] {
+        let cpu = format!("brbe-{records}");
+        let file = program.record(&["--soft-cpu", &cpu], &[]);
+        let script = done(&["script", "-i", &file, "-F", "brstack"]);
+        let longest = script.lines().map(|line| line.split_whitespace().count()).max();
+        assert_eq!(longest, Some(records - 1), "a stack every {records} - 1 branches");
+        all.push(recorded(&file));
+
+        let words = ["dump", "--soft-cpu", &cpu, "--arm", "any,u", "--json", "--", program.name()];
+        let dumped = rows(&words);
+        let header = &dumped[0];
+        assert_eq!((&header["facility"], &header["depth"]), (&json!("brbe"), &json!(records)));
+        // E0BRE, CC and MPRED are cleared at the end; every type is captured.
+        assert_eq!((&header["control"], &header["select"]), (&json!("0x0"), &json!("0x7e0000")));
+        let last = all[0].iter().rev().take(records);
+        let held = dumped[1..].iter().map(|row| (&row["raw_from"], &row["raw_to"]));
+        for ((from, to), branch) in held.zip(last) {
+            assert_eq!((hex(from.as_str().unwrap()), hex(to.as_str().unwrap())), *branch);
+        }
+        // VALID 3, the type of the exit's last call, no count of cycles.
+        assert_eq!(dumped[1]["raw_info"], json!("0x400000000203"), "{}", dumped[1]);
+    }
+    assert!(all.iter().all(|one| *one == all[0]) && all[0].len() > 200);
+
+    let file = program.record(&["--model"], &[]);
+    let report = rows(&["report", "--json", "-i", &file]);
+    assert!(report.iter().any(|row| row["mispredicted"].as_u64() > Some(0)), "{report:?}");
+}
+
+#[test]
 fn what_runs_no_program_of_arm_says_so() {
     let Some(program) = build("kinds/recursion.c", &["-O1", "-static"]) else { return };
     let said = |words: &[&str], status: i32, what: &str| {
@@ -283,6 +316,14 @@ fn what_runs_no_program_of_arm_says_so() {
     };
     let file = program.file("refused.data");
     let arm = program.name();
+    said(&["record", "-o", &file, "--soft-cpu", "skylake", arm], 2, "is an x86 CPU");
+    said(&["record", "-o", &file, "--soft-cpu", "brbe-8", "true"], 2, "is an Arm CPU");
     said(&["record", "-o", &file, "--backend", "msr", arm], 2, "the program is for AArch64");
-    said(&["record", "-o", &file, "--source", "ptrace", arm], 1, "only lbr record runs it");
+    said(
+        &["record", "-o", &file, "--source", "ptrace", arm],
+        1,
+        "only lbr record and lbr dump run it",
+    );
+    said(&["verify", "--soft-cpu", "neoverse-v2"], 2, "only by lbr record and lbr dump");
+    said(&["dump", "--soft-cpu", "skylake", "--arm", "any,u", "--", arm], 2, "is an x86 CPU");
 }

@@ -59,7 +59,7 @@ pub(crate) fn applies(fault: Fault, caps: &LbrCaps, perf_capabilities: bool) -> 
     let scope = row.and_then(|row| row.generation.select_scope);
     let own_select = caps.facility == Facility::IntelLegacy && caps.registers.select.is_some();
     let (ring_filter, type_filter) = match caps.filter {
-        FilterRegister::None => (false, false),
+        FilterRegister::None | FilterRegister::Brbfcr => (false, false),
         FilterRegister::LbrCtl { cpl, branch, .. } => (cpl, branch),
         FilterRegister::LbrSelect { .. } | FilterRegister::AmdSelect => (true, true),
     };
@@ -92,7 +92,7 @@ pub(crate) fn applies(fault: Fault, caps: &LbrCaps, perf_capabilities: bool) -> 
         JumpsSwallowCalls => match caps.filter {
             FilterRegister::LbrSelect { jumps_swallow_calls, .. } => !jumps_swallow_calls,
             FilterRegister::AmdSelect => true,
-            FilterRegister::LbrCtl { .. } | FilterRegister::None => false,
+            FilterRegister::LbrCtl { .. } | FilterRegister::None | FilterRegister::Brbfcr => false,
         },
         TosOffByOne => runs && caps.order == Order::Tos,
         OrderReversed => several && caps.order != Order::Saturating,

@@ -195,6 +195,7 @@ const fn facility_text(facility: Facility) -> &'static str {
         Facility::AmdBrs => "Branch Sampling (amd_brs)",
         Facility::AmdSingle => "last branch, one pair (amd_single)",
         Facility::P6 => "last branch, one pair (p6)",
+        Facility::Brbe => "Branch Record Buffer Extension (brbe)",
         Facility::NetBurst => "NetBurst's read-only ring (netburst)",
     }
 }
@@ -274,6 +275,7 @@ const fn filter_text(filter: FilterRegister) -> &'static str {
             "IA32_LBR_CTL without filters: every branch of every ring is recorded"
         }
         FilterRegister::AmdSelect => "LBR_SELECT: rings and branch types",
+        FilterRegister::Brbfcr => "BRBFCR_EL1: branch types",
     }
 }
 

@@ -6,10 +6,12 @@ use std::io::Write as _;
 use clap::builder::TypedValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command};
+use lbr_msr::caps::Facility;
+use lbr_msr::insn::Isa;
 use lbr_msr::soft::SoftCpu;
 use lbr_msr::table::NAMES;
 
-use crate::exit::{DONE, Outcome};
+use crate::exit::{DONE, Failure, Outcome, usage};
 use crate::present::out::Out;
 use crate::present::table::{Cell, Table};
 
@@ -35,10 +37,29 @@ impl TypedValueParser for CpuParser {
             list.insert(ContextKind::Custom, ContextValue::String(LIST.to_owned()));
             return Err(list);
         }
-        let named = |name: &str| {
-            SoftCpu::preset(name).map_err(|error| format!("{error}; --soft-cpu list lists them"))
+        let records = matches!(command.get_name(), "record" | "dump");
+        let named = move |name: &str| match SoftCpu::preset(name) {
+            Ok(cpu) if cpu.caps.facility == Facility::Brbe && !records => {
+                Err("BRBE is emulated only by lbr record and lbr dump".to_owned())
+            }
+            found => found.map_err(|error| format!("{error}; --soft-cpu list lists them")),
         };
         named.parse_ref(command, arg, value)
+    }
+}
+
+/// Whether a CPU runs programs of this instruction set.
+pub(crate) fn runs(cpu: &SoftCpu, isa: Isa) -> Result<(), Failure> {
+    match (cpu.caps.facility == Facility::Brbe, isa) {
+        (true, Isa::X86_64) => Err(usage!(
+            "{} is an Arm CPU, and the program is for x86-64; name another --soft-cpu",
+            cpu.key
+        )),
+        (false, Isa::Aarch64) => Err(usage!(
+            "{} is an x86 CPU, and the program is for AArch64; try --soft-cpu neoverse-v2",
+            cpu.key
+        )),
+        _ => Ok(()),
     }
 }
 
@@ -59,7 +80,11 @@ pub(crate) fn cpus() -> Outcome {
             let named = NAMES.iter().filter(|(_, key)| *key == cpu.key).map(|(name, _)| *name);
             Cell::Word(named.collect::<Vec<_>>().join(", ").into())
         })
-        .write_text(&mut out, &mut (), SoftCpu::all().collect::<Vec<_>>().into_iter())?;
+        .write_text(
+            &mut out,
+            &mut (),
+            SoftCpu::all().chain(SoftCpu::all_brbe()).collect::<Vec<_>>().into_iter(),
+        )?;
     out.flush()?;
     Ok(DONE)
 }

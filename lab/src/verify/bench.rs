@@ -133,6 +133,7 @@ impl Facts {
         let software = self.kind == SubjectKind::Software;
         match self.caps.filter {
             FilterRegister::None => 0,
+            FilterRegister::Brbfcr => 0x7E_0000,
             FilterRegister::LbrSelect { .. } | FilterRegister::AmdSelect => {
                 if software {
                     0
@@ -157,7 +158,7 @@ impl Facts {
             FilterRegister::LbrCtl { cpl: true, branch, .. } => {
                 Some(if user { CTL_USR } else { CTL_OS } | if branch { CTL_BRANCHES } else { 0 })
             }
-            FilterRegister::LbrCtl { .. } | FilterRegister::None => None,
+            FilterRegister::LbrCtl { .. } | FilterRegister::Brbfcr | FilterRegister::None => None,
         }
     }
 

@@ -20,7 +20,7 @@ pub(super) fn ring(caps: &LbrCaps) -> Result<(), ArmError> {
         Facility::AmdBrs => {
             return refuse("it records only for a counter's interrupt, which the kernel owns");
         }
-        Facility::IntelLegacy | Facility::IntelArch | Facility::AmdLbrV2 => {}
+        Facility::IntelLegacy | Facility::IntelArch | Facility::AmdLbrV2 | Facility::Brbe => {}
     }
     if caps.quirks.contains(Quirks::READ_ONLY_RECORDS) {
         return refuse("its records cannot be written");

@@ -3,6 +3,7 @@
 //! A record is the three registers BRBINF, BRBSRC and BRBTGT of one index.
 //! Index 0 is the newest; the first record whose VALID is 0 ends the list.
 
+use crate::record::{BranchEntry, RawEntry};
 use crate::register::brbe::{BRBE_CYCLES_MAX, BrbInf, BrbeType, BrbeValid};
 
 /// The raw register values of one record.
@@ -61,4 +62,23 @@ pub fn decode(raw: &RawBrbe) -> Option<BrbeRecord> {
         cycles,
         cycles_saturated: cycles.map(|count| count >= BRBE_CYCLES_MAX),
     })
+}
+
+/// The common form of a record. Types and flags as in Linux `arm_brbe.c`.
+pub(super) fn entry(raw: &RawEntry, slot: &mut BranchEntry) -> bool {
+    let raw = RawBrbe { inf: raw.info.unwrap_or(0), src: raw.from, tgt: raw.to };
+    let Some(record) = decode(&raw) else { return false };
+    let hw_type = record.branch_type.class();
+    *slot = BranchEntry {
+        from: record.from.unwrap_or(0),
+        to: record.to.unwrap_or(0),
+        // A target without its source has no prediction.
+        mispredicted: record.from.and(Some(record.mispredicted)),
+        cycles: record.cycles.map(|count| u32::try_from(count).unwrap_or(u32::MAX)),
+        cycles_saturated: record.cycles_saturated,
+        hw_type: Some(hw_type),
+        branch_type: hw_type.branch_type().or_else(|| record.branch_type.exception()),
+        ..BranchEntry::default()
+    };
+    true
 }

@@ -38,7 +38,7 @@ impl Layout {
     pub const fn has_info(self) -> bool {
         match self {
             Layout::Legacy { format, .. } => format.has_info(),
-            Layout::Arch { .. } => true,
+            Layout::Arch { .. } | Layout::Brbe => true,
             _ => false,
         }
     }

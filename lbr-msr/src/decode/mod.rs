@@ -49,6 +49,7 @@ pub fn decode_into(layout: Layout, raw: &RawEntry, slot: &mut BranchEntry) -> bo
         Layout::AmdV2 { virt_bits } => amd::v2(raw, virt_bits, slot),
         Layout::AmdBrs { virt_bits } => amd::brs(raw, virt_bits, slot),
         Layout::AmdSingle => amd::single(raw, slot),
+        Layout::Brbe => brbe::entry(raw, slot),
     }
 }
 

@@ -9,6 +9,8 @@ pub use register::{
     Captured, from_register, software_filter, to_register, to_register_beside, to_register_disarmed,
 };
 
+pub(crate) use register::{BRBE_CLASSES, BRBE_EXCLUDES};
+
 use alloc::string::String;
 use core::{fmt, str::FromStr};
 
@@ -312,6 +314,7 @@ impl FilterRegister {
             FilterRegister::LbrSelect { .. } => "MSR_LBR_SELECT",
             FilterRegister::LbrCtl { .. } => "IA32_LBR_CTL",
             FilterRegister::AmdSelect => "AMD LBR_SELECT",
+            FilterRegister::Brbfcr => "BRBFCR_EL1",
         }
     }
 }

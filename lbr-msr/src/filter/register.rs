@@ -3,6 +3,7 @@
 use super::{BranchClasses, BranchFilter, FilterError};
 use crate::{
     caps::FilterRegister,
+    record::HwBranchType,
     register::{LbrCtl, LbrSelect},
 };
 
@@ -17,6 +18,18 @@ const CLASSES: [(BranchClasses, LbrSelect, LbrCtl); 7] = [
     (BranchClasses::REL_JMP, LbrSelect::NEAR_REL_JMP, LbrCtl::NEAR_REL_JMP),
     (BranchClasses::OTHER, LbrSelect::FAR_BRANCH, LbrCtl::OTHER_BRANCH),
 ];
+
+/// Each class with its capture bit in BRBFCR_EL1; exceptions are BRBCR_EL1's. Source: BRBE.
+pub(crate) const BRBE_CLASSES: [(BranchClasses, HwBranchType, u64); 6] = [
+    (BranchClasses::REL_JMP, HwBranchType::RelJmp, 1 << 17),
+    (BranchClasses::IND_JMP, HwBranchType::IndJmp, 1 << 18),
+    (BranchClasses::RET, HwBranchType::Ret, 1 << 19),
+    (BranchClasses::IND_CALL, HwBranchType::IndCall, 1 << 20),
+    (BranchClasses::REL_CALL, HwBranchType::RelCall, 1 << 21),
+    (BranchClasses::COND, HwBranchType::Cond, 1 << 22),
+];
+/// BRBFCR_EL1.EnI: the types excluded instead of included.
+pub(crate) const BRBE_EXCLUDES: u64 = 1 << 16;
 
 /// The branches that a register value records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -95,9 +108,10 @@ pub fn to_register(filter: BranchFilter, register: FilterRegister) -> Result<u64
     let value = to_register_disarmed(filter, register)?;
     Ok(match register {
         FilterRegister::LbrCtl { .. } => value | LbrCtl::LBR_EN.bits(),
-        FilterRegister::None | FilterRegister::LbrSelect { .. } | FilterRegister::AmdSelect => {
-            value
-        }
+        FilterRegister::None
+        | FilterRegister::LbrSelect { .. }
+        | FilterRegister::AmdSelect
+        | FilterRegister::Brbfcr => value,
     })
 }
 
@@ -129,7 +143,7 @@ pub fn to_register_beside(
         let has_mode = match register {
             FilterRegister::LbrSelect { call_stack, .. } => call_stack,
             FilterRegister::LbrCtl { cpl, branch, call_stack } => cpl && branch && call_stack,
-            FilterRegister::None | FilterRegister::AmdSelect => false,
+            FilterRegister::None | FilterRegister::AmdSelect | FilterRegister::Brbfcr => false,
         };
         if !has_mode {
             return Err(FilterError::NoCallStack { register: register.name() });
@@ -152,6 +166,13 @@ pub fn to_register_beside(
             Ok(suppress(filter, opened(classes, jumps_swallow_calls)).bits())
         }
         FilterRegister::AmdSelect => Ok(suppress(filter, classes).bits()),
+        FilterRegister::Brbfcr if filter.contains(BranchFilter::KERNEL) => {
+            Err(FilterError::NoRingFilter { asked })
+        }
+        FilterRegister::Brbfcr => {
+            let captured = BRBE_CLASSES.iter().filter(|(class, ..)| classes.contains(*class));
+            Ok(captured.fold(0, |value, (.., bit)| value | bit))
+        }
         FilterRegister::LbrCtl { cpl, branch, .. } => {
             let mut value = LbrCtl::empty();
             if cpl {
@@ -201,6 +222,12 @@ pub fn from_register(value: u64, register: FilterRegister) -> Result<Captured, F
             captured
         }
         FilterRegister::AmdSelect => unsuppressed(LbrSelect::from_bits_retain(value)),
+        FilterRegister::Brbfcr => {
+            let is_in = |bit: u64| (value & bit != 0) == (value & BRBE_EXCLUDES == 0);
+            let captured = BRBE_CLASSES.iter().filter(|(.., bit)| is_in(*bit));
+            let classes = captured.fold(BranchClasses::empty(), |all, (class, ..)| all | *class);
+            Captured { user: true, kernel: false, classes, call_stack: false, enabled: None }
+        }
         FilterRegister::LbrCtl { cpl, branch, .. } => {
             let value = LbrCtl::from_bits_retain(value);
             let mut classes = BranchClasses::all();
@@ -243,6 +270,8 @@ impl FilterRegister {
     pub const fn writable(self) -> u64 {
         match self {
             FilterRegister::None => 0,
+            // EnI to CONDDIR.
+            FilterRegister::Brbfcr => 0x7F_0000,
             FilterRegister::AmdSelect | FilterRegister::LbrSelect { call_stack: false, .. } => {
                 LbrSelect::SUPPRESS.bits()
             }

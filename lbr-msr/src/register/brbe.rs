@@ -11,6 +11,8 @@ use super::{
     fields, table, words,
 };
 
+use crate::record::{BranchType, HwBranchType};
+
 const SOURCE: &str = "BRBE";
 
 fields! {
@@ -132,6 +134,33 @@ impl BrbeType {
         code(0x30, "IMPDEF_TRAP_EL3", ""),
         code(0x39, "DEBUG_EXIT", ""),
     ];
+
+    /// The class that filters distinguish.
+    pub const fn class(self) -> HwBranchType {
+        match self.0 {
+            0x00 => HwBranchType::RelJmp,
+            0x01 => HwBranchType::IndJmp,
+            0x02 => HwBranchType::RelCall,
+            0x03 => HwBranchType::IndCall,
+            0x05 => HwBranchType::Ret,
+            0x08 => HwBranchType::Cond,
+            _ => HwBranchType::Other,
+        }
+    }
+
+    /// perf's type of an exception or its return, if it has one.
+    pub const fn exception(self) -> Option<BranchType> {
+        Some(match self.0 {
+            0x07 => BranchType::ERET,
+            0x22 => BranchType::SYSCALL,
+            0x23 | 0x2E => BranchType::IRQ,
+            0x24 => BranchType::SERROR,
+            0x2A => BranchType(BranchType::NEW_BASE),
+            0x2B => BranchType(BranchType::NEW_BASE + 2),
+            0x2C => BranchType(BranchType::NEW_BASE + 1),
+            _ => return None,
+        })
+    }
 
     /// Arm's name; `None` for an undocumented code.
     pub fn name(self) -> Option<&'static str> {

@@ -6,9 +6,14 @@ use crate::register::{DbgExtnCfg, DebugCtl, LbrCtl, PerfGlobalStatus, RtitCtl, a
 use crate::filter::{BranchFilter, FilterError, to_register_disarmed};
 
 use super::Fault;
-use super::encode::Slot;
+use super::encode::{Encoding, Slot};
 use super::filter::Filter;
 use super::ring::{Control, Mode, SoftLbr};
+
+/// BRBCR_EL1.E0BRE: branches at EL0 are recorded.
+const BRBCR_E0BRE: u64 = 1 << 0;
+/// BRBFCR_EL1.PAUSED: nothing is recorded.
+const BRBFCR_PAUSED: u64 = 1 << 7;
 
 impl SoftLbr {
     /// Whether Intel PT is tracing on a CPU where tracing disables the LBR.
@@ -28,15 +33,20 @@ impl SoftLbr {
     fn enabling(&mut self) -> &mut u64 {
         match self.control {
             Control::DebugCtl => &mut self.debugctl,
-            Control::LbrCtl => &mut self.lbr_ctl,
+            Control::LbrCtl | Control::Brbcr => &mut self.lbr_ctl,
             Control::DbgExtnCfg => &mut self.dbg_extn_cfg,
         }
     }
 
     /// Whether recording is enabled and not frozen.
     pub(super) fn records_on(&mut self) -> bool {
-        let enable = self.caps.registers.enable;
-        *self.enabling() & enable != 0 && self.status & PerfGlobalStatus::LBR_FRZ.bits() == 0
+        let (enable, paused) = match self.control {
+            Control::Brbcr => (BRBCR_E0BRE, self.select & BRBFCR_PAUSED != 0),
+            _ => (self.caps.registers.enable, false),
+        };
+        *self.enabling() & enable != 0
+            && !paused
+            && self.status & PerfGlobalStatus::LBR_FRZ.bits() == 0
     }
 
     pub(super) fn disable(&mut self) {
@@ -50,6 +60,11 @@ impl SoftLbr {
         let value = match self.control {
             Control::LbrCtl => self.lbr_ctl & !LbrCtl::LBR_EN.bits(),
             Control::DebugCtl | Control::DbgExtnCfg => self.select,
+            Control::Brbcr => {
+                let [predictions, cycles] = [4, 3].map(|bit| self.lbr_ctl >> bit & 1 != 0);
+                self.encoding = Encoding::Brbe { predictions, cycles };
+                self.select
+            }
         };
         // Freezing and thawing do not change the filter.
         if value != self.filter_value {
@@ -94,7 +109,7 @@ impl SoftLbr {
         let filter = to_register_disarmed(filter, self.caps.filter)?;
         match self.control {
             Control::LbrCtl => self.lbr_ctl = filter,
-            Control::DebugCtl | Control::DbgExtnCfg => self.select = filter,
+            Control::DebugCtl | Control::DbgExtnCfg | Control::Brbcr => self.select = filter,
         }
         let enable = self.caps.registers.enable;
         *self.enabling() |= enable;
@@ -120,9 +135,10 @@ impl SoftLbr {
         self.lbr_ctl = 0;
         self.status = 0;
         self.rtit_ctl = 0;
+        self.timestamp = 0;
         self.dbg_extn_cfg = match self.control {
             Control::DbgExtnCfg => DbgExtnCfg::MUST_BE_SET,
-            Control::DebugCtl | Control::LbrCtl => 0,
+            Control::DebugCtl | Control::LbrCtl | Control::Brbcr => 0,
         };
         self.refresh();
     }

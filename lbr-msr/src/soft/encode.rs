@@ -79,6 +79,13 @@ pub(super) enum Encoding {
     AmdBrs,
     /// AMD's one-entry pair: full addresses.
     AmdSingle,
+    /// Arm's BRBE, with the bits of BRBCR that record predictions and cycles.
+    Brbe {
+        /// MPRED.
+        predictions: bool,
+        /// CC.
+        cycles: bool,
+    },
 }
 
 impl Encoding {
@@ -124,6 +131,7 @@ impl Encoding {
             Layout::AmdV2 { .. } => Encoding::AmdV2,
             Layout::AmdBrs { .. } => Encoding::AmdBrs,
             Layout::AmdSingle => Encoding::AmdSingle,
+            Layout::Brbe => Encoding::Brbe { predictions: false, cycles: false },
         }
     }
 
@@ -168,6 +176,12 @@ impl Encoding {
             Encoding::AmdV2 => pair(amd_ip(from, 63) | mispred, amd_ip(branch.to, 61) | AMD_VALID),
             Encoding::AmdBrs => pair(from, branch.to & BRS_TO),
             Encoding::AmdSingle => pair(from, branch.to),
+            Encoding::Brbe { predictions, cycles: counts } => {
+                let missed = u64::from(predictions && branch.mispredicted == Some(true)) << 5;
+                let count = cycles.filter(|_| counts).map_or(BRBE_CCU, brbe_count);
+                let info = BRBE_VALID | missed | brbe_type(branch.class) << 8 | count;
+                Slot { from, to: branch.to, info }
+            }
         }
     }
 
@@ -225,6 +239,7 @@ impl Encoding {
             Encoding::Linear
             | Encoding::Info { .. }
             | Encoding::Arch { .. }
+            | Encoding::Brbe { .. }
             | Encoding::AmdSingle => (ABOVE, ABOVE),
             Encoding::Mispred => (ABOVE & !MISPRED, ABOVE),
             Encoding::Time => (ABOVE & !MISPRED, 0),
@@ -240,7 +255,11 @@ impl Encoding {
     pub(super) fn write_from(self, value: u64) -> Option<u64> {
         let canonical = match self {
             Encoding::Narrow => return Some(low32(value)),
-            Encoding::Packed | Encoding::AmdV2 | Encoding::AmdBrs | Encoding::AmdSingle => true,
+            Encoding::Packed
+            | Encoding::AmdV2
+            | Encoding::AmdBrs
+            | Encoding::AmdSingle
+            | Encoding::Brbe { .. } => true,
             Encoding::Linear | Encoding::Info { .. } => is_sign_extended(value, VIRT_48),
             // The check ignores the flag bits: copies of the next lower bit replace them.
             Encoding::Mispred | Encoding::MispredNoTsx | Encoding::Time => {
@@ -271,7 +290,8 @@ impl Encoding {
             | Encoding::Time
             | Encoding::AmdV2
             | Encoding::AmdBrs
-            | Encoding::AmdSingle => true,
+            | Encoding::AmdSingle
+            | Encoding::Brbe { .. } => true,
             Encoding::Linear
             | Encoding::Info { .. }
             | Encoding::Mispred
@@ -302,6 +322,33 @@ const fn br_type(class: HwBranchType) -> u64 {
         HwBranchType::RelCall => 4,
         HwBranchType::Ret => 5,
         HwBranchType::Other => 8,
+    }
+}
+
+/// BRBINF.VALID: both addresses. EL is 0, the level of programs.
+const BRBE_VALID: u64 = 3;
+/// BRBINF.CCU: no cycle count.
+const BRBE_CCU: u64 = 1 << 46;
+
+/// BRBINF.CC_EXP and CC_MANT of a count, which lose its low bits and saturate at 20 bits.
+const fn brbe_count(cycles: u32) -> u64 {
+    const MAX: u32 = 0x1FF << 11;
+    let cycles = if cycles > MAX { MAX } else { cycles };
+    let shift = (32 - cycles.leading_zeros()).saturating_sub(9);
+    let exponent = if cycles > 0xFF { shift + 1 } else { 0 };
+    (exponent as u64) << 40 | (cycles as u64 >> shift & 0xFF) << 32
+}
+
+/// BRBINF.TYPE. No far branch is recorded, but one may be injected: SVC's.
+const fn brbe_type(class: HwBranchType) -> u64 {
+    match class {
+        HwBranchType::RelJmp => 0x00,
+        HwBranchType::IndJmp => 0x01,
+        HwBranchType::RelCall => 0x02,
+        HwBranchType::IndCall => 0x03,
+        HwBranchType::Ret => 0x05,
+        HwBranchType::Cond => 0x08,
+        HwBranchType::Other => 0x22,
     }
 }
 

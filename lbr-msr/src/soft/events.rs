@@ -35,7 +35,9 @@ impl SoftLbr {
     /// stacks stop; its one-entry pair does.
     pub fn debug_exception(&mut self) {
         self.debugctl &= !(DebugCtl::LBR.bits() | DebugCtl::BTF.bits());
-        self.lbr_ctl &= !LbrCtl::LBR_EN.bits();
+        if self.control == Control::LbrCtl {
+            self.lbr_ctl &= !LbrCtl::LBR_EN.bits();
+        }
         self.refresh();
     }
 
@@ -46,6 +48,7 @@ impl SoftLbr {
         let on = match self.control {
             Control::LbrCtl => self.lbr_ctl & LbrCtl::LBR_EN.bits() != 0,
             Control::DebugCtl | Control::DbgExtnCfg => self.debugctl & DebugCtl::LBR.bits() != 0,
+            Control::Brbcr => return,
         };
         if !on || self.status & PerfGlobalStatus::LBR_FRZ.bits() != 0 {
             return;
@@ -86,7 +89,7 @@ impl SoftLbr {
     pub(super) fn has_last_exception(&self) -> bool {
         match self.caps.facility {
             Facility::IntelLegacy => self.encoding() != Encoding::Packed,
-            facility => facility != Facility::NetBurst,
+            facility => !matches!(facility, Facility::NetBurst | Facility::Brbe),
         }
     }
 }

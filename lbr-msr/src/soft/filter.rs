@@ -2,6 +2,7 @@
 //! register is written and looked up for each branch.
 
 use crate::caps::FilterRegister;
+use crate::filter::{BRBE_CLASSES, BRBE_EXCLUDES};
 use crate::record::HwBranchType;
 use crate::register::{LbrCtl, LbrSelect};
 
@@ -130,8 +131,20 @@ impl Filter {
                 }
             }
             FilterRegister::LbrCtl { cpl, branch, .. } => capture(value, cpl, branch),
+            FilterRegister::Brbfcr => brbe(value),
         }
     }
+}
+
+/// BRBFCR_EL1. Only EL0 is recorded, and no exceptions.
+fn brbe(value: u64) -> Filter {
+    let excludes = value & BRBE_EXCLUDES != 0;
+    let pass = bitmap(|class, _, [_, ring]| {
+        let bit = BRBE_CLASSES.iter().find(|(_, known, _)| *known == class);
+        let user = ring.capture == LbrCtl::USR.bits();
+        user && bit.is_some_and(|(.., bit)| (value & bit != 0) != excludes)
+    });
+    Filter { pass, call_stack: false, hide: 0 }
 }
 
 /// A bitmap of the branches for which `pass(class, zero_length, [named class, named ring])` holds.

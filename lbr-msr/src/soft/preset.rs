@@ -8,7 +8,10 @@ use alloc::string::String;
 
 use crate::{
     access::MsrRead,
-    caps::{LbrCaps, Vendor},
+    address::brbe,
+    caps::{
+        CpuIdentity, Facility, FilterRegister, Layout, LbrCaps, Order, Quirks, RegisterMap, Vendor,
+    },
     format::LbrFormat,
     probe::{GivenPerfCapabilities, RecordedCpuid, probe},
     register::PerfCapabilities,
@@ -46,6 +49,11 @@ pub struct UnknownCpu {
 /// AMD's models.
 const AMD: [&str; 7] = ["19_01", "19_21", "19_11", "19_61", "1A_02", "1A_24", "1A_44"];
 
+/// The CPUs with BRBE, and their numbers of records. The number of Neoverse V2 is in no source that
+/// was read here: 32 is one of the four that the architecture allows.
+const BRBE: [(&str, u32); 5] =
+    [("neoverse-v2", 32), ("brbe-8", 8), ("brbe-16", 16), ("brbe-32", 32), ("brbe-64", 64)];
+
 impl SoftCpu {
     /// The preset for a model (`06_5E`, `6_5e`, `06_5EH`) or a name such as `skylake`,
     /// `sandy-bridge` (or `sandybridge`) or `zen4`.
@@ -53,6 +61,11 @@ impl SoftCpu {
     /// # Errors
     /// [`UnknownCpu`].
     pub fn preset(name: &str) -> Result<SoftCpu, UnknownCpu> {
+        if let Some((key, records)) =
+            BRBE.iter().find(|(known, _)| name.eq_ignore_ascii_case(known))
+        {
+            return Ok(SoftCpu::brbe(key, *records));
+        }
         let unknown = || UnknownCpu { name: name.into() };
         let (family, model) = table::parse_cpu(name).ok_or_else(unknown)?;
         let (cpuid, perf_capabilities) = match table::lookup(family, model) {
@@ -67,6 +80,51 @@ impl SoftCpu {
         let intel = table::MODELS.iter().map(Model::key);
         let amd = AMD.into_iter().map(String::from);
         intel.chain(amd).filter_map(|key| SoftCpu::preset(&key).ok())
+    }
+
+    /// The CPUs with Arm's BRBE, which [`all`](Self::all) does not contain: they have other
+    /// registers than the CPUs of the CPU table.
+    pub fn all_brbe() -> impl Iterator<Item = SoftCpu> {
+        BRBE.iter().map(|(key, records)| SoftCpu::brbe(key, *records))
+    }
+
+    fn brbe(key: &'static str, records: u32) -> SoftCpu {
+        let registers = RegisterMap {
+            from: brbe::BRBSRC0,
+            to: Some(brbe::BRBTGT0),
+            info: Some(brbe::BRBINF0),
+            stride: 8,
+            tos: None,
+            select: Some(brbe::BRBFCR),
+            control: brbe::BRBCR,
+            // E0BRE, CC and MPRED, as Linux sets them together.
+            enable: 1 | 1 << 3 | 1 << 4,
+            depth: Some(brbe::BRB_IALL),
+        };
+        let cpu = CpuIdentity {
+            vendor: Vendor::Other("Arm".into()),
+            family: 0,
+            model: 0,
+            stepping: 0,
+            uarch: Some(key.into()),
+            hypervisor: None,
+        };
+        let caps = LbrCaps {
+            cpu,
+            facility: Facility::Brbe,
+            depth: records,
+            depth_mask: 0,
+            format: None,
+            layout: Layout::Brbe,
+            registers,
+            order: Order::NewestFirst,
+            filter: FilterRegister::Brbfcr,
+            quirks: Quirks::empty(),
+            perfmon_version: 0,
+            assumed: false,
+        };
+        let cpuid = RecordedCpuid::new();
+        SoftCpu { key: key.into(), caps, cpuid, perf_capabilities: None }
     }
 
     fn probed(cpuid: RecordedCpuid, perf_capabilities: Option<u64>) -> Option<SoftCpu> {

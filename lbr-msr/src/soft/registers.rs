@@ -6,6 +6,7 @@ use crate::address::{
     IA32_LER_INFO, IA32_PERF_CAPABILITIES, IA32_PERF_GLOBAL_STATUS, IA32_PERF_GLOBAL_STATUS_RESET,
     IA32_PERF_GLOBAL_STATUS_SET, IA32_RTIT_CTL, MSR_LASTBRANCHFROMIP, MSR_LASTBRANCHTOIP,
     MSR_LER_FROM_LIP, MSR_LER_FROM_LIP_NETBURST, MSR_LER_TO_LIP, MSR_LER_TO_LIP_NETBURST, Msr,
+    brbe,
 };
 use crate::caps::{Facility, FilterRegister, Layout, Order, Quirks};
 use crate::register::{
@@ -42,11 +43,23 @@ enum SoftRegister {
     StatusReset,
     StatusSet,
     RtitCtl,
+    /// A register of the record that BRBE injects.
+    Injected(Bank),
+    /// BRB IALL and BRB INJ.
+    Invalidate,
+    Inject,
+    Brbcr,
+    Brbfcr,
+    Brbidr0,
+    Brbts,
 }
 
 impl SoftLbr {
     #[inline]
     fn register(&self, msr: Msr) -> Option<SoftRegister> {
+        if self.control == Control::Brbcr {
+            return self.brbe_register(msr);
+        }
         let map = &self.caps.registers;
         let index = |base: Option<Msr>| {
             let distance = msr.0.wrapping_sub(base?.0);
@@ -66,6 +79,33 @@ impl SoftLbr {
             return Some(SoftRegister::Record(Bank::Info, i));
         }
         self.control_register(msr)
+    }
+
+    /// BRBE's registers. Those of records are in the bank that BRBFCR selects, or that the address
+    /// names.
+    fn brbe_register(&self, msr: Msr) -> Option<SoftRegister> {
+        Some(match msr {
+            brbe::BRBCR => SoftRegister::Brbcr,
+            brbe::BRBFCR => SoftRegister::Brbfcr,
+            brbe::BRBTS => SoftRegister::Brbts,
+            brbe::BRBIDR0 => SoftRegister::Brbidr0,
+            brbe::BRBINFINJ => SoftRegister::Injected(Bank::Info),
+            brbe::BRBSRCINJ => SoftRegister::Injected(Bank::From),
+            brbe::BRBTGTINJ => SoftRegister::Injected(Bank::To),
+            brbe::BRB_IALL => SoftRegister::Invalidate,
+            brbe::BRB_INJ => SoftRegister::Inject,
+            _ => {
+                let within = (msr.0 % brbe::BANK).checked_sub(brbe::BRBINF0.0)?;
+                let bank = match within {
+                    ..0x80 => [Bank::Info, Bank::From, Bank::To].get(within as usize & 3)?,
+                    _ => return None,
+                };
+                let selected = (self.select >> 28 & 3) as u32 | (msr.0 / brbe::BANK);
+                let index = within >> 3 | (within >> 2 & 1) << 4 | selected << 5;
+                // Records that do not exist are RES0.
+                SoftRegister::Record(*bank, index as usize)
+            }
+        })
     }
 
     fn control_register(&self, msr: Msr) -> Option<SoftRegister> {
@@ -117,6 +157,7 @@ impl SoftLbr {
             return Some(0);
         }
         Some(match register {
+            SoftRegister::Record(..) if self.is_beyond(register) => 0,
             SoftRegister::Record(Bank::From, i) => self.slot(i).from,
             SoftRegister::Record(Bank::To, i) => self.slot(i).to,
             SoftRegister::Record(Bank::Info, i) => self.slot(i).info,
@@ -145,7 +186,21 @@ impl SoftLbr {
             SoftRegister::Status => self.status,
             SoftRegister::StatusReset | SoftRegister::StatusSet => 0,
             SoftRegister::RtitCtl => self.rtit_ctl,
+            SoftRegister::Injected(Bank::From) => self.pair.from,
+            SoftRegister::Injected(Bank::To) => self.pair.to,
+            SoftRegister::Injected(Bank::Info) => self.pair.info,
+            SoftRegister::Invalidate => self.depth as u64,
+            SoftRegister::Inject => return None,
+            SoftRegister::Brbcr => self.lbr_ctl,
+            SoftRegister::Brbfcr => self.select,
+            SoftRegister::Brbidr0 => self.depth as u64 | BRBIDR0_CC,
+            SoftRegister::Brbts => self.timestamp,
         })
+    }
+
+    /// Whether BRBE has fewer records.
+    fn is_beyond(&self, register: SoftRegister) -> bool {
+        matches!(register, SoftRegister::Record(_, index) if index >= self.depth)
     }
 
     /// `None` if WRMSR raises #GP.
@@ -161,6 +216,26 @@ impl SoftLbr {
             {
                 return None;
             }
+            SoftRegister::Record(..) | SoftRegister::Brbidr0 if self.control == Control::Brbcr => {
+                return None;
+            }
+            SoftRegister::Injected(bank) => match bank {
+                Bank::From => self.pair.from = value,
+                Bank::To => self.pair.to = value,
+                Bank::Info => self.pair.info = value & BRBINF,
+            },
+            SoftRegister::Invalidate => self.clear_records(),
+            SoftRegister::Inject => {
+                self.advance();
+                let record = self.pair;
+                if let Some(slot) = self.slot_mut(0) {
+                    *slot = record;
+                }
+            }
+            SoftRegister::Brbcr => self.lbr_ctl = value & BRBCR,
+            SoftRegister::Brbfcr => self.select = value & BRBFCR,
+            SoftRegister::Brbidr0 => return None,
+            SoftRegister::Brbts => self.timestamp = value,
             SoftRegister::Record(bank, i) => {
                 if matches!(bank, Bank::From)
                     && self.faults.has(Fault::FromWriteChecksFlags)
@@ -268,6 +343,8 @@ impl SoftLbr {
         match caps.facility {
             Facility::P6 => bits |= PINS | DebugCtl::TR,
             Facility::NetBurst => return DebugCtlA::DOCUMENTED,
+            // It has no DEBUGCTL.
+            Facility::Brbe => return 0,
             Facility::AmdLbrV2 | Facility::AmdBrs | Facility::AmdSingle => {
                 bits |= PINS;
                 bits.set(DebugCtl::FREEZES, caps.quirks.contains(Quirks::STREAMLINED_FREEZE));
@@ -297,6 +374,13 @@ impl SoftLbr {
         MsrError::Fault { cpu: self.cpu, msr, access }
     }
 }
+
+/// BRBIDR0_EL1.CC: a cycle counter of 20 bits.
+const BRBIDR0_CC: u64 = 5 << 12;
+/// The fields of BRBCR_EL1, BRBFCR_EL1 and BRBINF; all other bits are RES0.
+const BRBCR: u64 = 0xC0_037B;
+const BRBFCR: u64 = 0x307F_00C0;
+const BRBINF: u64 = 0x7FFF_0003_3FE3;
 
 /// The registers that Intel PT hides: records, TOS, LBR_SELECT and the last-exception pair. SDM
 /// 36.3.1.2.

@@ -20,6 +20,7 @@ pub(super) enum Control {
     DebugCtl,
     LbrCtl,
     DbgExtnCfg,
+    Brbcr,
 }
 
 /// The effect of a branch that passes the filter.
@@ -100,12 +101,16 @@ pub struct SoftLbr {
     pub(super) was_on: bool,
     pub(super) debugctl: u64,
     pub(super) select: u64,
+    /// IA32_LBR_CTL, or BRBCR_EL1.
     pub(super) lbr_ctl: u64,
     pub(super) dbg_extn_cfg: u64,
     pub(super) status: u64,
     pub(super) rtit_ctl: u64,
     pub(super) ler: Slot,
+    /// AMD's pair, or the record that BRBE injects.
     pub(super) pair: Slot,
+    /// BRBTS_EL1.
+    pub(super) timestamp: u64,
 }
 
 impl SoftLbr {
@@ -117,6 +122,7 @@ impl SoftLbr {
     pub fn new(caps: &LbrCaps, perf_capabilities: Option<u64>) -> SoftLbr {
         let control = match caps.facility {
             Facility::IntelArch => Control::LbrCtl,
+            Facility::Brbe => Control::Brbcr,
             Facility::AmdLbrV2 | Facility::AmdBrs => Control::DbgExtnCfg,
             Facility::IntelLegacy | Facility::AmdSingle | Facility::P6 | Facility::NetBurst => {
                 Control::DebugCtl
@@ -152,6 +158,7 @@ impl SoftLbr {
             rtit_ctl: 0,
             ler: Slot::default(),
             pair: Slot::default(),
+            timestamp: 0,
         };
         soft.reset();
         soft

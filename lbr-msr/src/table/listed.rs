@@ -21,6 +21,9 @@ const AMD_STACK: u32 = 32;
 /// The first record, filter, control or depth register that no CPU of the facility has at that
 /// address; `None` if all of them may be written.
 pub fn unlisted(caps: &LbrCaps) -> Option<Msr> {
+    if caps.facility == Facility::Brbe {
+        return None;
+    }
     let map = &caps.registers;
     let records = [Some(map.from), map.to, map.info].into_iter().flatten();
     let control = match caps.facility {

@@ -42,7 +42,9 @@ impl Drain {
                 // Zeroed packed records keep nothing.
                 let left = match self.ring.kind {
                     MarkKind::Packed => RawEntry::default(),
-                    MarkKind::Intel | MarkKind::Amd => self.ring.left_behind(&newest),
+                    MarkKind::Intel | MarkKind::Amd | MarkKind::Brbe => {
+                        self.ring.left_behind(&newest)
+                    }
                 };
                 self.edge = edge_at(left, tos.map(|_| batch.top));
             }

@@ -44,7 +44,7 @@ use lbr_msr::{Msr, MsrError, MsrRead, MsrWrite};
 use crate::clock::monotonic_ns;
 use crate::target::ThreadId;
 use freeze::Frozen;
-use ring::{Edge, RingPlan, is_blank};
+use ring::{Edge, MarkKind, RingPlan, is_blank};
 use slots::{CountedRegisters, Live, read_if_present};
 pub use stack::{Accesses, MAX_DEPTH, RawStack};
 use walk::{End, Walk, frames, walk};
@@ -352,7 +352,10 @@ impl Drain {
             Some(newest) if found.new > 0 => {
                 let (msr, value) = self.ring.mark(top, &newest);
                 registers.write(msr, value)?;
-                self.edge = edge_at(self.ring.left_behind(&newest), index);
+                self.edge = match self.ring.kind {
+                    MarkKind::Brbe => Edge::Blank { index, head: Head::Joined },
+                    _ => edge_at(self.ring.left_behind(&newest), index),
+                };
             }
             _ => self.nothing_new(found, index),
         }

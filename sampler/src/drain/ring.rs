@@ -15,6 +15,8 @@ pub(super) enum MarkKind {
     Intel,
     /// One register for both addresses: the mark zeroes its low half, FROM.
     Packed,
+    /// BRBE: VALID = 0 means empty. Records cannot be written, so all are invalidated.
+    Brbe,
     /// AMD LbrExtV2: TO\[63:62\] = 0 means empty; the mark zeroes TO.
     Amd,
 }
@@ -53,6 +55,7 @@ impl RingPlan {
         let mut map = caps.registers;
         let kind = match (caps.layout, map.to) {
             (Layout::AmdV2 { .. }, Some(_)) => MarkKind::Amd,
+            (Layout::Brbe, Some(_)) => MarkKind::Brbe,
             (Layout::Packed32, _) => MarkKind::Packed,
             (Layout::Legacy { format: LbrFormat::FORMAT_32, .. }, _) => MarkKind::Packed,
             (Layout::Legacy { .. } | Layout::Arch { .. }, Some(_)) => MarkKind::Intel,
@@ -61,9 +64,7 @@ impl RingPlan {
         if kind == MarkKind::Packed {
             map.to = None;
         }
-        if !matches!(caps.layout, Layout::Arch { .. })
-            && !matches!(caps.layout, Layout::Legacy { format, .. } if format.has_info())
-        {
+        if !caps.layout.has_info() {
             map.info = None;
         }
         if depth == 0 || depth as usize > MAX_DEPTH {
@@ -102,6 +103,7 @@ impl RingPlan {
         match self.kind {
             MarkKind::Intel => (self.map.from_at(index), 0),
             MarkKind::Packed => (self.map.from_at(index), newest.from & !PACKED_FROM),
+            MarkKind::Brbe => (self.map.depth.unwrap_or(self.map.control), u64::from(self.depth)),
             MarkKind::Amd => (self.map.to_at(index).unwrap_or(self.map.from_at(index)), 0),
         }
     }
@@ -111,6 +113,7 @@ impl RingPlan {
         match self.kind {
             MarkKind::Intel => RawEntry { from: 0, ..*newest },
             MarkKind::Packed => RawEntry { from: newest.from & !PACKED_FROM, ..*newest },
+            MarkKind::Brbe => RawEntry::default(),
             MarkKind::Amd => RawEntry { to: 0, ..*newest },
         }
     }

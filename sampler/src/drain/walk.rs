@@ -46,6 +46,7 @@ pub(super) fn walk(
         let step = match ring.kind {
             MarkKind::Intel => intel(edge, index, slots)?,
             MarkKind::Packed => packed(edge, index, slots)?,
+            MarkKind::Brbe => brbe(edge, index, slots)?,
             MarkKind::Amd => amd(edge, index, age == 0, slots)?,
         };
         let (slot, end) = match step {
@@ -154,6 +155,15 @@ fn packed(edge: &Edge, index: u32, slots: &mut impl Slots) -> Result<WalkStep, M
         _ => End::Foreign,
     };
     Ok(WalkStep::End(slot, end))
+}
+
+fn brbe(edge: &Edge, index: u32, slots: &mut impl Slots) -> Result<WalkStep, MsrError> {
+    let info = slots.info(index)?;
+    if info.is_none_or(|info| info & 3 == 0) {
+        let end = if matches!(edge, Edge::Blank { .. }) { End::Blank } else { End::Wiped };
+        return Ok(WalkStep::End(RawEntry::default(), end));
+    }
+    Ok(WalkStep::Record(RawEntry { from: slots.from(index)?, to: slots.to(index)?, info }))
 }
 
 fn amd(

@@ -209,7 +209,7 @@ const fn is_announced(caps: &LbrCaps) -> bool {
     match caps.facility {
         Facility::IntelArch | Facility::AmdLbrV2 | Facility::AmdBrs => true,
         Facility::IntelLegacy => caps.format.is_some(),
-        Facility::AmdSingle | Facility::P6 | Facility::NetBurst => false,
+        Facility::AmdSingle | Facility::P6 | Facility::NetBurst | Facility::Brbe => false,
     }
 }
 
@@ -383,15 +383,17 @@ fn idle_states(root: &Root, cpu: u32) -> Check {
 /// Whether `record` can use these records.
 fn recording(caps: &LbrCaps) -> Check {
     let why = match caps.facility {
-        Facility::IntelLegacy | Facility::IntelArch | Facility::AmdLbrV2 => match caps.filter {
-            FilterRegister::None => {
-                "this LBR has no filter: the kernel's own branches overwrite it before it is read"
+        Facility::IntelLegacy | Facility::IntelArch | Facility::AmdLbrV2 | Facility::Brbe => {
+            match caps.filter {
+                FilterRegister::None => {
+                    "this LBR has no filter: the kernel's own branches overwrite it before it is read"
+                }
+                FilterRegister::LbrCtl { cpl: false, .. } => {
+                    "this LBR has no privilege filter: the kernel's own branches overwrite it"
+                }
+                _ => return Check::ok("recording", "possible with this LBR"),
             }
-            FilterRegister::LbrCtl { cpl: false, .. } => {
-                "this LBR has no privilege filter: the kernel's own branches overwrite it"
-            }
-            _ => return Check::ok("recording", "possible with this LBR"),
-        },
+        }
         Facility::AmdBrs => {
             "Branch Sampling (BRS) records only together with a counter's interrupt"
         }

@@ -8,7 +8,12 @@ use std::io::{self, Write};
 
 use clap::Args;
 use lbr_msr::record::SourceKnowledge;
-use lbr_msr::{BranchFilter, LbrCaps, caps::Order, filter, snapshot::Snapshot};
+use lbr_msr::{
+    BranchFilter, LbrCaps,
+    caps::{Facility, Order},
+    filter,
+    snapshot::Snapshot,
+};
 use serde_json::{Value, json};
 
 use super::{
@@ -192,8 +197,15 @@ fn write_text(
     snapshot: &Snapshot,
 ) -> io::Result<()> {
     let soft = if args.machine.soft_cpu.is_some() { " (software LBR)" } else { "" };
-    let (facility, key) = (caps.facility.name(), caps.cpu.key());
-    out.line(format_args!("CPU {}: {key}H{soft}, {facility}, depth {}", args.cpu, snapshot.depth))?;
+    let (facility, key) = (caps.facility.name(), caps.cpu.key() + "H");
+    let key = args
+        .machine
+        .soft_cpu
+        .as_ref()
+        .map(|cpu| cpu.key.clone())
+        .filter(|_| caps.facility == Facility::Brbe)
+        .unwrap_or(key);
+    out.line(format_args!("CPU {}: {key}{soft}, {facility}, depth {}", args.cpu, snapshot.depth))?;
     let state = if snapshot.recording { "on" } else { "off" };
     let mut line =
         format!("recording {state}, {} = {:#x}", caps.registers.control, snapshot.control);

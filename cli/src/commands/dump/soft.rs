@@ -6,18 +6,21 @@ use std::time::{Duration, Instant};
 
 use lbr_msr::BranchFilter;
 use lbr_msr::caps::FilterRegister;
+use lbr_msr::insn::Isa;
 use lbr_msr::record::Event;
 use lbr_msr::snapshot::Snapshot;
 use lbr_msr::soft::{Retired, SoftCpu, SoftLbr};
 use sampler::gate::{Closed, Recorder, Retire};
 use sampler::interrupt::Interrupts;
-use sampler::source::Exit;
 use sampler::source::ptrace::Ptrace;
-use sampler::target::ThreadId;
+use sampler::source::qemu::Qemu;
+use sampler::source::{Exit, SourceError};
+use sampler::target::{self, ThreadId};
 
 use super::DumpArgs;
 use crate::commands::backend::{not_here, not_started, refused};
 use crate::commands::record::in_user_mode;
+use crate::commands::soft::runs;
 use crate::exit::{Failure, usage};
 use crate::present::out::say;
 
@@ -33,17 +36,18 @@ pub(super) fn snapshot(args: &DumpArgs, soft: &SoftCpu) -> Result<Snapshot, Fail
         let everything = soft.caps.filter == FilterRegister::None && filter.classes().is_all();
         let filter = if everything { filter | BranchFilter::KERNEL } else { filter };
         ring.arm(filter).map_err(not_here)?;
-        ring = run(args, ring)?;
+        ring = run(args, soft, ring)?;
         ring.disarm();
     }
     Snapshot::read(&mut ring, &soft.caps).map_err(refused)
 }
 
 /// Runs the program to its end, or until its time is up.
-fn run(args: &DumpArgs, ring: SoftLbr) -> Result<SoftLbr, Failure> {
+fn run(args: &DumpArgs, soft: &SoftCpu, ring: SoftLbr) -> Result<SoftLbr, Failure> {
     args.rights.check()?;
     let command = args.rights.command(&args.command)?;
     let program = command.program.clone();
+    runs(soft, target::isa(&program).unwrap_or_default())?;
     let first = First {
         ring: Arc::new(Mutex::new(ring)),
         started: AtomicBool::new(false),
@@ -51,7 +55,15 @@ fn run(args: &DumpArgs, ring: SoftLbr) -> Result<SoftLbr, Failure> {
         interrupts: Interrupts::listen()?,
     };
     args.rights.announce();
-    let ran = Ptrace::new(command).and_then(|mut source| source.run_into(&first));
+    let isa = target::isa(&program).unwrap_or_default();
+    let ran = match isa {
+        Isa::X86_64 => Ptrace::new(command).and_then(|mut source| source.run_into(&first)),
+        Isa::Aarch64 => {
+            let qemu = Qemu::find_for(isa);
+            qemu.map_err(|why| SourceError::Unavailable { why: why.to_string() })
+                .and_then(|qemu| qemu.program(command)?.run_into(&first))
+        }
+    };
     let ended = first.is_closed();
     let ring = first.ring.lock().unwrap_or_else(PoisonError::into_inner).clone();
     match ran {
@@ -63,8 +75,9 @@ fn run(args: &DumpArgs, ring: SoftLbr) -> Result<SoftLbr, Failure> {
         Err(error) => return Err(not_started(error)),
     }
     say!(
-        "a software LBR, fed by single-stepping the first thread of {program}: the kernel, \
-         predictions and cycles are not seen"
+        "a software LBR, fed by {} the first thread of {program}: the kernel, predictions and \
+         cycles are not seen",
+        if isa == Isa::X86_64 { "single-stepping" } else { "an emulator that runs" }
     );
     Ok(ring)
 }

@@ -49,7 +49,8 @@ use lbr_msr::soft::SoftCpu;
 ///    kernel.perf_event_paranoid is at most 2. Threads may run on any CPU, each
 ///    stack names its process, and lbr writes no register. -F and -c are the
 ///    kernel's: samples per second, or branches per sample, taken or not.
-/// 3. A software LBR. The program runs under ptrace or the QEMU plugin, and each
+/// 3. A software LBR. The program (of AArch64 too, with a software BRBE) runs
+///    under ptrace or the QEMU plugin, and each
 ///    taken branch goes into registers that behave as those of --soft-cpu. What
 ///    such a source cannot know (predictions, cycles, the kernel) is absent from
 ///    the recording, not made up. --from, --source, --soft-cpu and -c below the
@@ -148,7 +149,8 @@ pub(crate) struct Record {
 
     /// CPU of the software LBR; `list` lists them
     ///
-    /// FF_MMH of the CPU table, or a name such as skylake [default: 06_5E]
+    /// FF_MMH of the CPU table, or a name such as skylake [default: 06_5E; for programs of AArch64
+    /// neoverse-v2]
     #[arg(long, value_name = "CPU", value_parser = CpuParser, help_heading = heading::MACHINE)]
     soft_cpu: Option<SoftCpu>,
 
@@ -213,6 +215,8 @@ const FILTER: &str = "any,u,no_far";
 const AUTO: &str = "auto";
 /// The default CPU of the software LBR.
 const SOFT_CPU: &str = "06_5E";
+/// The same for programs of AArch64.
+const SOFT_ARM_CPU: &str = "neoverse-v2";
 
 /// The CPU that reads the registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

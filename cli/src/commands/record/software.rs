@@ -15,8 +15,9 @@ use sampler::{Keep, RecordConfig, RecordError, Sampling, fresh_seed, target};
 
 use super::output::{Recording, meta};
 use super::serve::isa;
-use super::{AUTO, Record, SOFT_CPU, announce};
+use super::{AUTO, Record, SOFT_ARM_CPU, SOFT_CPU, announce};
 use crate::commands::backend::not_started;
+use crate::commands::soft::runs;
 use crate::cpus::CpuList;
 use crate::exit::{FAILED, Failure, NO_LBR, OrExit, Outcome, USAGE, failure, usage};
 use crate::output::Output;
@@ -28,8 +29,10 @@ pub(super) fn record(args: &Record, output: Output, why: Option<&str>) -> Outcom
     let filter = in_user_mode(filter)?;
     let cpu = match &args.soft_cpu {
         Some(cpu) => cpu.clone(),
+        None if isa(args) == Isa::Aarch64 => SoftCpu::preset(SOFT_ARM_CPU).or_exit(USAGE)?,
         None => SoftCpu::preset(SOFT_CPU).or_exit(USAGE)?,
     };
+    runs(&cpu, isa(args))?;
     let ring = ring_filter(filter, &cpu.caps)?;
     // Facilities with one entry and read-only ones are refused before a file is overwritten.
     let caps = cpu.caps.clone();
@@ -57,6 +60,8 @@ pub(super) fn record(args: &Record, output: Output, why: Option<&str>) -> Outcom
     meta.arguments = args.args.is_some();
     if isa(args) == Isa::Aarch64 {
         meta.arch = "aarch64".to_owned();
+        // perf writes MIDR_EL1 there.
+        meta.cpuid = None;
     }
     let mut recording = Recording::create(args, output, meta)?;
     let config = RecordConfig { sampling, keep: ring.keep, ..config };

@@ -293,7 +293,7 @@ fn debugctl_bits(facts: &Facts) -> Option<(u64, u64)> {
         Facility::P6 => Some((LBR | BTF, 0x7F)),
         Facility::NetBurst => Some((LBR | BTF, 0x7F)),
         Facility::IntelLegacy | Facility::IntelArch => Some((lbr | BTF, 0xFFFE | lbr)),
-        Facility::AmdLbrV2 | Facility::AmdBrs | Facility::AmdSingle => None,
+        Facility::AmdLbrV2 | Facility::AmdBrs | Facility::AmdSingle | Facility::Brbe => None,
     }
 }
 
@@ -315,6 +315,7 @@ fn debugctl(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
 const fn select_bits(filter: FilterRegister) -> u64 {
     match filter {
         FilterRegister::None => 0,
+        FilterRegister::Brbfcr => 0x7F_0000,
         FilterRegister::AmdSelect | FilterRegister::LbrSelect { call_stack: false, .. } => 0x1FF,
         FilterRegister::LbrSelect { call_stack: true, .. } => 0x3FF,
         FilterRegister::LbrCtl { cpl, branch, call_stack } => {

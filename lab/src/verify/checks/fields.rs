@@ -181,7 +181,7 @@ const fn sign_bits(facts: &Facts) -> (u64, u64) {
     const BELOW_63: u64 = !(1 << 63);
     const BELOW_61: u64 = (1 << 61) - 1;
     match facts.caps.layout {
-        Layout::Packed32 => (0, 0),
+        Layout::Packed32 | Layout::Brbe => (0, 0),
         Layout::Plain if matches!(facts.caps.facility, Facility::P6) => (0, 0),
         Layout::Plain | Layout::Arch { .. } | Layout::AmdSingle => (above, above),
         Layout::Legacy { format, .. } => match format.0 {

@@ -89,7 +89,7 @@ const AFTER_JUMPS: &[&str] = &["depth", "bits.select", "filter.jumps"];
 /// The filter value that suppresses one bit's branches; `None` if the CPU lacks the bit.
 fn value(facts: &Facts, suppress: u64, capture: u64) -> Option<u64> {
     match facts.caps.filter {
-        FilterRegister::None => None,
+        FilterRegister::None | FilterRegister::Brbfcr => None,
         FilterRegister::LbrSelect { .. } | FilterRegister::AmdSelect => {
             // The filter for other rings can only be observed if ring 0 is recorded, unless ring
             // 0's branches would overwrite all others.

@@ -60,7 +60,11 @@ fn patterns(facts: &Facts) -> [Vec<(&'static str, u64)>; 3] {
             }
             info = vec![("every field", bits)];
         }
-        Layout::Plain | Layout::AmdV2 { .. } | Layout::AmdBrs { .. } | Layout::AmdSingle => {}
+        Layout::Plain
+        | Layout::AmdV2 { .. }
+        | Layout::AmdBrs { .. }
+        | Layout::AmdSingle
+        | Layout::Brbe => {}
     }
     [from, to, info]
 }

@@ -110,7 +110,9 @@ impl Ptrace {
         let entry = match target::inspect(&path)? {
             target::ProgramKind::Elf { isa: Isa::X86_64, entry } => Some(entry),
             target::ProgramKind::Elf { .. } => {
-                let why = "the program is for AArch64: only lbr record runs it, in QEMU".to_owned();
+                let why =
+                    "the program is for AArch64: only lbr record and lbr dump run it, in QEMU"
+                        .to_owned();
                 return Err(SourceError::Unavailable { why });
             }
             target::ProgramKind::Script if command.from.is_some() => {
