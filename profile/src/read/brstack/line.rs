@@ -7,7 +7,7 @@ use crate::read::stack::{RawBranch, SampleHead};
 /// A parsed line.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Line {
-    /// A sample; its entries were put into the buffer given to [`parse_line`].
+    /// A sample; its entries were put into the buffer given to the parser.
     Sample(Box<SampleHead>),
     /// A branch with a count (aggregated counts).
     Counted {
