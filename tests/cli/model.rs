@@ -114,7 +114,8 @@ fn a_cpu_records_only_what_its_format_holds() {
     }
 }
 
-/// The same program gives the same numbers, thread by thread.
+/// The same branches of a thread get the same numbers, up to where two runs wait differently for
+/// other threads.
 #[test]
 fn the_model_is_deterministic() {
     let Some(program) = build("threads.c", &["-O1", "-static", "-pthread"]) else { return };
@@ -122,14 +123,15 @@ fn the_model_is_deterministic() {
     let file = dir.path().join("perf.data");
     let run = || {
         record(&file, "ptrace", &["--from", "main"], &program);
-        let known = |branch: &[Value; 4]| [branch[2].clone(), branch[3].clone()];
-        let threads = branches(&file);
-        let first = threads.values().next().unwrap();
-        first.iter().map(known).collect::<Vec<_>>()
+        branches(&file).into_values().next().unwrap()
     };
-    let first = run();
-    assert!(first.len() > 10, "{}", first.len());
-    assert_eq!(run(), first);
+    let (first, second) = (run(), run());
+    let same = first.iter().zip(&second).take_while(|(a, b)| a[..2] == b[..2]);
+    let same: Vec<_> = same.collect();
+    assert!(same.len() > 10, "{}", same.len());
+    for (a, b) in same {
+        assert_eq!(a, b);
+    }
 }
 
 #[test]
