@@ -38,7 +38,7 @@ pub(super) const VIEW: View = View {
 pub(crate) const LEAST: f64 = 0.5;
 /// Levels of the tree that are drawn.
 const LEVELS: usize = 48;
-/// Printed if there is no call graph.
+/// Printed if the call graph is empty.
 pub(crate) const NO_CALLS: &str =
     "No calls: the recording has neither call stacks nor calls and returns.";
 /// Minimum width of a name in the tree, at any depth.
