@@ -104,8 +104,9 @@ pub(crate) struct RowArgs {
     /// Only rows of these functions; * and ? are wildcards
     ///
     /// A name matches with or without parameters, template arguments, namespaces and compiler
-    /// suffixes (.isra.0); FILE+0xOFFSET is one instruction of code without symbols. A branch
-    /// belongs to the function of its FROM. Shares refer to all functions. May be repeated.
+    /// suffixes (.isra.0). An address means the function around it, or one instruction of code
+    /// without symbols; FILE:FUNCTION and file.c:LINE are accepted too. A branch belongs to the
+    /// function of its FROM. Shares refer to all functions. May be repeated.
     #[arg(long = "symbol", alias = "symbols", value_name = "GLOB")]
     symbols: Vec<String>,
     /// Only rows of the program's own files if neither is given.

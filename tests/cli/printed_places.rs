@@ -81,3 +81,49 @@ fn file_offsets_are_accepted_as_locations() {
     assert_eq!(out.status.code(), Some(2), "no code to show: {}", text(&out.stdout));
     assert!(!stderr(&out).contains("no function lib.so"), "{}", stderr(&out));
 }
+
+/// `record --from` and `report --symbol` take every spelling of a place, `hist --block` and
+/// `annotate` also the addresses that `annotate` prints, which have no 0x.
+#[test]
+fn addresses_lines_and_offsets_are_accepted_as_locations() {
+    let Some(program) = build("oracle.S", &[BARE, &["-g"]].concat()) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| {
+        let out = lbr_in(dir.path(), args);
+        (out.status.code(), text(&out.stdout), stderr(&out))
+    };
+    let start = program.at("ind_j");
+    let line = profile::symbols::Module::open(&program.path).unwrap().source(start).unwrap();
+    let (bare, line) = (format!("{start:x}"), format!("oracle.S:{}", line.line));
+    let places = ["ind_j", "ind_j+0x0", &format!("0x{bare}"), &bare, &line];
+    let mut recorded = Vec::new();
+    for place in places {
+        let file = format!("from-{}", recorded.len());
+        let record =
+            ["record", "--backend", "soft", "--source", "ptrace", "--from", place, "-o", &file];
+        let (code, _, said) = run(&[&record[..], &["--", program.name()]].concat());
+        assert!(code.is_some() && dir.path().join(&file).exists(), "{place}: {said}");
+        let (_, rows, _) = run(&["report", "-i", &file, "--csv"]);
+        recorded.push(rows);
+        for command in [&["report", "--symbol", place][..], &["annotate", place]] {
+            let (code, shown, said) = run(&[command, &["-i", &file]].concat());
+            assert_eq!(code, Some(0), "{command:?}: {shown} {said}");
+            assert!(!shown.contains("no branches"), "{command:?}: {shown}");
+        }
+        // Without cycle counts there is nothing to draw, but the block is found.
+        let (_, _, said) = run(&["hist", "-i", &file, "--block", place]);
+        assert!(said.contains("no cycle counts"), "{place}: {said}");
+    }
+    assert!(recorded.windows(2).all(|pair| pair[0] == pair[1]), "{recorded:?}");
+    for (place, why) in [
+        ("0x10", "has no code at 0x10"),
+        ("ind_j+0x100000", "has no code at ind_j+0x100000"),
+        ("other:ind_j", "has no code at other:ind_j"),
+        ("oracle.S:99999", "has no code at oracle.S:99999"),
+        ("absent", "has no function absent"),
+    ] {
+        let (code, _, said) = run(&["record", "--from", place, "--", program.name()]);
+        assert_eq!(code, Some(2), "{place}: {said}");
+        assert!(said.contains(why), "{place}: {said}");
+    }
+}

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use proptest::prelude::*;
 
-use profile::symbols::{Called, Fit, Module, SymbolError, build_id, demangle, find_symbol};
+use profile::place::find_code;
+use profile::symbols::{Called, Fit, Module, SymbolError, build_id, demangle};
 
 use crate::support::itself::with_symbols;
 
@@ -40,7 +41,7 @@ fn finds_a_function_where_it_runs() {
         .unwrap();
     let mut module = Module::open(&exe).unwrap();
     let addr = module.address_of_offset(runs_at - start + pgoff).unwrap();
-    assert_eq!(addr, find_symbol(&exe, "lbr_symbol_under_test").unwrap());
+    assert_eq!(addr, find_code(&exe, "lbr_symbol_under_test").unwrap());
     assert_eq!(module.symbol_at(addr + 1), Some(("lbr_symbol_under_test", 1)));
     assert_eq!(lbr_symbol_under_test(2), 6);
     // SAFETY: the function's first bytes are mapped and readable while it exists.
@@ -67,7 +68,7 @@ fn refusals_say_why() {
     assert!(matches!(refused("/nonexistent"), SymbolError::Open { .. }));
     assert!(matches!(refused("/dev/null"), SymbolError::NotAFile { .. }));
     assert!(matches!(refused("/proc/self/status"), SymbolError::NotElf { .. }));
-    let missing = find_symbol(&exe(), "no_such_function_at_all").unwrap_err();
+    let missing = find_code(&exe(), "no_such_function_at_all").unwrap_err();
     assert!(missing.to_string().contains(" has no function no_such_function_at_all"), "{missing}");
     assert_eq!(build_id(Path::new("/dev/null")), None);
     assert_eq!(build_id(Path::new("relative")), None);

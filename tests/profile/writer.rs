@@ -124,7 +124,7 @@ fn perf_report_counts_by_symbol() {
     let exe = exe.to_str().unwrap();
     let bytes = std::fs::read(exe).unwrap();
     let elf = object::File::parse(&*bytes).unwrap();
-    let main = profile::symbols::find_symbol(Path::new(exe), "main").unwrap();
+    let main = profile::place::find_code(Path::new(exe), "main").unwrap();
     let segment = elf
         .segments()
         .find(|s| main >= s.address() && main < s.address() + s.size())

@@ -96,6 +96,14 @@ pub enum SymbolError {
         /// Whether it has no symbols at all.
         stripped: bool,
     },
+    /// A location in it has no code.
+    #[error("{} has no code at {place}", path.as_text())]
+    NoCode {
+        /// The file.
+        path: PathBuf,
+        /// The location as given.
+        place: String,
+    },
     /// The recorded kernel is not the running one.
     #[error(
         "the kernel that was recorded ({recorded}) is not the one running here ({running}): its symbols are not used"

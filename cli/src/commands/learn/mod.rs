@@ -69,7 +69,7 @@ pub(crate) struct Learn {
     )]
     filter: BranchFilter,
 
-    /// Start at this function of your program
+    /// Start at this function or place of your program
     ///
     /// May also follow the program: -- ./prog --from main
     #[arg(long, value_name = "SYMBOL", requires = "command", help_heading = heading::RECORDING)]

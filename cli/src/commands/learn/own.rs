@@ -8,7 +8,8 @@ use anyhow::Context as _;
 use lab::learn::{self, Own, Session, Setup};
 use lbr_msr::record::Mmap;
 use lbr_msr::soft::{Faults, SoftCpu};
-use profile::symbols::{Module, demangle, find_symbol};
+use profile::place::find_code;
+use profile::symbols::{Module, demangle};
 use sampler::source::Command;
 use sampler::target;
 
@@ -32,7 +33,7 @@ pub(super) fn subject(args: &Learn) -> Result<Subject, Failure> {
     };
     let (program, arguments) = command.split_first().context("no program is given")?;
     let path = target::find(program).map_err(not_started)?;
-    let address = from.map(|symbol| find_symbol(&path, symbol)).transpose().or_exit(USAGE)?;
+    let address = from.map(|symbol| find_code(&path, symbol)).transpose().or_exit(USAGE)?;
     let asked = Command {
         program: program.clone(),
         args: arguments.to_vec(),

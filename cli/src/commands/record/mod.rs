@@ -112,10 +112,11 @@ pub(crate) struct Record {
           value_parser = clap::value_parser!(u64).range(1..), help_heading = heading::RECORDING)]
     count: Option<u64>,
 
-    /// Start when this function is first reached
+    /// Start when this function or place is first reached
     ///
-    /// The end of its name suffices.
-    #[arg(long, value_name = "SYMBOL", requires = "command", help_heading = heading::RECORDING)]
+    /// main, main+0x1a, file.c:12, or an address of the file (0x1149); the end of a function's name
+    /// suffices.
+    #[arg(long, value_name = "PLACE", requires = "command", help_heading = heading::RECORDING)]
     from: Option<String>,
 
     /// Record argument registers at this function

@@ -8,7 +8,7 @@ use lbr_msr::insn::Isa;
 use lbr_msr::record::{BranchEntry, BranchType};
 use lbr_msr::soft::SoftCpu;
 use lbr_msr::table::NAMES;
-use profile::symbols::find_symbol;
+use profile::place::find_code;
 use sampler::source::qemu::{self, Qemu};
 use sampler::source::{Command, SOFTWARE, Source, SourceError, ptrace};
 use sampler::{Keep, RecordConfig, RecordError, Sampling, fresh_seed, target};
@@ -176,7 +176,7 @@ fn command(args: &Record) -> Result<Command, Failure> {
         None => Ok(None),
         Some(symbol) => {
             let path = target::find(&command.program).map_err(|error| refused(error, args))?;
-            find_symbol(&path, symbol).map(Some).or_exit(USAGE)
+            find_code(&path, symbol).map(Some).or_exit(USAGE)
         }
     };
     Ok(Command {

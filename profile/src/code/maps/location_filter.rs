@@ -118,20 +118,22 @@ impl Maps {
             }
         });
         for (_, text, _) in wanted.iter().filter(|(any, ..)| !any) {
-            // Code without a symbol is printed as `FILE+OFFSET`, which means one instruction.
-            let bytes = match text.parse() {
-                Ok(LocationSpec::Symbol { file: None, name, offset: Some(offset) }) => {
-                    self.bytes_of_files(&name, offset)
-                }
-                _ => Vec::new(),
-            };
-            if bytes.is_empty() {
+            let spans = text.parse().map(|place| self.resolve(&place, &|_| 0.0));
+            let spans = spans.ok().and_then(Result::ok).unwrap_or_default();
+            if spans.is_empty() {
                 missing.push((*text).clone());
             }
-            found.extend(bytes.iter().filter_map(|span| match span.start {
-                Location::File { file, offset } => Some((file, offset..offset + 1)),
-                Location::Address(_) => None,
-            }));
+            for span in spans {
+                // Code without a symbol means one instruction.
+                let whole = self.function(span.start).filter(|_| span.len == 1);
+                found.push(match (whole, span.start) {
+                    (Some(function), _) => (function.file, function.offsets),
+                    (None, Location::File { file, offset }) => {
+                        (file, offset..offset.saturating_add(span.len))
+                    }
+                    (None, Location::Address(at)) => (usize::MAX, at..at.saturating_add(1)),
+                });
+            }
         }
         found.sort_unstable_by_key(|(file, at)| (*file, at.start));
         found.dedup_by(|(file, at), (before, whole)| {

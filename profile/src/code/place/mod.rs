@@ -4,8 +4,11 @@ mod spec;
 
 use std::collections::HashSet;
 use std::ops::Range;
+use std::path::Path;
 
+use crate::code::error::SymbolError;
 use crate::code::maps::{Function, Location, Maps};
+use crate::code::symbols::Module;
 
 pub use spec::{LocationSpec, ParsePlaceError};
 
@@ -141,6 +144,38 @@ fn list(candidates: &[Candidate]) -> String {
         Some(file) => format!("{list}, in {file}"),
         None => list,
     }
+}
+
+/// The first address of a location in a file that is not mapped, as in its symbol table.
+///
+/// # Errors
+/// [`SymbolError`]: the file cannot be read, has no such function or several, or no code there.
+pub fn find_code(path: &Path, text: &str) -> Result<u64, SymbolError> {
+    let mut module = Module::open(path)?;
+    let no_code = || SymbolError::NoCode { path: path.to_owned(), place: text.to_owned() };
+    let address = match text.parse() {
+        Ok(LocationSpec::Address(address)) => address,
+        Ok(LocationSpec::Line { file, line }) => {
+            let code = module.code_of_line(&file, line);
+            code.ranges.first().ok_or_else(no_code)?.start
+        }
+        Ok(LocationSpec::Symbol { file, name, offset }) => {
+            if file.is_some_and(|file| !path.ends_with(file)) {
+                return Err(no_code());
+            }
+            let start = module.find(&name)?;
+            let offset = offset.unwrap_or(0);
+            let inside = module.function_at(start).is_none_or(|(_, range)| {
+                start.checked_add(offset).is_some_and(|address| range.contains(&address))
+            });
+            if !inside {
+                return Err(no_code());
+            }
+            start.wrapping_add(offset)
+        }
+        Err(_) => module.find(text)?,
+    };
+    if module.code_at(address).bytes.is_empty() { Err(no_code()) } else { Ok(address) }
 }
 
 impl Maps {

@@ -7,8 +7,8 @@ use std::str::FromStr;
 ///
 /// | text | meaning |
 /// |---|---|
-/// | `0x401136`, or at least five hexadecimal digits including a decimal one | an address of the
-/// recording |
+/// | `0x401136`; without 0x, three hexadecimal digits or more of which the first is a decimal one,
+/// or five or more with a decimal one | an address of the recording |
 /// | `main` | a function, all of it |
 /// | `main+1a`, `main+0x1a` | the byte at that hexadecimal offset |
 /// | `libc.so.6:malloc`, `libc.so.6:malloc+4` | the same in the given file |
@@ -54,8 +54,9 @@ impl FromStr for LocationSpec {
         if let Some(digits) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
             return hex(digits).map(LocationSpec::Address).ok_or_else(wrong);
         }
-        if text.len() >= 5
-            && text.bytes().any(|digit| digit.is_ascii_digit())
+        let number = text.starts_with(|first: char| first.is_ascii_digit()) && text.len() >= 3;
+        let mixed = text.len() >= 5 && text.bytes().any(|digit| digit.is_ascii_digit());
+        if (number || mixed)
             && let Some(addr) = hex(text)
         {
             return Ok(LocationSpec::Address(addr));

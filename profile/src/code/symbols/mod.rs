@@ -8,7 +8,7 @@ mod kernel;
 mod plt;
 mod table;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 pub use super::debug_file::DebugDirs;
 pub use super::demangle::{Called, Fit, NotOne, demangle, groups};
@@ -52,12 +52,4 @@ impl Default for Sources {
             lines: true,
         }
     }
-}
-
-/// Address of a function of a file, as in its symbol table.
-///
-/// # Errors
-/// [`SymbolError`].
-pub fn find_symbol(path: &Path, name: &str) -> Result<u64, SymbolError> {
-    Module::open(path)?.find(name)
 }
