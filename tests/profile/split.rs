@@ -224,4 +224,9 @@ fn empty_records_among_symbols() {
         symbols(&format!(" a+0x1/a+0x0/P/-/-/3  {unknown}  {empty}  {empty} \n")),
         [["a", "?", "?"]]
     );
+    // Without a prediction among branches that have one, no branch is meant.
+    let none = "[unknown]/[unknown]/-/-/-/0";
+    assert_eq!(symbols(&format!(" a+0x1/a+0x0/P/-/-/3  {none}  {none} \n")), [["a"]]);
+    assert_eq!(symbols(&format!(" a+0x1/a+0x0/M/-/-/0  {none} \n")), [["a"]]);
+    assert_eq!(symbols(&format!(" a+0x1/a+0x0/-/-/-/0  {none} \n")), [["a", "?"]]);
 }

@@ -235,7 +235,8 @@ pub(super) fn entries<'a>(
 }
 
 /// The index of the first empty record: perf prints those at the end of a partly filled LBR as
-/// `[unknown]/[unknown]/P/-/-/0`. The oldest branch since the LBR was enabled has 0 cycles too.
+/// `[unknown]/[unknown]/P/-/-/0`, or with `-` in place of P. The oldest branch since the LBR was
+/// enabled has 0 cycles too, but a prediction if the others have one.
 fn empty_from(found: &[Entry<'_>]) -> usize {
     let cycles = |entry: &Entry<'_>| entry.flags.cycles().unwrap_or(0);
     let is_none = |end: End<'_>| matches!(end, End::Unknown { file: None | Some(UNKNOWN) });
@@ -244,7 +245,10 @@ fn empty_from(found: &[Entry<'_>]) -> usize {
         is_none(entry.from) && is_none(entry.to) && cycles(entry) == 0 && !has_type
     };
     let first = found.len() - found.iter().rev().take_while(may_be_empty).count();
+    let is_predicted = |entry: &Entry<'_>| entry.flags.mispredicted().is_some();
+    let unpredicted = found.get(first).is_some_and(|entry| !is_predicted(entry));
     match first.checked_sub(1).and_then(|last| found.get(last)) {
+        Some(last) if is_predicted(last) && unpredicted => first,
         // Without any cycles, the two cannot be distinguished.
         _ if found.iter().all(|entry| cycles(entry) == 0) => found.len(),
         Some(last) if cycles(last) > 0 => first + 1,
