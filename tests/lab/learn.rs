@@ -47,6 +47,7 @@ fn answers_match_counts_by_hand() {
         ("tsx", &[Number(1), Number(6)]),
         ("arch", &[Number(0), Number(0), Number(6)]),
         ("amd", &[Number(3), Number(0)]),
+        ("brbe", &[Number(5), Number(0), Answer::Nothing]),
         ("msr", &[Number(16), Number(4), Number(0)]),
         ("nehalem", &[Number(8), Number(6)]),
         ("double-abort", &[Number(2)]),
@@ -66,6 +67,30 @@ fn answers_match_counts_by_hand() {
             lesson.questions.iter().map(|question| question.answer(lesson)).collect();
         assert_eq!(found, *answers, "{name}");
     }
+}
+
+/// As assembled by GNU as.
+#[test]
+fn aarch64_is_assembled() {
+    let code: [u32; 13] = [
+        0x1000_0128,
+        0xD63F_0100,
+        0xD280_0061,
+        0xF100_0421,
+        0x54FF_FFE1,
+        0x1400_0002,
+        0xD503_201F,
+        0xD400_0001,
+        0xD65F_03C0,
+        0xD65F_03C0,
+        0x9400_0002,
+        0xD69F_03E0,
+        0xD65F_03C0,
+    ];
+    let session = session("brbe");
+    let lines = &session.trace().program.lines;
+    let words = lines.iter().map(|line| u32::from_le_bytes(line.bytes[..].try_into().unwrap()));
+    assert_eq!(words.collect::<Vec<_>>(), code);
 }
 
 /// The bits that questions toggle exist, and the names of lessons can be typed.

@@ -37,10 +37,10 @@ impl TypedValueParser for CpuParser {
             list.insert(ContextKind::Custom, ContextValue::String(LIST.to_owned()));
             return Err(list);
         }
-        let records = matches!(command.get_name(), "record" | "dump");
+        let records = matches!(command.get_name(), "record" | "dump" | "learn");
         let named = move |name: &str| match SoftCpu::preset(name) {
             Ok(cpu) if cpu.caps.facility == Facility::Brbe && !records => {
-                Err("BRBE is emulated only by lbr record and lbr dump".to_owned())
+                Err("BRBE is emulated only by lbr record, dump and learn".to_owned())
             }
             found => found.map_err(|error| format!("{error}; --soft-cpu list lists them")),
         };

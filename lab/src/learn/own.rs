@@ -43,7 +43,8 @@ pub fn run(command: Command, steps: usize) -> Result<Own, SourceError> {
     if !cut {
         ran?;
     }
-    let program = Program { lines: std::mem::take(&mut seen.lines).into_values().collect() };
+    let lines = std::mem::take(&mut seen.lines).into_values().collect();
+    let program = Program { lines, ..Program::default() };
     let trace =
         Trace { program, steps: std::mem::take(&mut seen.steps), end: seen.resume.unwrap_or(0) };
     Ok(Own { trace, maps: std::mem::take(&mut seen.maps), cut })

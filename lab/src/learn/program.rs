@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use lbr_msr::disasm::{Disassembler, Syntax};
+use lbr_msr::insn::Isa;
 
 use crate::code::assembler::{Assembler, Label};
 
@@ -16,6 +17,8 @@ const KERNEL: u64 = 0xFFFF_FFFF_8100_0000;
 pub struct Program {
     /// Its instructions, by address.
     pub lines: Vec<Line>,
+    /// Their instruction set.
+    pub isa: Isa,
 }
 
 /// An instruction with its source.
@@ -58,11 +61,29 @@ enum Operand {
     Byte,
     Word,
     Distance,
+    /// The distance in instructions, in a field of this width from this bit of the opcode.
+    Field(u32, u32),
 }
 
-use Operand::{Byte, Distance, None as Nothing, Word};
+use Operand::{Byte, Distance, Field, None as Nothing, Word};
 
-/// The supported instructions (SDM Vol. 2).
+/// The supported instructions of AArch64 (Arm ARM C6.2), little-endian.
+const AARCH64: &[(&str, &[u8], Operand)] = &[
+    ("nop", &0xD503_201F_u32.to_le_bytes(), Nothing),
+    ("mov x1, #3", &0xD280_0061_u32.to_le_bytes(), Nothing),
+    ("subs x1, x1, #1", &0xF100_0421_u32.to_le_bytes(), Nothing),
+    ("adr x8", &0x1000_0008_u32.to_le_bytes(), Field(5, 19)),
+    ("b.ne", &0x5400_0001_u32.to_le_bytes(), Field(5, 19)),
+    ("blr x8", &0xD63F_0100_u32.to_le_bytes(), Nothing),
+    ("br x8", &0xD61F_0100_u32.to_le_bytes(), Nothing),
+    ("bl", &0x9400_0000_u32.to_le_bytes(), Field(0, 26)),
+    ("b", &0x1400_0000_u32.to_le_bytes(), Field(0, 26)),
+    ("ret", &0xD65F_03C0_u32.to_le_bytes(), Nothing),
+    ("svc #0", &0xD400_0001_u32.to_le_bytes(), Nothing),
+    ("eret", &0xD69F_03E0_u32.to_le_bytes(), Nothing),
+];
+
+/// The supported instructions of x86-64 (SDM Vol. 2).
 const OPCODES: &[(&str, &[u8], Operand)] = &[
     ("nop", &[0x90], Nothing),
     ("push rbp", &[0x55], Nothing),
@@ -102,16 +123,21 @@ struct Draft<'a> {
     marks: Vec<&'a str>,
 }
 
-/// The code of one ring.
+/// The code of one privilege level.
 struct Part<'a> {
+    isa: Isa,
     assembler: Assembler,
     labels: HashMap<&'a str, Label>,
     drafts: Vec<Draft<'a>>,
+    /// AArch64 instructions by address: the label that a field of them refers to, its first bit
+    /// and its width.
+    fields: Vec<(u64, Label, u32, u32)>,
 }
 
 impl<'a> Part<'a> {
-    fn at(start: u64) -> Part<'a> {
-        Part { assembler: Assembler::at(start), labels: HashMap::new(), drafts: Vec::new() }
+    fn at(isa: Isa, start: u64) -> Part<'a> {
+        let (assembler, labels) = (Assembler::at(start), HashMap::new());
+        Part { isa, assembler, labels, drafts: Vec::new(), fields: Vec::new() }
     }
 
     fn label(&mut self, name: &'a str) -> Label {
@@ -143,7 +169,8 @@ impl<'a> Part<'a> {
     }
 
     fn instruction(&mut self, code: &'a str) -> Option<()> {
-        let (_, opcode, operand, rest) = OPCODES.iter().find_map(|(name, opcode, operand)| {
+        let opcodes = if self.isa == Isa::Aarch64 { AARCH64 } else { OPCODES };
+        let (_, opcode, operand, rest) = opcodes.iter().find_map(|(name, opcode, operand)| {
             let rest = code.strip_prefix(name)?;
             let ends = matches!(operand, Nothing) == rest.is_empty()
                 && (rest.is_empty() || rest.starts_with([' ', ',']));
@@ -155,6 +182,11 @@ impl<'a> Part<'a> {
                 let to = self.label(rest);
                 self.assembler.relative(opcode, to);
             }
+            Field(low, width) => {
+                let to = self.label(rest);
+                self.fields.push((self.assembler.here(), to, *low, *width));
+                self.assembler.raw(opcode);
+            }
             Byte => self.assembler.raw(&[opcode, &[rest.parse::<u8>().ok()?][..]].concat()),
             Word => {
                 let value = rest.parse::<u32>().ok()?.to_le_bytes();
@@ -165,9 +197,15 @@ impl<'a> Part<'a> {
     }
 
     fn lines(&self, place: impl Fn(&str) -> Option<u64>) -> Option<Vec<Line>> {
-        let code = self.assembler.finish();
+        let mut code = self.assembler.finish();
         let start = self.drafts.first().map_or(0, |draft| draft.address);
-        let mut disassembler = Disassembler::new(Syntax::Intel);
+        for (address, to, low, width) in &self.fields {
+            let word = code.get_mut((address - start) as usize..)?.first_chunk_mut()?;
+            let distance = self.assembler.address_of(*to).wrapping_sub(*address) as u32 >> 2;
+            let field = (distance & ((1 << width) - 1)) << low;
+            *word = (u32::from_le_bytes(*word) | field).to_le_bytes();
+        }
+        let mut disassembler = Disassembler::of(self.isa, Syntax::Intel);
         let mut lines = Vec::new();
         for draft in &self.drafts {
             let bytes = code.get((draft.address - start) as usize..)?;
@@ -233,9 +271,15 @@ impl Line {
 
 impl Program {
     /// Assembles a lesson's text: one instruction per line, as `label: instruction ; source @mark`.
-    /// Code after the line `kernel` runs in ring 0. Returns `None` on a syntax error.
+    /// Code after the line `kernel` runs in ring 0 (EL1). A first line `aarch64` selects that
+    /// instruction set. Returns `None` on a syntax error.
     pub fn assemble(text: &str) -> Option<Program> {
-        let (mut user, mut kernel) = (Part::at(USER), Part::at(KERNEL));
+        let text = text.trim_start();
+        let (isa, text) = match text.strip_prefix("aarch64\n") {
+            Some(text) => (Isa::Aarch64, text),
+            None => (Isa::X86_64, text),
+        };
+        let (mut user, mut kernel) = (Part::at(isa, USER), Part::at(isa, KERNEL));
         let mut in_kernel = false;
         for line in text.lines().filter(|line| !line.trim().is_empty()) {
             if line.trim() == "kernel" {
@@ -255,7 +299,7 @@ impl Program {
         for part in &parts {
             lines.extend(part.lines(place)?);
         }
-        Some(Program { lines })
+        Some(Program { lines, isa })
     }
 
     /// Returns the instruction at an address.

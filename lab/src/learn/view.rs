@@ -2,9 +2,9 @@
 //! the changes by the last step.
 
 use lbr_msr::address::{IA32_DEBUGCTL, Msr};
-use lbr_msr::caps::{LbrCaps, Order};
+use lbr_msr::caps::{Facility, LbrCaps, Order};
 use lbr_msr::decode::decode;
-use lbr_msr::explain::{CpuKey, Register, all_of};
+use lbr_msr::explain::{CpuKey, Register, all, all_of};
 use lbr_msr::record::{BranchEntry, RawEntry};
 use lbr_msr::register::{DebugCtl, Field, PerfGlobalStatus};
 use lbr_msr::snapshot::Snapshot;
@@ -153,9 +153,12 @@ fn controls(lbr: &mut SoftLbr, caps: &LbrCaps) -> Vec<Bits> {
     wanted.extend(caps.freeze_status().map(|msr| (msr, status)));
     wanted.extend(map.depth.into_iter().chain(map.tos).map(|msr| (msr, 0)));
     let key = CpuKey { family: caps.cpu.family, model: caps.cpu.model };
-    let described: Vec<Register> = all_of(key).into_iter().flatten().collect();
+    let described: Vec<Register> = match caps.facility {
+        Facility::Brbe => all().collect(),
+        _ => all_of(key).into_iter().flatten().collect(),
+    };
     let bits = |(msr, mask): (Msr, u64)| {
-        let register = *described.iter().find(|register| register.msr() == Some(msr))?;
+        let register = *described.iter().find(|register| register.address() == msr)?;
         let mut fields = register.fields();
         fields.retain(|field| field.mask() & mask != 0 && field.width() == 1);
         Some(Bits { register, msr, value: lbr.read(msr).ok()?, changed: 0, fields })

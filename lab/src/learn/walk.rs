@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use lbr_msr::insn::{self, BranchInsn, Insn};
+use lbr_msr::insn::{self, BranchInsn, Insn, Isa};
 use lbr_msr::record::HwBranchType;
 use lbr_msr::soft::{Model, Retired};
 
@@ -73,10 +73,13 @@ impl<'a> Walk<'a> {
         self.model.tick(1);
         let run = *self.runs.entry(self.ip).and_modify(|run| *run += 1).or_insert(1);
         let next = self.ip + line.bytes.len() as u64;
-        if let Some(fallback) = insn::abort_target(&line.bytes, self.ip) {
+        let isa = self.program.isa;
+        if isa == Isa::X86_64
+            && let Some(fallback) = insn::abort_target(&line.bytes, self.ip)
+        {
             self.fallback = Some(fallback);
         }
-        let did = match insn::decode(&line.bytes, self.ip) {
+        let did = match isa.decode(&line.bytes, self.ip) {
             Insn::Branch(branch) => self.branch(line, &branch, run)?,
             _ => match (line.text.split(' ').next(), self.fallback) {
                 (Some("xabort"), Some(fallback)) => {

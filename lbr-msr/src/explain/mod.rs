@@ -68,12 +68,26 @@ impl Register {
 
     /// Its address; `None` for an Arm system register.
     pub fn msr(&self) -> Option<Msr> {
+        let is_msr = matches!(self.on.location, Location::At(_) | Location::Each { .. });
+        is_msr.then(|| self.address())
+    }
+
+    /// Its address in a register file: that of the MSR, or of an Arm system register as in
+    /// [`address::brbe`].
+    pub fn address(&self) -> Msr {
+        let system = |op1: u8, crn: u32, crm: u32, op2: u32| {
+            Msr(2 << 14 | u32::from(op1) << 11 | crn << 7 | crm << 3 | op2)
+        };
         match self.on.location {
-            Location::At(msr) => Some(msr),
+            Location::At(msr) => msr,
             Location::Each { first, stride, .. } => {
-                Some(Msr(first.0.wrapping_add(stride.wrapping_mul(self.index.unwrap_or(0)))))
+                Msr(first.0.wrapping_add(stride.wrapping_mul(self.index.unwrap_or(0))))
             }
-            Location::System { .. } | Location::SystemEach { .. } => None,
+            Location::System { op1, crm, op2 } => system(op1, 9, crm.into(), op2.into()),
+            Location::SystemEach { op2, .. } => {
+                let first = system(1, 8, 0, op2.into());
+                Msr(first.0 + address::brbe::distance(self.index.unwrap_or(0)))
+            }
         }
     }
 

@@ -49,7 +49,8 @@ fn code(out: &mut Out<'_>, subject: &Subject) -> io::Result<()> {
 fn controls(out: &mut Out<'_>, title: &str, view: &View) -> io::Result<()> {
     heading(out, title)?;
     for bits in &view.controls {
-        let mut line = format!("{} ({}) = {:#x}", bits.register.name(), bits.msr, bits.value);
+        let (name, address) = (bits.register.name(), words::address(bits));
+        let mut line = format!("{name} ({address}) = {:#x}", bits.value);
         for field in &bits.fields {
             line += &format!("  [{}]{}", field.of(bits.value), field.name);
         }

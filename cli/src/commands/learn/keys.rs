@@ -1,9 +1,8 @@
 //! The state of the course on a terminal, and what each key does.
 
 use lab::learn::{Bits, View};
-use lbr_msr::soft::SoftCpu;
 
-use super::{CPUS, Subject, words};
+use super::{Subject, cpus, words};
 use crate::present::terminal::Key;
 
 /// The content of the screen.
@@ -211,8 +210,7 @@ impl Play {
 
     fn change_cpu(&mut self, by: isize) {
         let session = &mut self.subject_mut().session;
-        let cpus: Vec<SoftCpu> =
-            CPUS.iter().filter_map(|name| SoftCpu::preset(name).ok()).collect();
+        let cpus = cpus(&session.trace().program);
         let now = cpus.iter().position(|cpu| cpu.key == session.state().cpu.key);
         // From a CPU that is none of them to the first, or the last.
         let from = now.unwrap_or(if by > 0 { cpus.len() - 1 } else { 0 });

@@ -14,13 +14,14 @@ use std::time::Duration;
 use anyhow::{anyhow, ensure};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use lab::learn::{LESSONS, Lesson, Question, Session};
+use lab::learn::{LESSONS, Lesson, Program, Question, Session};
 use lbr_msr::BranchFilter;
+use lbr_msr::insn::Isa;
 use lbr_msr::soft::SoftCpu;
 
 use self::keys::Play;
 use super::rights::Rights;
-use super::soft::CpuParser;
+use super::soft::{self, CpuParser};
 use crate::args::heading;
 use crate::exit::{DONE, OrExit, Outcome, USAGE};
 use crate::output::Output;
@@ -32,6 +33,14 @@ use crate::present::terminal::{Input, Terminal, is_drawable};
 const LOOK: Duration = Duration::from_millis(100);
 /// The CPUs that one can change to, an example of each kind of records.
 const CPUS: [&str; 6] = ["nehalem", "haswell", "skylake", "goldmont", "golden-cove", "zen4"];
+/// The same for programs of AArch64.
+const ARM_CPUS: [&str; 3] = ["brbe-8", "neoverse-v2", "brbe-64"];
+
+/// The CPUs that a program can change to.
+fn cpus(program: &Program) -> Vec<SoftCpu> {
+    let names: &[&str] = if program.isa == Isa::Aarch64 { &ARM_CPUS } else { &CPUS };
+    names.iter().filter_map(|name| SoftCpu::preset(name).ok()).collect()
+}
 
 /// Learn what branch records do, step by step
 ///
@@ -85,6 +94,8 @@ pub(crate) struct Learn {
     rights: Rights,
 
     /// A CPU of the software LBR, such as skylake; `list` lists them
+    ///
+    /// Lessons for CPUs of another instruction set keep their own.
     #[arg(long, value_name = "CPU", value_parser = CpuParser, help_heading = heading::MACHINE)]
     soft_cpu: Option<SoftCpu>,
 
@@ -127,7 +138,8 @@ impl Subject {
     fn of(lesson: &'static Lesson, cpu: Option<&SoftCpu>) -> anyhow::Result<Subject> {
         let damaged = || anyhow!("the lesson {} cannot be made", lesson.name);
         let mut session = Session::of(lesson).ok_or_else(damaged)?;
-        if let Some(cpu) = cpu {
+        let isa = session.trace().program.isa;
+        if let Some(cpu) = cpu.filter(|cpu| soft::runs(cpu, isa).is_ok()) {
             if let Some(refused) = session.change_cpu(cpu.clone()) {
                 say!("{}: {refused}; everything is recorded", lesson.name);
             }
@@ -166,6 +178,9 @@ pub(crate) fn run(args: &Learn) -> Outcome {
     } else {
         vec![own::subject(args)?]
     };
+    if let (Some(cpu), [subject]) = (&args.soft_cpu, &subjects[..]) {
+        soft::runs(cpu, subject.session.trace().program.isa)?;
+    }
     if let Some(output) = output {
         output.write(html::page(&subjects))?;
         if output.path() != Path::new("-") {

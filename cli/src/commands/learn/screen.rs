@@ -303,8 +303,10 @@ fn registers(play: &Play, view: &View, width: usize) -> Vec<Row> {
     let mut number = 0;
     for bits in &view.controls {
         let changed = if bits.changed != 0 { NEW } else { BOLD };
-        let mut pieces =
-            vec![(changed, format!("{} {}={:#x}", bits.register.name(), bits.msr, bits.value))];
+        let mut pieces = vec![(
+            changed,
+            format!("{} {}={:#x}", bits.register.name(), words::address(bits), bits.value),
+        )];
         for field in &bits.fields {
             let on = field.of(bits.value) != 0;
             let star = if field.of(bits.changed) != 0 { "*" } else { "" };

@@ -1,8 +1,8 @@
 //! A state in words, for the screen, the handout and the page.
 
-use lab::learn::{Did, Line, Program, Session, Slot, State, View, lacks};
-use lbr_msr::caps::LbrCaps;
-use lbr_msr::insn;
+use lab::learn::{Bits, Did, Line, Program, Session, Slot, State, View, lacks};
+use lbr_msr::caps::{Facility, LbrCaps};
+use lbr_msr::insn::{self, Isa};
 use lbr_msr::record::{BranchEntry, BranchSpec, HwBranchType};
 use lbr_msr::table::NAMES;
 
@@ -38,18 +38,29 @@ pub(super) fn flags(entry: &BranchEntry) -> String {
     words.join(", ")
 }
 
-/// The registers of a slot: name, address in hexadecimal, value.
+/// The registers of a slot: name, address in hexadecimal or Arm's name, value.
 pub(super) fn registers(caps: &LbrCaps, slot: &Slot) -> Vec<(&'static str, String, u64)> {
     let map = &caps.registers;
     let (to, info) = (map.to_at(slot.index), map.info_at(slot.index));
     [
-        (Some(map.from_at(slot.index)), "FROM", Some(slot.raw.from)),
-        (to, "TO", Some(slot.raw.to)),
-        (info, "INFO", slot.raw.info),
+        (Some(map.from_at(slot.index)), "FROM", "SRC", Some(slot.raw.from)),
+        (to, "TO", "TGT", Some(slot.raw.to)),
+        (info, "INFO", "INF", slot.raw.info),
     ]
     .into_iter()
-    .filter_map(|(msr, name, value)| Some((name, msr?.to_string(), value?)))
+    .filter_map(|(msr, name, arm, value)| {
+        let address = match caps.facility {
+            Facility::Brbe => format!("BRB{arm}{}_EL1", slot.index),
+            _ => msr?.to_string(),
+        };
+        Some((name, address, value?))
+    })
     .collect()
+}
+
+/// The address of a control register, or its encoding on Arm.
+pub(super) fn address(bits: &Bits) -> String {
+    bits.register.encoding().unwrap_or_else(|| bits.msr.to_string())
 }
 
 /// The CPU, and what it lacks.
@@ -58,7 +69,10 @@ pub(super) fn cpu(state: &State) -> (String, String) {
     // The table of CPUs has no rows of AMD.
     let named = NAMES.iter().find(|(_, key)| *key == state.cpu.key).map(|(name, _)| *name);
     let uarch = caps.cpu.uarch.as_deref().or(named).unwrap_or(caps.cpu.vendor.as_str());
-    let name = format!("{uarch} {}H, {} records", state.cpu.key, caps.depth);
+    let name = match caps.facility {
+        Facility::Brbe => format!("an Arm CPU with BRBE ({uarch}), {} records", caps.depth),
+        _ => format!("{uarch} {}H, {} records", state.cpu.key, caps.depth),
+    };
     let lacks = match &lacks(caps)[..] {
         [] => "its records have all fields shown here".to_owned(),
         lacks => format!("no {}", lacks.join(", no ")),
@@ -68,8 +82,9 @@ pub(super) fn cpu(state: &State) -> (String, String) {
 
 /// An instruction as it is disassembled, its target by name.
 pub(super) fn instruction(program: &Program, line: &Line) -> String {
-    let branch = insn::branch_kind(&line.bytes, line.address);
-    let fallback = || insn::abort_target(&line.bytes, line.address);
+    let branch = program.isa.decode(&line.bytes, line.address).branch();
+    let is_x86 = program.isa == Isa::X86_64;
+    let fallback = || insn::abort_target(&line.bytes, line.address).filter(|_| is_x86);
     match branch.and_then(|branch| branch.target).or_else(fallback) {
         Some(target) => line.text.replace(&format!("{target:#x}"), &place(program, target)),
         None => line.text.clone(),

@@ -2,7 +2,7 @@
 
 use super::{
     Lesson,
-    StackProperty::{From, InTransaction, Kernel, NewestSlot, Records},
+    StackProperty::{From, InTransaction, Kernel, NewestCycles, NewestSlot, Records},
     ask,
 };
 
@@ -123,6 +123,63 @@ again: jne next           ;                        @taken 3
             From("again"),
             "With fusion as here, how many have the address of `again` (jne) in FROM?",
             "All three were fused with the `cmp` before it.",
+        ),
+    ],
+};
+
+pub(super) const BRBE: Lesson = Lesson {
+    name: "brbe",
+    title: "Arm's BRBE",
+    cpu: "brbe-8",
+    filter: "any,u",
+    set: &[],
+    erratum: "",
+    text: &[
+        "Arm's Branch Record Buffer Extension (FEAT_BRBE) has 8, 16, 32 or 64 records of three \
+         system registers each: BRBSRC<n>_EL1 and BRBTGT<n>_EL1 hold the addresses, BRBINF<n>_EL1 \
+         the type, the exception level, the mispredict flag and the cycle count. Record 0 is the \
+         newest; there is no pointer. Records 32 to 63 are read through the same registers, after \
+         BRBFCR_EL1.BANK is set.",
+        "BRBCR_EL1 enables recording for each exception level and selects what is captured. \
+         BRBFCR_EL1 selects the types; with EnI set, the selected types are excluded instead.",
+        "Programs cannot read these registers: only the kernel can.",
+    ],
+    code: "
+aarch64
+main:  adr x8, near       ; f = near;
+       blr x8             ; f();                   @to near
+       mov x1, #3         ; n = 3;
+next:  subs x1, x1, #1    ; while (--n);
+again: b.ne next          ;                        @taken 2
+       b done             ; goto done;
+       nop
+done:  svc #0             ; getpid();
+       ret                ; return;
+near:  ret                ; void near() {}
+kernel
+entry: bl work            ; the kernel's way in
+       eret               ; and out
+work:  ret                ; its work
+",
+    questions: &[
+        ask(
+            &[],
+            Records,
+            "How many records does the program leave?",
+            "Five branches in user mode. SVC and ERET are an exception and its return, which E0BRE \
+             does not include.",
+        ),
+        ask(
+            &["CONDDIR"],
+            From("again"),
+            "CONDDIR is toggled in BRBFCR_EL1. How many records of `again` remain?",
+            "The two taken `b.ne` are conditional direct branches.",
+        ),
+        ask(
+            &["CC"],
+            NewestCycles,
+            "CC is cleared in BRBCR_EL1. How many cycles does the newest record have?",
+            "Without CC, BRBINF says that the count is unknown (CCU).",
         ),
     ],
 };

@@ -17,6 +17,7 @@ pub const LESSONS: &[&Lesson] = &[
     &kinds::TSX,
     &kinds::ARCH,
     &kinds::AMD,
+    &kinds::BRBE,
     &kinds::MSR,
     &errata::NEHALEM,
     &errata::DOUBLE_ABORT,

@@ -3,11 +3,10 @@
 mod states;
 
 use lab::learn::Answer;
-use lbr_msr::soft::SoftCpu;
 use maud::{PreEscaped, html};
 use serde::Serialize;
 
-use super::{CPUS, Subject, words};
+use super::{Subject, cpus, words};
 use crate::present::page;
 use states::{Free, Run, States};
 
@@ -91,7 +90,7 @@ fn played(subject: &Subject) -> Played<'_> {
     // In a user's program, which may be long, bits cannot be toggled.
     let free = |free| if subject.lesson.is_some() { free } else { Free::Nothing };
     let mut runs = vec![states.run(first.clone(), free(Free::Any))];
-    let others = CPUS.iter().filter_map(|name| SoftCpu::preset(name).ok());
+    let others = cpus(&subject.session.trace().program).into_iter();
     for cpu in others.filter(|cpu| cpu.key != first.state().cpu.key) {
         let mut session = first.clone();
         let refused = session.change_cpu(cpu);

@@ -133,7 +133,7 @@ impl States {
         let (cpu, lacks) = words::cpu(session.state());
         let view = View::of(&session);
         let control = |bits: &Bits| Control {
-            name: format!("{} ({})", bits.register.name(), bits.msr),
+            name: format!("{} ({})", bits.register.name(), words::address(bits)),
             fields: bits
                 .fields
                 .iter()
