@@ -68,7 +68,9 @@ fn several_pieces_of_code_are_shown_side_by_side() {
     assert_eq!(column("code"), ["90", LOOP, "90 90"]);
     assert_eq!(column("instructions_per_iteration"), [1.0, 7.0, 2.0]);
     assert!(column("loop").iter().all(|rounds| rounds.as_u64() > Some(1)), "{out:?}");
-    assert!(column("tsc_ticks_per_iteration").iter().all(Value::is_number), "{out:?}");
+    // On a busy machine every turn may be disturbed.
+    let ticks = column("tsc_ticks_per_iteration");
+    assert!(out[0]["turns"] == 0 || ticks.iter().all(Value::is_number), "{out:?}");
     assert!(column("cycles_per_iteration").iter().all(Value::is_null), "{out:?}");
     assert!(column("modelled").iter().all(Value::is_null), "nothing is modelled: {out:?}");
     // The first is not compared with itself.

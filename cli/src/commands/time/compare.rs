@@ -18,7 +18,7 @@ pub(super) struct Side {
     pub(super) label: String,
     rounds: Option<u32>,
     unroll: u32,
-    /// Per iteration, by single-stepping.
+    /// Per iteration, by single-stepping, which no other load disturbs.
     instructions: Option<f64>,
     /// Medians of the undisturbed turns, per iteration.
     pub(super) cycles: Option<f64>,
@@ -95,11 +95,21 @@ pub(super) fn measure(
         code.body = body;
     }
     let made = turns.len();
+    // Single-stepping counts the same, whatever else ran.
+    let instructions = |i: usize| {
+        turns.iter().filter_map(|turn| turn.pieces.get(i)).find_map(|piece| {
+            Some(piece.counts?.instructions as f64 / piece.stepped_iterations.max(1) as f64)
+        })
+    };
+    let instructions: Vec<Option<f64>> = (0..codes.len()).map(instructions).collect();
     let whole = turns.into_iter().filter(|turn| !turn.is_disturbed()).collect();
     let (modelled, predicted) = (source.modelled, args.mca.is_some());
     let placed = codes.iter().any(|code| code.body.page_offset.is_some());
     let mut turns = Turns { made, whole, in_cycles: false, modelled, predicted, placed };
-    let sides = turns.sides(codes, &source);
+    let mut sides = turns.sides(codes, &source);
+    for (side, instructions) in sides.iter_mut().zip(instructions) {
+        side.instructions = instructions;
+    }
     Ok((turns, sides, source))
 }
 
@@ -153,10 +163,7 @@ impl Turns {
             label: label(codes, i),
             rounds: code.body.rounds,
             unroll: code.body.unroll,
-            instructions: of(i).next().and_then(|piece| {
-                let counts = piece.counts?;
-                Some(counts.instructions as f64 / piece.stepped_iterations.max(1) as f64)
-            }),
+            instructions: None,
             cycles: cycles.get(i).and_then(|each| median(each.iter().flatten().copied())),
             ticks: median(of(i).filter_map(ticks_of)),
             ratio: (i > 0).then(|| ratio(i)),
