@@ -324,6 +324,6 @@ fn what_runs_no_program_of_arm_says_so() {
         1,
         "only lbr record and lbr dump run it",
     );
-    said(&["verify", "--soft-cpu", "neoverse-v2"], 2, "only by lbr record and lbr dump");
+    said(&["verify", "--soft-cpu", "neoverse-v2"], 2, "only by lbr record, dump and learn");
     said(&["dump", "--soft-cpu", "skylake", "--arm", "any,u", "--", arm], 2, "is an x86 CPU");
 }
