@@ -301,7 +301,7 @@ fn basic_blocks_cut_at_every_end() {
     basics.sort_unstable();
     assert_eq!(
         basics,
-        [(a(0), Bound::Before(at(4)), 2), (a(4), a(4), 3), (Bound::Behind(at(4)), a(8), 1)]
+        [(a(0), Bound::Before(at(4)), 2), (a(4), a(4), 3), (Bound::After(at(4)), a(8), 1)]
     );
 }
 

@@ -393,7 +393,7 @@ fn put_in_order(
         spanning = false;
         (last, follows) = (Some(branch.to), true);
     });
-    passage.behind_all(last, transitions.len()).unwrap_or(last)
+    passage.after_all(last, transitions.len()).unwrap_or(last)
 }
 
 /// The length of the fall-through range between two neighbours, bytes, or [`NO_BLOCK`] after

@@ -11,7 +11,7 @@
 /// Minimum number of stacks for an interval: the residuals of fewer give no reliable variance.
 pub const MIN_STACKS: u64 = 10;
 
-/// Quantile of the normal distribution for a two-sided 95 % interval.
+/// Quantile of the normal distribution for a two-sided 95% interval.
 pub(crate) const Z: f64 = 1.959_963_984_540_054;
 
 /// A 95% interval of a ratio, each end 0 to 1.
@@ -121,7 +121,7 @@ impl Clusters {
 }
 
 impl Interval {
-    /// The widest 95 % interval of a share of all entries in `stacks` stacks, if squares per stack
+    /// The widest 95% interval of a share of all entries in `stacks` stacks, if squares per stack
     /// are not counted: as if all entries of a stack were alike, so that a stack is one draw.
     /// `None` below [`MIN_STACKS`].
     pub fn widest(share: f64, stacks: u64) -> Option<Interval> {
@@ -138,7 +138,7 @@ fn wilson(ratio: f64, draws: f64, stacks: u64) -> Interval {
     Interval { low: (middle - half).max(0.0), high: (middle + half).min(1.0) }
 }
 
-/// Two-sided 95 % quantile of Student's distribution, by the expansion of Abramowitz and Stegun
+/// Two-sided 95% quantile of Student's distribution, by the expansion of Abramowitz and Stegun
 /// 26.7.5; accurate to 0.001 from 5 degrees up.
 fn student(degrees: u64) -> f64 {
     let n = degrees as f64;

@@ -84,7 +84,7 @@ impl Passage<'_> {
     }
 
     /// Follows the moves after the newest entry.
-    pub(super) fn behind_all(&mut self, entry: Option<u64>, at: usize) -> Option<Option<u64>> {
+    pub(super) fn after_all(&mut self, entry: Option<u64>, at: usize) -> Option<Option<u64>> {
         if self.moves.is_empty() { None } else { self.pass(0, entry, at) }
     }
 

@@ -155,7 +155,7 @@ impl Quality {
             && !self.left_out.cuts
     }
 
-    /// The widest 95 % interval of a share of all branches (see [`Interval::widest`]); `None` if
+    /// The widest 95% interval of a share of all branches (see [`Interval::widest`]); `None` if
     /// counts are exact, or there are too few stacks.
     pub fn share_interval(&self, share: f64) -> Option<Interval> {
         let out = self.empty_stacks.saturating_add(self.excluded);

@@ -187,9 +187,9 @@ impl Binary {
         let Piece { start, end, .. } = piece;
         // The last instruction may extend past the next symbol.
         let longest = self.isa.longest();
-        let behind = end.saturating_add(longest.into()).min(section.addrs.end);
+        let after = end.saturating_add(longest.into()).min(section.addrs.end);
         let offset = section.offset.saturating_add(start - section.addrs.start);
-        let bytes = self.read(offset, behind - start);
+        let bytes = self.read(offset, after - start);
         let mut addr = start;
         while addr < end {
             let at = usize::try_from(addr - start).unwrap_or(usize::MAX);

@@ -116,7 +116,7 @@ impl<const JOIN: bool> Traces<JOIN> {
         maps: &Maps,
     ) -> Option<usize> {
         let number = u32::try_from(self.traces.len()).ok().filter(|number| *number < u32::MAX)?;
-        let (to, behind) = (file(maps, space, branch.to), file(maps, space, next));
+        let (to, after) = (file(maps, space, branch.to), file(maps, space, next));
         self.traces.push(Trace {
             from: branch.from,
             to: branch.to,
@@ -126,7 +126,7 @@ impl<const JOIN: bool> Traces<JOIN> {
             ran: 0,
             space,
             branch_type: branch.flags.branch_type().map_or(0, |of| of.0),
-            apart: next != NOT_KNOWN && to.is_some() && to != behind,
+            apart: next != NOT_KNOWN && to.is_some() && to != after,
         });
         self.index.insert(hash, number);
         Some(number as usize)

@@ -13,7 +13,7 @@ pub enum Bound {
     /// At this instruction: the first of the block, or the branch at its end.
     At(u64),
     /// Starts after the branch at this address, whose length is unknown without code bytes.
-    Behind(u64),
+    After(u64),
     /// Continues into the block that starts at this address.
     Before(u64),
 }
@@ -21,7 +21,7 @@ pub enum Bound {
 /// Code that always ran from its first instruction to its last in this recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BasicBlock {
-    /// Its start: [`Bound::At`] or [`Bound::Behind`].
+    /// Its start: [`Bound::At`] or [`Bound::After`].
     pub start: Bound,
     /// Its end: [`Bound::At`] or [`Bound::Before`].
     pub end: Bound,
@@ -74,7 +74,7 @@ impl Group {
         let mut next: Option<u64> = None;
         for events in self.events.chunk_by(|(one, _), (other, _)| one == other) {
             let Some((addr, _)) = events.first().copied() else { continue };
-            let (mut begins, mut ends, mut leads, mut leaves, mut behind) =
+            let (mut begins, mut ends, mut leads, mut leaves, mut after) =
                 (0, 0, false, false, None);
             for (_, what) in events {
                 match *what {
@@ -89,7 +89,7 @@ impl Group {
                     }
                     What::NotTaken(next) => {
                         leaves = true;
-                        behind = Some(next);
+                        after = Some(next);
                     }
                 }
             }
@@ -107,8 +107,8 @@ impl Group {
                     found(start, Bound::At(addr), running);
                 }
                 running = running.saturating_sub(ends);
-                start = (running > 0).then_some(Bound::Behind(addr));
-                next = behind;
+                start = (running > 0).then_some(Bound::After(addr));
+                next = after;
             }
         }
     }
@@ -154,7 +154,7 @@ impl Cuts {
         let mut found = Vec::with_capacity(all);
         for ((file, _), group) in self.groups {
             let location = |edge: Bound| {
-                let (Bound::At(addr) | Bound::Behind(addr) | Bound::Before(addr)) = edge;
+                let (Bound::At(addr) | Bound::After(addr) | Bound::Before(addr)) = edge;
                 let offset = (i128::from(addr) - group.shift) as u64;
                 file.map_or(Location::Address(addr), |file| Location::File { file, offset })
             };

@@ -238,7 +238,7 @@ impl Cycles {
 
     /// The counts around which samples cluster, most frequent first: peaks that are separated by a
     /// valley from every higher peak, more than an eighth (at least 2 cycles) away from it, and that
-    /// have at least 5 % of the samples within that distance. Dips explained by counting noise are
+    /// have at least 5% of the samples within that distance. Dips explained by counting noise are
     /// not valleys. Saturated samples are excluded, because their true counts are unknown.
     pub fn modes(&self) -> Vec<u32> {
         let mut counts: Vec<(u32, u64)> = self.iter().collect();

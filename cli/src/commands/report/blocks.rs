@@ -276,7 +276,7 @@ fn basic_table<'a>() -> Table<'a, Maps, (usize, &'a BasicBlock)> {
         .heat()
         .place("", "basic block", &[], |maps, (_, basic)| {
             let start = Place::of(maps, basic.location, address(basic.start));
-            Some(start.after(if matches!(basic.start, Bound::Behind(_)) { "after " } else { "" }))
+            Some(start.after(if matches!(basic.start, Bound::After(_)) { "after " } else { "" }))
         })
         .place("", " ", &[], |maps, (_, basic)| {
             let start = Place::of(maps, basic.location, address(basic.start));
@@ -291,9 +291,7 @@ fn basic_table<'a>() -> Table<'a, Maps, (usize, &'a BasicBlock)> {
         })
         .only("start", move |maps, (_, basic)| edge(maps, basic, at(basic.start)))
         .only("starts_behind", move |maps, (_, basic)| edge(maps, basic, beside(basic.start)))
-        .only("start_is_behind", |_, (_, basic)| {
-            Cell::Flag(matches!(basic.start, Bound::Behind(_)))
-        })
+        .only("start_is_behind", |_, (_, basic)| Cell::Flag(matches!(basic.start, Bound::After(_))))
         .only("end", move |maps, (_, basic)| edge(maps, basic, at(basic.end)))
         .only("ends_before", move |maps, (_, basic)| edge(maps, basic, beside(basic.end)))
         .only("end_is_before", |_, (_, basic)| Cell::Flag(matches!(basic.end, Bound::Before(_))))
@@ -308,7 +306,7 @@ fn basic_table<'a>() -> Table<'a, Maps, (usize, &'a BasicBlock)> {
 /// The address of an end, or the nearest known one.
 fn address(edge: Bound) -> u64 {
     match edge {
-        Bound::At(addr) | Bound::Behind(addr) | Bound::Before(addr) => addr,
+        Bound::At(addr) | Bound::After(addr) | Bound::Before(addr) => addr,
     }
 }
 

@@ -79,7 +79,7 @@ impl FromStr for LocationSpec {
                 let digits = digits.strip_prefix("0x").unwrap_or(digits);
                 match hex(digits) {
                     Some(offset) => (name, Some(offset)),
-                    None => (text_behind(text, file.as_deref()), None),
+                    None => (text_after(text, file.as_deref()), None),
                 }
             }
             _ => (name, None),
@@ -111,7 +111,7 @@ fn hex(digits: &str) -> Option<u64> {
     if all { u64::from_str_radix(digits, 16).ok() } else { None }
 }
 
-fn text_behind<'a>(text: &'a str, file: Option<&str>) -> &'a str {
+fn text_after<'a>(text: &'a str, file: Option<&str>) -> &'a str {
     file.and_then(|file| text.get(file.len() + 1..)).unwrap_or(text)
 }
 

@@ -81,7 +81,7 @@ fn columns_of(head: &[u8]) -> Result<Option<Layout>, u64> {
     if let Some(found) = in_common(&lines, Widths::Kept) {
         return found;
     }
-    let with_branches = |(_, (_, behind)): &Numbered<'_>| *behind != AfterColumns::Nothing;
+    let with_branches = |(_, (_, after)): &Numbered<'_>| *after != AfterColumns::Nothing;
     let moved: Vec<Numbered<'_>> = lines.iter().copied().filter(with_branches).collect();
     if let Some(found) = in_common(&moved, Widths::Lost) {
         return found;
@@ -89,8 +89,8 @@ fn columns_of(head: &[u8]) -> Result<Option<Layout>, u64> {
     // A thread's name can be any text: assume one if all samples have something else before their
     // frames.
     let comm = Layout { columns: Columns::COMM, widths: Widths::Kept };
-    let is_comm = |(_, (line, behind)): &Numbered<'_>| {
-        *behind == AfterColumns::Nothing && columns::read(line, comm, *behind).is_some()
+    let is_comm = |(_, (line, after)): &Numbered<'_>| {
+        *after == AfterColumns::Nothing && columns::read(line, comm, *after).is_some()
     };
     Ok(Some(comm).filter(|_| only_frames && !lines.is_empty() && lines.iter().all(is_comm)))
 }
@@ -105,8 +105,8 @@ type Numbered<'a> = (u64, (&'a [u8], AfterColumns));
 fn in_common(lines: &[Numbered<'_>], widths: Widths) -> Option<Result<Option<Layout>, u64>> {
     let mut left: Vec<Columns> = Vec::new();
     let mut fit = 0;
-    for (_, (line, behind)) in lines {
-        let found = columns::readings(line, widths, *behind);
+    for (_, (line, after)) in lines {
+        let found = columns::readings(line, widths, *after);
         let mut has: Vec<Columns> = found.iter().map(|reading| reading.columns).collect();
         if fit > 0 {
             has.retain(|columns| left.contains(columns));
@@ -125,9 +125,9 @@ fn in_common(lines: &[Numbered<'_>], widths: Widths) -> Option<Result<Option<Lay
     let most = left.iter().map(explains).max()?;
     left.retain(|columns| explains(columns) == most);
     let first = Layout { columns: *left.first()?, widths };
-    for (number, (line, behind)) in lines {
+    for (number, (line, after)) in lines {
         let of =
-            |columns: &Columns| columns::read(line, Layout { columns: *columns, widths }, *behind);
+            |columns: &Columns| columns::read(line, Layout { columns: *columns, widths }, *after);
         let same = |a: Option<Reading<'_>>, b: Option<Reading<'_>>| match (a, b) {
             (Some(a), Some(b)) => a.agrees(&b),
             (a, b) => a.is_none() == b.is_none(),
@@ -141,7 +141,7 @@ fn in_common(lines: &[Numbered<'_>], widths: Widths) -> Option<Result<Option<Lay
 
 /// Number of bytes that a layout explains.
 fn score(lines: &[Numbered<'_>], layout: Layout) -> usize {
-    let read = lines.iter().filter_map(|(_, (line, behind))| columns::read(line, layout, *behind));
+    let read = lines.iter().filter_map(|(_, (line, after))| columns::read(line, layout, *after));
     read.map(|reading| reading.end).sum()
 }
 

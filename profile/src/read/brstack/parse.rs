@@ -207,15 +207,15 @@ pub(crate) fn parse(
             let [from, to] = ends.map(|end| context.place(end));
             Ok((RawBranch { from: from?, to: to?, flags }, rest))
         });
-        let behind = match found {
-            Ok((branch, behind)) => {
+        let after = match found {
+            Ok((branch, after)) => {
                 entries.push(branch);
-                behind
+                after
             }
             Err(_) if symbolic::looks_symbolic(rest) => return by_name(whole, entries, context),
             Err(error) => return Err(LineError::Entry { index: entries.len() + 1, error }),
         };
-        at = end - behind.trim_ascii_start().len();
+        at = end - after.trim_ascii_start().len();
     }
     if !entries.is_empty() {
         let reading = columns::head(head, context.layout, AfterColumns::Entries)?;

@@ -20,7 +20,7 @@ pub(super) fn common(text: &[u8], entries: &mut Vec<RawBranch>) -> usize {
     const TWO: u32 = u32::from_le_bytes(*b"  0x");
     const ONE: u32 = u32::from_le_bytes(*b"\0 0x");
     let mut at = 0;
-    let mut behind = 0;
+    let mut after = 0;
     while let Some(window) = text.get(at..).and_then(|text| text.first_chunk::<WINDOW>()) {
         let Some((branch, len)) = entry(window) else { break };
         let next = load(window, len).map_or(0, |next| u32::from_le_bytes(*next));
@@ -35,13 +35,13 @@ pub(super) fn common(text: &[u8], entries: &mut Vec<RawBranch>) -> usize {
             break;
         }
         entries.push(branch);
-        behind = at + len;
+        after = at + len;
         if blanks == 0 {
             break;
         }
-        at = behind + blanks;
+        at = after + blanks;
     }
-    behind
+    after
 }
 
 /// Masks of the lowest bits, by their number.
@@ -269,9 +269,9 @@ mod tests {
         let mut branches = Vec::new();
         let mut rest = text;
         while !rest.is_empty() {
-            let (branch, behind) = parse_entry(rest).ok()?;
+            let (branch, after) = parse_entry(rest).ok()?;
             branches.push(branch);
-            rest = behind.trim_ascii_start();
+            rest = after.trim_ascii_start();
         }
         Some(branches)
     }
@@ -280,8 +280,8 @@ mod tests {
     fn check(text: &[u8]) -> Result<(), TestCaseError> {
         let (len, branches) = quickly(text);
         prop_assert!(len <= text.len(), "read past the end of the line");
-        let behind = text.get(len).filter(|_| len > 0);
-        prop_assert!(behind.is_none_or(u8::is_ascii_whitespace));
+        let after = text.get(len).filter(|_| len > 0);
+        prop_assert!(after.is_none_or(u8::is_ascii_whitespace));
         prop_assert_eq!(Some(branches), generally(&text[..len]));
         Ok(())
     }

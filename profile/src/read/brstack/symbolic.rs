@@ -187,7 +187,7 @@ pub(super) fn entries<'a>(
     loop {
         let index = found.len() + 1;
         let Some(fields) = fields(rest) else { break };
-        let (entry, head, behind) = entry(rest, fields).map_err(|error| wrong(index, error))?;
+        let (entry, head, after) = entry(rest, fields).map_err(|error| wrong(index, error))?;
         let is_whole = match entry.from {
             End::Named { name, .. } => !name.is_empty(),
             _ => index == 1 || head.is_empty(),
@@ -199,7 +199,7 @@ pub(super) fn entries<'a>(
             before = head;
         }
         found.push(entry);
-        rest = behind.trim_ascii_start();
+        rest = after.trim_ascii_start();
     }
     if !is_trailing(rest) {
         return Err(wrong(found.len() + 1, EntryError::NoPlace));
@@ -284,20 +284,20 @@ impl<'a> Head<'a, '_> {
     fn name(&self) -> Option<&'a [u8]> {
         let end = self.reading.end;
         let has_ip = self.reading.columns.has(Column::Ip);
-        let behind = match has_ip {
-            true => behind_quality(self.text, end).or_else(|| behind_file(self.text, end)),
+        let after = match has_ip {
+            true => after_quality(self.text, end).or_else(|| after_file(self.text, end)),
             false => None,
         };
-        let start = behind.unwrap_or(end);
+        let start = after.unwrap_or(end);
         let blanks = blanks(self.text, start);
         let text = self.text.get(start + blanks..)?;
-        if behind.is_none()
-            && let Some(name) = self.behind_symbol(text)
+        if after.is_none()
+            && let Some(name) = self.after_symbol(text)
         {
             return Some(name);
         }
         // Realigned texts have spaces between words.
-        let is_glued = has_ip && behind.is_none() && self.reading.in_column && blanks == 1;
+        let is_glued = has_ip && after.is_none() && self.reading.in_column && blanks == 1;
         if !is_glued {
             return Some(text);
         }
@@ -341,7 +341,7 @@ impl<'a> Head<'a, '_> {
     }
 
     /// The name after the symbol of the sample and a space. Names of C++ may contain spaces too.
-    fn behind_symbol(&self, text: &'a [u8]) -> Option<&'a [u8]> {
+    fn after_symbol(&self, text: &'a [u8]) -> Option<&'a [u8]> {
         let is_plain = |word: &[u8]| {
             let is_letter = |byte: &u8| byte.is_ascii_alphanumeric() || b"_.$@".contains(byte);
             word != b"operator" && !word.is_empty() && word.iter().all(is_letter)
@@ -358,7 +358,7 @@ impl<'a> Head<'a, '_> {
 const LONGEST_GLUED: usize = 1024;
 
 /// The text after ` {label,head,cut}`, which `lbr script -F quality` prints.
-fn behind_quality(text: &[u8], at: usize) -> Option<usize> {
+fn after_quality(text: &[u8], at: usize) -> Option<usize> {
     let words = text.get(at..)?.strip_prefix(b" {")?;
     let len = memchr::memchr(b'}', words)?;
     let is_word = |byte: &u8| byte.is_ascii_lowercase() || b",-".contains(byte);
@@ -366,7 +366,7 @@ fn behind_quality(text: &[u8], at: usize) -> Option<usize> {
 }
 
 /// The text after the file of the sample's address.
-fn behind_file(text: &[u8], from: usize) -> Option<usize> {
+fn after_file(text: &[u8], from: usize) -> Option<usize> {
     let begins = |open: &&[u8]| memchr::memmem::rfind(text.get(from..)?, open);
     let start = from + [&b" (/"[..], b" ([", b" (//"].iter().find_map(begins)?;
     let mut depth = 0;

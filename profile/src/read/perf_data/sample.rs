@@ -182,9 +182,9 @@ impl SampleLayout {
             let (words, _) = body.get(entries_end..end).unwrap_or_default().as_chunks::<8>();
             Counters { words, big: order == Order::Big, logged: self.logged }
         });
-        let behind = found.counters_end.unwrap_or(entries_end);
+        let after = found.counters_end.unwrap_or(entries_end);
         let registers = if self.has(sample_type::REGS_USER | sample_type::REGS_INTR) {
-            self.registers(body, behind)
+            self.registers(body, after)
         } else {
             None
         };
@@ -194,10 +194,10 @@ impl SampleLayout {
     /// The registers at the sample, or else the user-mode registers, in the data after the branch
     /// stack. In the order of `perf_output_sample` of Linux `kernel/events/core.c`.
     #[cold]
-    fn registers<'a>(&self, body: &'a [u8], behind: usize) -> Option<Registers<'a>> {
+    fn registers<'a>(&self, body: &'a [u8], after: usize) -> Option<Registers<'a>> {
         /// `PERF_SAMPLE_REGS_ABI_64`.
         const ABI_64: u64 = 2;
-        let mut rest = Bytes::new(body.get(behind..)?, self.order);
+        let mut rest = Bytes::new(body.get(after..)?, self.order);
         let read = |rest: &mut Bytes<'a>, mask: u64| {
             let abi = rest.u64()?;
             let count = if abi == 0 { 0 } else { mask.count_ones() as usize };
@@ -284,8 +284,8 @@ impl Trailer {
         if has(sample_type::IDENTIFIER) {
             return Some(8);
         }
-        let behind = sample_type::STREAM_ID | sample_type::CPU;
-        has(sample_type::ID).then(|| 8 + 8 * (first.sample_type & behind).count_ones() as usize)
+        let after = sample_type::STREAM_ID | sample_type::CPU;
+        has(sample_type::ID).then(|| 8 + 8 * (first.sample_type & after).count_ones() as usize)
     }
 
     pub(crate) fn read(body: &[u8], attr: &EventAttr, order: Order) -> Trailer {

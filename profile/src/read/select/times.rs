@@ -100,7 +100,7 @@ fn share(text: &str) -> Result<Times, NotTimes> {
     let part = percent(part).filter(|part| *part > 0.0).ok_or_else(wrong)?;
     let which: u32 = which.parse().ok().filter(|which| *which > 0).ok_or_else(wrong)?;
     let (from, to) = (part * f64::from(which - 1), part * f64::from(which));
-    // The last of three parts of 33.4 % is cut off at the end.
+    // The last of three parts of 33.4% is cut off at the end.
     if from < 1.0 { Ok(Times::Share { from, to: to.min(1.0) }) } else { Err(wrong()) }
 }
 

@@ -218,13 +218,13 @@ impl Piece {
                 continue;
             }
             let begun = brstack::begin(rest, &mut entries);
-            let behind = rest.get(begun..).unwrap_or_default();
-            let is_whole = begun > 0 && matches!(behind, [b'\n', ..] | [b' ', b'\n', ..]);
+            let after = rest.get(begun..).unwrap_or_default();
+            let is_whole = begun > 0 && matches!(after, [b'\n', ..] | [b' ', b'\n', ..]);
             if is_whole {
                 self.entries.append(&mut entries);
                 self.lines.push((at, begun, self.entries.len()));
             }
-            let Some(end) = memchr::memchr(b'\n', behind) else { return };
+            let Some(end) = memchr::memchr(b'\n', after) else { return };
             at += begun + end + 1;
         }
     }

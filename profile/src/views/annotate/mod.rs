@@ -83,13 +83,13 @@ pub struct Branch {
     /// Taken of executed, 0 to 1. For a conditional branch, over the entries for which both
     /// outcomes were equally observable.
     pub taken_share: Option<f64>,
-    /// Its 95 % interval, by stack; `None` if it is exact or there are too few stacks.
+    /// Its 95% interval, by stack; `None` if it is exact or there are too few stacks.
     pub taken_interval: Option<Interval>,
     /// Taken entries with a known prediction.
     pub known: u64,
     /// Mispredicted ones among them; `None` if none is known.
     pub mispredicted: Option<u64>,
-    /// 95 % interval of the rate, as above.
+    /// 95% interval of the rate, as above.
     pub mispredict_interval: Option<Interval>,
     /// Recorded targets, most frequent first.
     pub went: Vec<Went>,

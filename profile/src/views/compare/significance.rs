@@ -150,7 +150,7 @@ mod tests {
         }
     }
 
-    /// Tables of Student's distribution: 1 %, two-sided.
+    /// Tables of Student's distribution: 1%, two-sided.
     #[test]
     fn tails_of_students_distribution() {
         for (degrees, t) in [(10u64, 3.169f64), (30, 2.750), (1000, 2.581)] {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use crate::clean::add;
 use crate::code::maps::{Location, Maps};
-use crate::views::walk::{Edge, Transfer, returns_behind};
+use crate::views::walk::{Edge, Transfer, returns_after};
 
 /// Addresses that are counted together: those of a file, or of an address space if there is no
 /// file.
@@ -224,7 +224,7 @@ impl Graph {
                 let first = starts.partition_point(|start| start <= from);
                 let behind = starts.iter().enumerate().skip(first);
                 let mut behind =
-                    behind.take_while(|(_, at)| at.0 == from.0 && returns_behind(from.1, at.1));
+                    behind.take_while(|(_, at)| at.0 == from.0 && returns_after(from.1, at.1));
                 let is_call = edge.kind == Transfer::Call;
                 behind
                     .find(|(node, _)| is_call && back.get(*node).is_some_and(|n| *n > 0))

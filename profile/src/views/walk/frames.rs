@@ -9,7 +9,7 @@ const DEEPEST: usize = 1 << 16;
 
 /// Whether `to` can be the return address of a call at `call`. Interrupts return to the address at
 /// which they occurred.
-pub(crate) fn returns_behind(call: u64, to: u64) -> bool {
+pub(crate) fn returns_after(call: u64, to: u64) -> bool {
     to.checked_sub(call).is_some_and(|length| length <= LONGEST_INSN)
 }
 
@@ -61,7 +61,7 @@ impl<T> Frames<T> {
         if self.open.is_empty() {
             return Returned::Underflow;
         }
-        let call = self.open.iter().rposition(|(call, _)| returns_behind(*call, to));
+        let call = self.open.iter().rposition(|(call, _)| returns_after(*call, to));
         call.map_or(Returned::Unmatched, Returned::To)
     }
 

@@ -14,7 +14,7 @@ use crate::index;
 use crate::read::{KERNEL, crosses};
 
 use contexts::Contexts;
-pub(crate) use frames::{Frames, Returned, returns_behind};
+pub(crate) use frames::{Frames, Returned, returns_after};
 
 /// The effect of a branch on control flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
