@@ -4,7 +4,7 @@ use lbr_msr::caps::FilterRegister;
 use lbr_msr::filter::register::to_register_disarmed;
 use lbr_msr::filter::{
     BranchClasses, BranchFilter, FilterError, from_register, software_filter, to_register,
-    to_register_beside,
+    to_register_including,
 };
 use proptest::prelude::*;
 
@@ -48,7 +48,7 @@ fn names() {
 #[test]
 fn classes_without_a_name_are_recorded_too() {
     let also = BranchClasses::REL_JMP;
-    assert_eq!(to_register_beside(filter("cond,u"), also, HASWELL), Ok(0x1FF - 0x86));
+    assert_eq!(to_register_including(filter("cond,u"), also, HASWELL), Ok(0x1FF - 0x86));
 }
 
 /// Worked values from the facts, 4.2 and 5.2.

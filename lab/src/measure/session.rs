@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lbr_msr::MsrError;
 use lbr_msr::arm::Restored;
 use lbr_msr::caps::FilterRegister;
-use lbr_msr::filter::{BranchClasses, BranchFilter, FilterError, to_register_beside};
+use lbr_msr::filter::{BranchClasses, BranchFilter, FilterError, to_register_including};
 use lbr_msr::insn::{Insn, decode};
 use lbr_msr::record::HwBranchType;
 use lbr_msr::soft::SoftCpu;
@@ -24,7 +24,7 @@ use sampler::target::{Affinity, Moved};
 /// `call` as in [`Body`].
 ///
 /// # Errors
-/// As [`to_register_beside`]. On a CPU that cannot filter, user-mode filters are applied in
+/// As [`to_register_including`]. On a CPU that cannot filter, user-mode filters are applied in
 /// software.
 pub fn select(
     filter: BranchFilter,
@@ -37,7 +37,7 @@ pub fn select(
     if register == FilterRegister::None {
         return Ok(0);
     }
-    to_register_beside(filter, beside, register)
+    to_register_including(filter, beside, register)
 }
 
 /// Measures pieces of code.

@@ -6,7 +6,8 @@
 pub mod register;
 
 pub use register::{
-    Captured, from_register, software_filter, to_register, to_register_beside, to_register_disarmed,
+    Captured, from_register, software_filter, to_register, to_register_disarmed,
+    to_register_including,
 };
 
 pub(crate) use register::{BRBE_CLASSES, BRBE_EXCLUDES};

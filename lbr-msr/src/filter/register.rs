@@ -123,7 +123,7 @@ pub fn to_register_disarmed(
     filter: BranchFilter,
     register: FilterRegister,
 ) -> Result<u64, FilterError> {
-    to_register_beside(filter, BranchClasses::empty(), register)
+    to_register_including(filter, BranchClasses::empty(), register)
 }
 
 /// As [`to_register_disarmed`], and also records the classes in `also`, which perf's names may not
@@ -131,14 +131,14 @@ pub fn to_register_disarmed(
 ///
 /// # Errors
 /// As [`to_register`].
-pub fn to_register_beside(
+pub fn to_register_including(
     filter: BranchFilter,
-    beside: BranchClasses,
+    included: BranchClasses,
     register: FilterRegister,
 ) -> Result<u64, FilterError> {
     let asked = filter;
     let filter = filter.normalized();
-    let classes = filter.classes() | beside;
+    let classes = filter.classes() | included;
     if filter.contains(BranchFilter::STACK) && register != FilterRegister::None {
         let has_mode = match register {
             FilterRegister::LbrSelect { call_stack, .. } => call_stack,

@@ -15,8 +15,8 @@ pub struct CoreType(pub u32);
 impl CoreType {
     /// The core type of this CPU; `None` if CPUID does not report it.
     pub fn of<R: CpuIdReader>(cpuid: &R) -> Option<CoreType> {
-        let told = cpuid.cpuid1(0).eax >= 0x1A;
-        Some(CoreType(if told { cpuid.cpuid2(0x1A, 0).eax } else { 0 })).filter(|t| t.0 != 0)
+        let has_leaf = cpuid.cpuid1(0).eax >= 0x1A;
+        Some(CoreType(if has_leaf { cpuid.cpuid2(0x1A, 0).eax } else { 0 })).filter(|t| t.0 != 0)
     }
 
     /// `Core` (performance), `Atom` (efficiency), `None` for anything else.

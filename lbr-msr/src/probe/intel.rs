@@ -184,11 +184,11 @@ impl Probed {
     fn legacy(self, generation: &Generation, reported: Option<LbrFormat>) -> LbrCaps {
         let lies = matches!(
             (generation.format, reported),
-            (table::ExpectedFormat::Lies { reported, .. }, Some(said)) if reported == said
+            (table::ExpectedFormat::Lies { reported, .. }, Some(announced)) if reported == announced
         );
         let format = match reported {
             // The last NetBurst CPUs have the register, but their records predate it.
-            Some(said) if !lies && generation.format.tells_layout() => Some(said),
+            Some(announced) if !lies && generation.format.tells_layout() => Some(announced),
             _ => generation.format.layout(),
         };
         let layout = match (generation.kind, format) {

@@ -112,8 +112,8 @@ impl Probed {
         let features = typed.get_feature_info();
         let guest = features.as_ref().is_some_and(|f| f.has_hypervisor());
         let hypervisor = guest.then(|| {
-            let told = typed.get_hypervisor_info().map(|info| info.identify());
-            hypervisor_name(told.unwrap_or_else(|| {
+            let identified = typed.get_hypervisor_info().map(|info| info.identify());
+            hypervisor_name(identified.unwrap_or_else(|| {
                 // Old KVM leaves EAX 0, so raw-cpuid reports no hypervisor.
                 let leaf = cpuid.cpuid1(0x4000_0000);
                 Hypervisor::Unknown(leaf.ebx, leaf.ecx, leaf.edx)

@@ -31,7 +31,7 @@ pub use select::{LbrCtl, LbrDepth, LbrSelect, NetBurstTos, Tos};
 /// ```
 ///
 /// (second name, condition and source are optional) defines a constant of the `bitflags` type and
-/// an entry of its `FIELDS`. `and` adds multi-bit fields, which methods read; `beside` adds bits of
+/// an entry of its `FIELDS`. `and` adds multi-bit fields, which methods read; `besides` adds bits of
 /// other facilities, which are printed but never written.
 macro_rules! flags {
     (
@@ -41,7 +41,7 @@ macro_rules! flags {
                 $(needs $exists:literal)? $(in $from:literal)?;)*
         }
         $(and [$($field:expr),* $(,)?])?
-        $(beside [$($other:expr),* $(,)?])?
+        $(besides [$($other:expr),* $(,)?])?
     ) => {
         bitflags::bitflags! {
             $(#[$doc])*

@@ -56,7 +56,7 @@ flags! {
         ASCI [60] "an SGX enclave influenced the counters"
             / "no SGX enclave influenced the counters";
     }
-    beside [
+    besides [
         Field::value("OVF_PMC", (31, 0), "general counters that overflowed", words::overflows, STATUS),
         Field::value("OVF_FIXED_CTR", (47, 32), "fixed counters that overflowed", words::overflows, STATUS),
         other((57, 48), "OTHER", "used by other facilities", STATUS),
@@ -76,7 +76,7 @@ flags! {
             in "SDM 17.4.7, 18.2.4.2";
         ASCI [60] "clears ASCI" / "leaves ASCI";
     }
-    beside [
+    besides [
         other((57, 0), "OTHER", CLEARS, "SDM 18.2.4.2"),
         other((63, 61), "OTHER_HIGH", CLEARS, "SDM 18.2.4.2"),
     ]
@@ -89,7 +89,7 @@ flags! {
         TRACE_EN "TraceEn" [0] "Intel PT traces; branch records may read 0 and ignore writes"
             / "Intel PT does not trace";
     }
-    beside [other((63, 1), "TRACE_CONFIG", "configuration of Intel PT", "SDM 36.2.7")]
+    besides [other((63, 1), "TRACE_CONFIG", "configuration of Intel PT", "SDM 36.2.7")]
 }
 
 const STATUS: &str = "SDM 18.2.4.1";

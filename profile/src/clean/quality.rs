@@ -165,8 +165,8 @@ impl Quality {
 
     /// Share of exact stacks, 0 to 1; `None` if the recording has no continuity information.
     pub fn exact_share(&self) -> Option<f64> {
-        let told = self.software + self.hardware;
-        (told > 0).then(|| self.exact as f64 / told as f64)
+        let known = self.software + self.hardware;
+        (known > 0).then(|| self.exact as f64 / known as f64)
     }
 }
 

@@ -208,8 +208,8 @@ pub(crate) fn alternate<'data, R: ReadRef<'data>>(
     let name = Path::new(std::ffi::OsStr::from_bytes(name));
     // A relative link starts at the real folder of the file with the link.
     let real = std::fs::canonicalize(path).ok();
-    let beside = real.as_deref().and_then(Path::parent).map(|folder| folder.join(name));
-    let mut paths: Vec<PathBuf> = beside.into_iter().collect();
+    let next_to_it = real.as_deref().and_then(Path::parent).map(|folder| folder.join(name));
+    let mut paths: Vec<PathBuf> = next_to_it.into_iter().collect();
     paths.extend(dirs.by_build_id(id));
     paths.into_iter().find(|path| read::build_id(path).is_some_and(|found| found == id))
 }

@@ -77,7 +77,7 @@ pub enum SymbolError {
     },
     /// It was recorded on another machine, which may have had another version.
     #[error(
-        "{} is this machine's, and {recorded} was recorded, which says no build id of it: its symbols are not used",
+        "{} is this machine's, and {recorded} was recorded, without its build id: its symbols are not used",
         path.as_text()
     )]
     OtherMachine {

@@ -313,16 +313,16 @@ mod tests {
             }
             assert_eq!(matches!(cycles.counts, Storage::Few(_)), fits);
             let plain = Cycles { counts: Storage::Many(Box::new(plain)) };
-            let says = |c: &Cycles| {
+            let summary = |c: &Cycles| {
                 let quantiles = [0.0, 0.1, 0.5, 0.9, 1.0].map(|share| c.quantile(share));
                 let all: Vec<(u32, u64)> = c.iter().collect();
                 (c.n(), c.saturated(), c.min(), c.max(), c.modes(), quantiles, all)
             };
-            assert_eq!(says(&cycles), says(&plain));
+            assert_eq!(summary(&cycles), summary(&plain));
             let (mut twice, mut merged) = (cycles.clone(), plain.clone());
             twice.merge(&cycles);
             merged.merge(&plain);
-            assert_eq!(says(&twice), says(&merged));
+            assert_eq!(summary(&twice), summary(&merged));
         }
     }
 }

@@ -142,9 +142,9 @@ fn by_names(line: &str) -> Option<Option<Leaf>> {
             tail.split([' ', '=', ',', '\t']).filter(|word| !word.is_empty()).collect();
         let mut registers = [0; 4];
         for (i, name) in ["eax", "ebx", "ecx", "edx"].iter().enumerate() {
-            let [said, value] = words.get(2 * i..2 * i + 2)? else { return None };
+            let [register, value] = words.get(2 * i..2 * i + 2)? else { return None };
             *registers.get_mut(i)? =
-                hex(value.strip_prefix("0x").unwrap_or(value)).filter(|_| said == name)?;
+                hex(value.strip_prefix("0x").unwrap_or(value)).filter(|_| register == name)?;
         }
         let subleaf = match subleaf {
             Some(number) => Some(number?),

@@ -234,9 +234,10 @@ impl Pieces {
             built.push(path_of(&folder.to_slice().ok()?));
         }
         built.push(&name);
-        let beside = self.folder.as_ref().zip(name.file_name()).map(|(dir, name)| dir.join(name));
+        let next_to_it =
+            self.folder.as_ref().zip(name.file_name()).map(|(dir, name)| dir.join(name));
         std::iter::once(built)
-            .chain(beside)
+            .chain(next_to_it)
             .find_map(|path| unit(&path, wanted))
             .filter(is_shallow)
             .map(Arc::new)

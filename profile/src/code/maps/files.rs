@@ -262,8 +262,8 @@ impl Maps {
     /// Path of a file, as recorded; for generated code `[JIT] tid PID`, as in perf. `None` if the
     /// recording has symbols without files.
     pub fn path(&self, file: usize) -> Option<&str> {
-        let said = |file: &&MappedFile| file.kind != FileKind::Named || !file.path.is_empty();
-        self.files.get(file).filter(said).map(|file| file.path.as_str())
+        let is_known = |file: &&MappedFile| file.kind != FileKind::Named || !file.path.is_empty();
+        self.files.get(file).filter(is_known).map(|file| file.path.as_str())
     }
 
     /// Path of the file that contains a location.

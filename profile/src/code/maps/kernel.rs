@@ -197,8 +197,8 @@ impl Maps {
 
     fn kernel_failed(&self, error: SymbolError) -> State {
         let text = error.to_string();
-        let said = self.failures().any(|earlier| earlier.to_string() == text);
-        if said { State::Silent } else { State::Failed(error) }
+        let is_repeated = self.failures().any(|earlier| earlier.to_string() == text);
+        if is_repeated { State::Silent } else { State::Failed(error) }
     }
 
     /// The function at a kernel address without a mapping, from the list that the user gave.

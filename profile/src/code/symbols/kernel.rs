@@ -41,12 +41,12 @@ impl Default for RunningKernel {
 
 impl RunningKernel {
     fn here() -> RunningKernel {
-        let said = |name| std::fs::read_to_string(Path::new("/proc/sys/kernel").join(name)).ok();
-        let said = |name| said(name).map(|said| said.trim().to_owned());
+        let read = |name| std::fs::read_to_string(Path::new("/proc/sys/kernel").join(name)).ok();
+        let read = |name| read(name).map(|text| text.trim().to_owned());
         let notes = std::fs::read("/sys/kernel/notes").unwrap_or_default();
         RunningKernel {
-            release: said("osrelease"),
-            hostname: said("hostname"),
+            release: read("osrelease"),
+            hostname: read("hostname"),
             build_id: build_id_of_notes(&notes),
             kallsyms: PathBuf::from("/proc/kallsyms"),
             modules: PathBuf::from("/proc/modules"),

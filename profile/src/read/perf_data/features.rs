@@ -43,16 +43,16 @@ impl FileInfo {
     pub(crate) fn take(&mut self, bit: u8, payload: &[u8], order: Order) {
         let mut bytes = Bytes::new(payload, order);
         match bit {
-            feature::HOSTNAME => self.hostname = said(bytes.string()),
-            feature::OSRELEASE => self.osrelease = said(bytes.string()),
-            feature::VERSION => self.version = said(bytes.string()),
-            feature::ARCH => self.arch = said(bytes.string()),
+            feature::HOSTNAME => self.hostname = not_empty(bytes.string()),
+            feature::OSRELEASE => self.osrelease = not_empty(bytes.string()),
+            feature::VERSION => self.version = not_empty(bytes.string()),
+            feature::ARCH => self.arch = not_empty(bytes.string()),
             feature::NRCPUS => {
                 let _available = bytes.u32();
                 self.cpus_online = bytes.u32();
             }
-            feature::CPUDESC => self.cpudesc = said(bytes.string()),
-            feature::CPUID => self.cpuid = said(bytes.string()),
+            feature::CPUDESC => self.cpudesc = not_empty(bytes.string()),
+            feature::CPUID => self.cpuid = not_empty(bytes.string()),
             feature::CMDLINE => {
                 let count = bytes.u32().unwrap_or(0).min(MAX_WORDS);
                 self.cmdline = (0..count).map_while(|_| bytes.string()).collect();
@@ -87,7 +87,7 @@ impl FileInfo {
 }
 
 /// Some recorders write empty strings for unknown values.
-fn said(text: Option<String>) -> Option<String> {
+fn not_empty(text: Option<String>) -> Option<String> {
     text.filter(|text| !text.is_empty())
 }
 

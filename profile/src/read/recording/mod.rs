@@ -141,19 +141,19 @@ impl Recording {
             self.choice = None;
             return Ok(());
         }
-        let mut told = FirstPass::default();
+        let mut found = FirstPass::default();
         match &mut self.form {
             Form::Text(text) => text.keep_comms(),
             Form::PerfData(reader) => {
-                told.whole = reader.info().sample_time;
+                found.whole = reader.info().sample_time;
                 let late = reader.names_come_late() && selection.needs_names();
                 if late || !selection.comms.is_empty() {
                     let first = self.path.as_deref().map(|path| self.first_pass(path));
-                    told = first.transpose()?.unwrap_or(told);
+                    found = first.transpose()?.unwrap_or(found);
                 }
             }
         }
-        self.choice = Some(Box::new(Choice::new(Arc::clone(selection), told)?));
+        self.choice = Some(Box::new(Choice::new(Arc::clone(selection), found)?));
         Ok(())
     }
 

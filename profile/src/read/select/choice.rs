@@ -133,8 +133,8 @@ pub(crate) struct Choice {
 const MOST_MET: usize = 1 << 12;
 
 impl Choice {
-    pub(crate) fn new(selection: Arc<Selection>, told: FirstPass) -> Result<Choice, SelectError> {
-        let FirstPass { whole, comms, events: early } = told;
+    pub(crate) fn new(selection: Arc<Selection>, first: FirstPass) -> Result<Choice, SelectError> {
+        let FirstPass { whole, comms, events: early } = first;
         let spans: Option<Vec<(u64, u64)>> =
             selection.times.iter().map(|times| times.resolve(whole)).collect();
         Ok(Choice {
@@ -204,8 +204,8 @@ impl Choice {
 
     /// Whether a sample is selected. One that follows a dropped sample of the same thread is not
     /// joined, and its head is set accordingly.
-    pub(crate) fn takes(&mut self, head: &mut SampleHead, said: CommOf<'_>) -> bool {
-        let why = self.why(head, said);
+    pub(crate) fn takes(&mut self, head: &mut SampleHead, comm: CommOf<'_>) -> bool {
+        let why = self.why(head, comm);
         let part = self.threads.entry((head.pid, head.tid)).or_default();
         let Some(why) = why else {
             part.kept = true;
@@ -223,7 +223,7 @@ impl Choice {
     }
 
     /// The first property that does not match.
-    fn why(&mut self, head: &SampleHead, said: CommOf<'_>) -> Option<(Field, Why)> {
+    fn why(&mut self, head: &SampleHead, comm: CommOf<'_>) -> Option<(Field, Why)> {
         let Selection { events, comms, pids, tids, cpus, .. } = &*self.selection;
         if !events.is_empty() {
             // Text without an event column: unknown.
@@ -238,7 +238,7 @@ impl Choice {
         if !comms.is_empty() {
             // perf names a thread without a name by its number.
             let number = || head.tid.map(|tid| format!(":{}", tid as i32));
-            let named = match said {
+            let named = match comm {
                 CommOf::Sample(comm) => comm,
                 CommOf::Thread => head.tid.and_then(|tid| self.comms.at(tid, head.time)),
             };

@@ -96,7 +96,7 @@ impl TextReader {
                 Event::Fork(task)
             }
             Ok(Line::Exit(task)) => Event::Exit(task),
-            Ok(other) => return self.beside(other),
+            Ok(other) => return self.other_line(other),
             Err(LineError::Entry { error: EntryError::AddressOrOffset, .. }) => {
                 return Err(ReadError::Line {
                     number: self.lines.number,
@@ -123,7 +123,7 @@ impl TextReader {
     }
 
     /// Processes a line that is neither a sample nor an event.
-    fn beside(&mut self, line: Line) -> Result<Step, ReadError> {
+    fn other_line(&mut self, line: Line) -> Result<Step, ReadError> {
         match line {
             Line::Count(count) => self.weight = Some(count),
             Line::Frame => self.in_chain = true,

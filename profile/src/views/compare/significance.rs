@@ -196,7 +196,8 @@ mod tests {
         };
         let mut changes = [0.04, 0.01, 0.02].map(change);
         adjust(&mut changes.iter_mut().collect::<Vec<_>>(), 0.03);
-        let said = changes.map(|of| (of.adjusted.map(|p| (p * 1e6).round() / 1e6), of.significant));
-        assert_eq!(said, [(Some(0.04), false), (Some(0.03), true), (Some(0.04), false)]);
+        let adjusted =
+            changes.map(|of| (of.adjusted.map(|p| (p * 1e6).round() / 1e6), of.significant));
+        assert_eq!(adjusted, [(Some(0.04), false), (Some(0.03), true), (Some(0.04), false)]);
     }
 }

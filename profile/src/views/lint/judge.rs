@@ -82,9 +82,9 @@ fn stacks(found: &mut Findings, scan: &Scan, flow: &Flow) {
         .collect();
     found.add(EXCLUDED, quality.excluded, quality.samples, &excluded);
     found.add(NO_ADDRESSES, scan.named, scan.counted, &[("from or to unknown", scan.unknown)]);
-    let told = quality.software.saturating_add(quality.hardware);
-    found.add(JOINS_UNKNOWN, quality.samples.saturating_sub(told), quality.samples, &[]);
-    found.add(NOT_EXACT, told.saturating_sub(quality.exact), told, &[]);
+    let known = quality.software.saturating_add(quality.hardware);
+    found.add(JOINS_UNKNOWN, quality.samples.saturating_sub(known), quality.samples, &[]);
+    found.add(NOT_EXACT, known.saturating_sub(quality.exact), known, &[]);
     found.add(FILTERED, flow.block_quality.filtered, quality.samples, &[]);
     if !flow.is_complete() {
         bias(found, scan);

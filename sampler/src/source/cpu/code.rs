@@ -56,7 +56,7 @@ pub trait Switches: Send {
 #[derive(Debug)]
 struct Mapped {
     id: ThreadId,
-    told: HashSet<Mapping>,
+    reported: HashSet<Mapping>,
 }
 
 /// The code of a process. Clones share their state.
@@ -66,7 +66,7 @@ pub struct ProcessCode(Arc<Mutex<Mapped>>);
 impl ProcessCode {
     /// For a process; does not look yet.
     pub(in crate::source) fn new(id: ThreadId) -> ProcessCode {
-        ProcessCode(Arc::new(Mutex::new(Mapped { id, told: HashSet::new() })))
+        ProcessCode(Arc::new(Mutex::new(Mapped { id, reported: HashSet::new() })))
     }
 }
 
@@ -79,9 +79,9 @@ impl UserCode for ProcessCode {
         let mut events = Vec::new();
         // The vsyscall page is in the kernel's half, and every process has it.
         for mapping in found.into_iter().filter(|m| m.is_executable() && m.start >> 63 == 0) {
-            if !mapped.told.contains(&mapping) {
+            if !mapped.reported.contains(&mapping) {
                 events.push(Event::Mmap(Box::new(mapping.event(time, id))));
-                mapped.told.insert(mapping);
+                mapped.reported.insert(mapping);
             }
         }
         events
@@ -89,7 +89,7 @@ impl UserCode for ProcessCode {
 
     fn owns(&self, address: u64) -> bool {
         let mapped = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        mapped.told.iter().any(|mapping| (mapping.start..mapping.end).contains(&address))
+        mapped.reported.iter().any(|mapping| (mapping.start..mapping.end).contains(&address))
     }
 }
 

@@ -52,7 +52,7 @@ impl CpuSampler<'_> {
             Running { sampler: self, drain, clock: Clock::find(), outlet, own_switches };
         match same_cpu {
             Some(wait) => running.beneath(wait),
-            None => running.beside(),
+            None => running.drain_alongside(),
         }
         .map_err(SamplerError::Drain)
     }
@@ -99,7 +99,7 @@ impl Running<'_, '_> {
     }
 
     /// From another CPU, or in one call: recording is off only during a drain.
-    fn beside(&mut self) -> Result<(), MsrError> {
+    fn drain_alongside(&mut self) -> Result<(), MsrError> {
         let thread = self.sampler.thread;
         // Discards branches from before the target's start.
         self.drain.drain(self.sampler.registers, thread)?;
