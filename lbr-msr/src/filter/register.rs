@@ -126,7 +126,7 @@ pub fn to_register_disarmed(
     to_register_including(filter, BranchClasses::empty(), register)
 }
 
-/// As [`to_register_disarmed`], and also records the classes in `also`, which perf's names may not
+/// As [`to_register_disarmed`], and also records the classes in `included`, which perf's names may not
 /// express (relative jumps).
 ///
 /// # Errors
