@@ -6,6 +6,7 @@ use std::hash::{BuildHasher as _, Hash, RandomState};
 
 use lab::learn::{Bits, Session, View};
 use lbr_msr::address::Msr;
+use lbr_msr::record::RawEntry;
 use serde::Serialize;
 
 use crate::commands::learn::words;
@@ -124,12 +125,17 @@ pub(super) struct States {
     known: HashMap<(u64, Free), usize>,
     #[serde(skip)]
     hasher: RandomState,
+    /// The numbers of slots that were put in words already, by index and raw values.
+    #[serde(skip)]
+    worded: HashMap<(u32, RawEntry), usize>,
 }
 
 impl States {
     /// All states that a session's present one leads to.
     pub(super) fn run(&mut self, mut session: Session, free: Free) -> Run {
         session.begin_here();
+        // Another CPU decodes them differently.
+        self.worded.clear();
         let (cpu, lacks) = words::cpu(session.state());
         let view = View::of(&session);
         let control = |bits: &Bits| Control {
@@ -156,17 +162,22 @@ impl States {
         let mut first = None;
         let mut passed = Vec::new();
         loop {
+            let state = self.identity(&session);
+            let known = self.known(state, free);
+            if let (Some(node), None) = (known, before) {
+                return node;
+            }
             let view = View::of(&session);
             let told = words::told(&session, &view);
             session.begin_here();
-            let (node, is_new) = self.node(&session, &view, free);
+            let node = known.unwrap_or_else(|| self.node(state, &session, &view, free));
             first.get_or_insert(node);
             if let Some(before) = before {
                 let changed = view.slots.iter().filter(|slot| slot.changed);
                 let marks = self.marks.number(changed.map(|slot| slot.index).collect());
                 self.nodes[before].3 = Some((node, self.texts.number(told), marks));
             }
-            if !is_new {
+            if known.is_some() {
                 break;
             }
             if free != Free::Nothing {
@@ -207,29 +218,37 @@ impl States {
         toggles
     }
 
-    /// The number of a state, and whether it was none so far.
-    fn node(&mut self, session: &Session, view: &View, free: Free) -> (usize, bool) {
+    fn identity(&self, session: &Session) -> u64 {
         let state = session.state();
-        let state = self.hasher.hash_one((state.done, format!("{:?}", state.lbr)));
+        self.hasher.hash_one((state.done, format!("{:?}", state.lbr)))
+    }
+
+    /// The number of a state.
+    fn known(&self, state: u64, free: Free) -> Option<usize> {
         // A bit that was toggled twice is unchanged, if nothing ran in between.
         let all = [Free::Any, Free::First, free];
-        let known = all.iter().filter(|all| **all == free || free == Free::Nothing);
-        if let Some(node) = known.filter_map(|free| self.known.get(&(state, *free))).next() {
-            return (*node, false);
-        }
+        let mut known = all.iter().filter(|all| **all == free || free == Free::Nothing);
+        known.find_map(|free| self.known.get(&(state, *free)).copied())
+    }
+
+    /// Adds a state; returns its number.
+    fn node(&mut self, state: u64, session: &Session, view: &View, free: Free) -> usize {
         let ring = self.ring(session, view);
         let values = view.controls.iter().map(|bits| format!("{:#x}", bits.value)).collect();
         let newest = view.newest_first().next().map_or(0, |slot| slot.index);
         let node = self.nodes.len();
         self.nodes.push(Node(ring, newest, self.values.number(values), None, Vec::new()));
         self.known.insert((state, free), node);
-        (node, true)
+        node
     }
 
     fn ring(&mut self, session: &Session, view: &View) -> usize {
         let program = &session.trace().program;
         let caps = &session.state().cpu.caps;
         let slots = view.slots.iter().map(|slot| {
+            if let Some(number) = self.worded.get(&(slot.index, slot.raw)) {
+                return *number;
+            }
             let registers = words::registers(caps, slot);
             let mut raw = |name: &str| {
                 let found = registers.iter().find(|register| register.0 == name);
@@ -240,7 +259,9 @@ impl States {
             let decoded =
                 slot.entry.map_or_else(String::new, |entry| words::record(program, &entry));
             let decoded = self.texts.number(decoded);
-            self.slots.number([from, to, info, decoded])
+            let number = self.slots.number([from, to, info, decoded]);
+            self.worded.insert((slot.index, slot.raw), number);
+            number
         });
         let slots = slots.collect();
         self.rings.number(slots)
