@@ -20,5 +20,7 @@ mod learn;
 mod measure;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod measure_closure;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod ratio;
 mod verify;
 mod verify_restore;

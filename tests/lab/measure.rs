@@ -539,8 +539,8 @@ impl Ring for MismatchedStack {
         SwitchWrites { descriptor, msr: 0x1D9, on: 0x4801, off: 0x4800 }
     }
 
-    fn lifeline(&self) -> RawFd {
-        self.line.as_raw_fd()
+    fn lifeline(&self) -> Option<RawFd> {
+        Some(self.line.as_raw_fd())
     }
 
     fn depth(&self) -> u32 {

@@ -2,8 +2,8 @@
 //! identified.
 
 use lab::verify::{
-    Config, Kernel, Known, Knows, Ran, Ready, Report, RunError, SoftSubject, Subject, SubjectKind,
-    Switch, Verdict,
+    Config, Kernel, Known, Ran, Ready, Report, RunError, SoftSubject, Subject, SubjectKind, Switch,
+    Verdict,
 };
 use lbr_msr::probe::RecordedCpuid;
 use lbr_msr::record::HwBranchType::{Other, RelJmp};
@@ -177,10 +177,6 @@ impl MsrWrite for InSystemCall {
 impl Subject for InSystemCall {
     fn kind(&self) -> SubjectKind {
         SubjectKind::Emulated
-    }
-
-    fn knows(&self) -> Knows {
-        self.0.knows()
     }
 
     fn cpuid(&self) -> &RecordedCpuid {

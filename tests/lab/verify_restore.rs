@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use lab::verify::{
-    Check, Config, Kernel, Knows, Ran, Ready, RunError, SoftSubject, Subject, SubjectKind, Switch,
+    Check, Config, Kernel, Ran, Ready, RunError, SoftSubject, Subject, SubjectKind, Switch,
     VerifyError,
 };
 use lbr_msr::access::Access;
@@ -95,9 +95,6 @@ impl MsrWrite for Ending {
 impl Subject for Ending {
     fn kind(&self) -> SubjectKind {
         self.soft.kind()
-    }
-    fn knows(&self) -> Knows {
-        self.soft.knows()
     }
     fn cpuid(&self) -> &RecordedCpuid {
         self.soft.cpuid()
@@ -310,9 +307,6 @@ impl Subject for Borrowed<'_> {
     fn kind(&self) -> SubjectKind {
         SubjectKind::Software
     }
-    fn knows(&self) -> Knows {
-        self.0.borrow().knows()
-    }
     fn cpuid(&self) -> &RecordedCpuid {
         // Leaks one test's CPUID, for the duration of the test.
         Box::leak(Box::new(self.0.borrow().cpuid().clone()))
@@ -362,9 +356,6 @@ impl MsrWrite for Killed {
 impl Subject for Killed {
     fn kind(&self) -> SubjectKind {
         SubjectKind::Software
-    }
-    fn knows(&self) -> Knows {
-        Knows { mispredict: false, cycles: false }
     }
     fn cpuid(&self) -> &RecordedCpuid {
         &self.cpuid

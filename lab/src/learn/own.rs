@@ -36,9 +36,9 @@ pub struct Own {
 /// # Errors
 /// [`SourceError`].
 pub fn run(command: Command, steps: usize) -> Result<Own, SourceError> {
-    let watch = Watch { seen: Arc::new(Mutex::new(Seen::new(steps))) };
+    let watch = Watch(Arc::new(Mutex::new(Seen { most: steps, ..Seen::default() })));
     let ran = Ptrace::new(command)?.run_into(&watch);
-    let mut seen = watch.seen.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut seen = watch.0.lock().unwrap_or_else(PoisonError::into_inner);
     let cut = seen.is_full();
     if !cut {
         ran?;
@@ -50,11 +50,10 @@ pub fn run(command: Command, steps: usize) -> Result<Own, SourceError> {
     Ok(Own { trace, maps: std::mem::take(&mut seen.maps), cut })
 }
 
-struct Watch {
-    seen: Arc<Mutex<Seen>>,
-}
+struct Watch(Arc<Mutex<Seen>>);
 
 /// The first thread's steps so far.
+#[derive(Default)]
 struct Seen {
     most: usize,
     thread: Option<ThreadId>,
@@ -67,15 +66,13 @@ struct Seen {
 }
 
 /// One thread. Only the first is traced.
-struct Thread {
-    seen: Option<Arc<Mutex<Seen>>>,
-}
+struct Thread(Option<Arc<Mutex<Seen>>>);
 
 impl Recorder for Watch {
     type Ring = Thread;
 
     fn start(&self, thread: ThreadId) -> Result<Thread, Closed> {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let first = seen.thread.is_none();
         if first {
             seen.thread = Some(thread);
@@ -83,25 +80,25 @@ impl Recorder for Watch {
             let registers = getregs(Pid::from_raw(thread.tid.cast_signed()));
             seen.resume = registers.ok().map(|registers| registers.rip);
         }
-        Ok(Thread { seen: first.then(|| Arc::clone(&self.seen)) })
+        Ok(Thread(first.then(|| Arc::clone(&self.0))))
     }
 
     fn emit(&self, event: record::Event) -> Result<(), Closed> {
         if let record::Event::Mmap(map) = event {
-            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             seen.maps.push(*map);
         }
         Ok(())
     }
 
     fn is_closed(&self) -> bool {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).is_full()
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_full()
     }
 }
 
 impl Retire for Thread {
     fn retire(&mut self, branch: &Retired) -> Result<(), Closed> {
-        let Some(seen) = &self.seen else { return Ok(()) };
+        let Some(seen) = &self.0 else { return Ok(()) };
         let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.branch(branch);
         if seen.is_full() { Err(Closed) } else { Ok(()) }
@@ -113,18 +110,6 @@ impl Retire for Thread {
 }
 
 impl Seen {
-    fn new(most: usize) -> Seen {
-        Seen {
-            most,
-            thread: None,
-            resume: None,
-            lines: BTreeMap::new(),
-            steps: Vec::new(),
-            maps: Vec::new(),
-            model: Model::default(),
-        }
-    }
-
     fn is_full(&self) -> bool {
         self.steps.len() >= self.most
     }

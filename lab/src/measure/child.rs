@@ -13,6 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use lbr_msr::insn::{BranchInsn, Insn, UnderTrapFlag};
+use lbr_msr::record::BranchType;
 use lbr_msr::soft::Retired;
 use nix::libc::{self, user_regs_struct};
 use nix::sys::ptrace::{self, Options};
@@ -20,20 +22,12 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{ForkResult, Pid, fork};
 
 use super::bracket::{Bracket, FrameRun, GprValues, Layout, SwitchWrites};
-use super::confine::{Confinement, is_exec};
-use super::fault::{Fault, FaultKind, NoResult, os};
+use super::confine::{Confinement, SealedSwitch, is_exec};
 use super::forked::{self, NOT_CONFINED, Setting};
-use super::sealed::SealedSwitch;
+use super::options::{Fault, FaultKind, MeasureError, os};
 use crate::code::frame::Data;
-use sampler::source::ptrace::{code, sys};
-
-/// A stop of the child.
-pub(super) enum Stopped {
-    /// After the INT3 at this address.
-    At(u64),
-    /// The code did something else.
-    Fault(Fault),
-}
+use sampler::source::ptrace::code::{self, TracedCode};
+use sampler::source::ptrace::sys::{self, TRAP_FLAG, hide_trap_flag};
 
 /// Counts between the two marker jumps, without the bracket's own instructions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,7 +52,7 @@ pub(super) struct Child {
     pub(super) pid: Pid,
     memory: File,
     pub(super) layout: Layout,
-    pub(super) dead: bool,
+    dead: bool,
     /// It was reaped: its process id may belong to another process.
     reaped: bool,
     /// Threads and processes that it started.
@@ -70,9 +64,9 @@ pub(super) struct Child {
 
 impl Child {
     /// Forks a child, which inherits the bracket.
-    pub(super) fn new(bracket: &Bracket, setting: &Setting) -> Result<Child, NoResult> {
+    pub(super) fn new(bracket: &Bracket, setting: &Setting) -> Result<Child, MeasureError> {
         let null = OpenOptions::new().read(true).write(true).open("/dev/null");
-        let null = null.map_err(|cause| NoResult::Os("opening /dev/null", cause))?;
+        let null = null.map_err(os("opening /dev/null"))?;
         let parent = Pid::this();
         let switch = setting.switch.as_deref();
         let mut confinement = match setting.confined {
@@ -101,7 +95,7 @@ impl Child {
         Ok(child)
     }
 
-    fn first_stop(&mut self, setting: &Setting) -> Result<(), NoResult> {
+    fn first_stop(&mut self, setting: &Setting) -> Result<(), MeasureError> {
         let options = Options::PTRACE_O_EXITKILL
             | Options::PTRACE_O_TRACECLONE
             | Options::PTRACE_O_TRACEFORK
@@ -109,28 +103,33 @@ impl Child {
             | Options::PTRACE_O_TRACEEXEC
             | Options::PTRACE_O_TRACEEXIT
             | Options::PTRACE_O_TRACESECCOMP;
-        let why = match self.wait(Instant::now() + Duration::from_secs(10))? {
-            Stopped::At(at) if at == self.layout.home => None,
-            Stopped::Fault(Fault { kind: FaultKind::Exit(NOT_CONFINED), .. }) => Some(
-                "its rights cannot be limited here (setresuid or seccomp fails: a container \
-                 without user 65534, perhaps); --unconfined runs the code with all rights",
-            ),
-            _ => Some(
-                "it cannot be traced (a sandbox or /proc/sys/kernel/yama/ptrace_scope forbids it)",
-            ),
-        };
-        if let Some(why) = why {
-            return Err(NoResult::Os("starting a process for the code", io::Error::other(why)));
+        let cannot = |why| Err(os("starting a process for the code")(io::Error::other(why)));
+        match self.wait(Instant::now() + Duration::from_secs(10)) {
+            Ok(at) if at == self.layout.home => {}
+            Err(MeasureError::Fault {
+                fault: Fault { kind: FaultKind::Exit(NOT_CONFINED), .. },
+                ..
+            }) => {
+                return cannot(
+                    "its rights cannot be limited here (setresuid or seccomp fails: a container \
+                     without user 65534, perhaps); --unconfined runs the code with all rights",
+                );
+            }
+            Ok(_) | Err(MeasureError::Fault { .. }) => {
+                return cannot(
+                    "it cannot be traced (a sandbox or /proc/sys/kernel/yama/ptrace_scope forbids it)",
+                );
+            }
+            Err(error) => return Err(error),
         }
         ptrace::setoptions(self.pid, options).map_err(os("tracing the process of the code"))?;
         if let Some(pin) = setting.pin {
-            pin.apply(self.pid.as_raw()).map_err(|error| {
-                NoResult::Os("pinning the process of the code", io::Error::other(error))
-            })?;
+            let pinned = pin.apply(self.pid.as_raw()).map_err(io::Error::other);
+            pinned.map_err(os("pinning the process of the code"))?;
         }
         let memory =
             OpenOptions::new().read(true).write(true).open(format!("/proc/{}/mem", self.pid));
-        self.memory = memory.map_err(|cause| NoResult::Os("opening /proc/PID/mem", cause))?;
+        self.memory = memory.map_err(os("opening /proc/PID/mem"))?;
         Ok(())
     }
 
@@ -140,13 +139,10 @@ impl Child {
         start: GprValues,
         switch: SwitchWrites,
         limit: Duration,
-    ) -> Result<FrameRun, NoResult> {
+    ) -> Result<FrameRun, MeasureError> {
         self.set(start, switch)?;
-        match self.go(limit)? {
-            Stopped::At(at) if at == self.layout.home => self.ran(),
-            Stopped::At(at) => Err(self.own_trap(at)),
-            Stopped::Fault(fault) => Err(NoResult::Fault(fault)),
-        }
+        self.go(self.layout.home, limit)?;
+        self.ran()
     }
 
     /// Runs a bracket [made for stepping](super::bracket::Body::stepped) once, one instruction at a
@@ -156,34 +152,27 @@ impl Child {
         start: GprValues,
         limit: Duration,
         mut retire: impl FnMut(&Retired),
-    ) -> Result<(StepCounts, FrameRun), NoResult> {
+    ) -> Result<(StepCounts, FrameRun), MeasureError> {
         self.set(start, SwitchWrites::NONE)?;
-        match self.go(limit)? {
-            Stopped::At(at) if Some(at) == self.layout.halt => {}
-            Stopped::At(at) => return Err(self.own_trap(at)),
-            Stopped::Fault(fault) => return Err(NoResult::Fault(fault)),
-        }
+        self.go(self.layout.halt.unwrap_or_default(), limit)?;
         let counts = self.walk(Instant::now() + limit, &mut retire)?;
-        match self.go(limit)? {
-            Stopped::At(at) if at == self.layout.home => Ok((counts, self.ran()?)),
-            Stopped::At(at) => Err(self.own_trap(at)),
-            Stopped::Fault(fault) => Err(NoResult::Fault(fault)),
-        }
+        self.go(self.layout.home, limit)?;
+        Ok((counts, self.ran()?))
     }
 
-    fn set(&mut self, start: GprValues, switch: SwitchWrites) -> Result<(), NoResult> {
+    fn set(&mut self, start: GprValues, switch: SwitchWrites) -> Result<(), MeasureError> {
         if self.dead {
-            return Err(NoResult::Os("running the code", io::Error::other("its process is gone")));
+            return Err(os("running the code")(io::Error::other("its process is gone")));
         }
         let bytes = Data::new(start, switch, self.values_at).bytes();
         let written = self.memory.write_all_at(&bytes, self.layout.mapping.start);
-        written.map_err(|cause| NoResult::Os("writing registers of the code", cause))
+        written.map_err(os("writing registers of the code"))
     }
 
-    fn ran(&mut self) -> Result<FrameRun, NoResult> {
+    fn ran(&mut self) -> Result<FrameRun, MeasureError> {
         let mut bytes = [0; size_of::<Data>()];
         let read = self.memory.read_exact_at(&mut bytes, self.layout.mapping.start);
-        read.map_err(|cause| NoResult::Os("reading registers of the code", cause))?;
+        read.map_err(os("reading registers of the code"))?;
         Ok(Data::from_bytes(&bytes).ran())
     }
 
@@ -193,20 +182,32 @@ impl Child {
     }
 
     /// Handles an INT3 of the code, or one of the bracket that it jumped to.
-    pub(super) fn own_trap(&mut self, at: u64) -> NoResult {
-        self.dead = true;
-        let kind = FaultKind::Signal { signal: libc::SIGTRAP, address: None };
-        NoResult::Fault(Fault { kind, at: Some(at) })
+    fn own_trap(&mut self, at: u64) -> MeasureError {
+        self.fault(FaultKind::Signal { signal: libc::SIGTRAP, address: None }, Some(at))
     }
 
-    fn go(&mut self, limit: Duration) -> Result<Stopped, NoResult> {
+    /// The code did not reach its end: the child is not used again.
+    fn fault(&mut self, kind: FaultKind, at: Option<u64>) -> MeasureError {
+        self.dead = true;
+        MeasureError::Fault {
+            fault: Fault { kind, at },
+            layout: Box::new(self.layout.clone()),
+            stepped: false,
+            needs: Vec::new(),
+            again: false,
+        }
+    }
+
+    /// Continues to the INT3 at an address.
+    fn go(&mut self, to: u64, limit: Duration) -> Result<(), MeasureError> {
         let deadline = Instant::now() + limit;
         sys::cont(self.pid.as_raw(), 0).map_err(os("running the code"))?;
-        self.wait(deadline)
+        let at = self.wait(deadline)?;
+        if at == to { Ok(()) } else { Err(self.own_trap(at)) }
     }
 
-    /// Waits for a stop of interest.
-    fn wait(&mut self, deadline: Instant) -> Result<Stopped, NoResult> {
+    /// Waits for an INT3; returns its address.
+    fn wait(&mut self, deadline: Instant) -> Result<u64, MeasureError> {
         loop {
             let status = self.look_until(deadline)?;
             let Some(status) = status else { return self.overdue() };
@@ -216,14 +217,15 @@ impl Child {
             // Code may raise such signals endlessly.
             self.go_on()?;
             if Instant::now() > deadline {
-                return self.hangs(Some(self.regs()?.rip), false);
+                let at = self.regs()?.rip;
+                return Err(self.fault(FaultKind::Hang { in_call: false }, Some(at)));
             }
             sys::cont(self.pid.as_raw(), 0).map_err(os("running the code"))?;
         }
     }
 
     /// Short runs take microseconds: polls without sleeping at first.
-    pub(super) fn look_until(&mut self, deadline: Instant) -> Result<Option<i32>, NoResult> {
+    fn look_until(&mut self, deadline: Instant) -> Result<Option<i32>, MeasureError> {
         let start = Instant::now();
         loop {
             let status = sys::look_for(self.pid.as_raw());
@@ -245,47 +247,40 @@ impl Child {
     }
 
     /// Fails if the caller asked to stop. A child stopped in the middle of a run is not used again.
-    pub(super) fn go_on(&mut self) -> Result<(), NoResult> {
+    fn go_on(&mut self) -> Result<(), MeasureError> {
         let stop = self.stop.load(Ordering::Relaxed);
         self.dead |= stop;
-        if stop { Err(NoResult::Stopped) } else { Ok(()) }
+        if stop { Err(MeasureError::Stopped) } else { Ok(()) }
     }
 
     /// Stops a child that exceeded its time limit, to find out where it is.
-    pub(super) fn overdue(&mut self) -> Result<Stopped, NoResult> {
+    fn overdue(&mut self) -> Result<u64, MeasureError> {
         self.dead = true;
         kill(self.pid, Signal::SIGSTOP).map_err(os("stopping the code"))?;
         let Some(status) = self.look_until(Instant::now() + Duration::from_secs(1))? else {
-            return self.hangs(None, true);
+            return Err(self.fault(FaultKind::Hang { in_call: true }, None));
         };
         if !libc::WIFSTOPPED(status) || libc::WSTOPSIG(status) != libc::SIGSTOP {
-            return match self.judge(status)? {
-                Some(stopped) => Ok(stopped),
-                None => self.hangs(self.regs().ok().map(|regs| regs.rip), false),
-            };
+            if let Some(at) = self.judge(status)? {
+                return Ok(at);
+            }
+            let at = self.regs().ok().map(|regs| regs.rip);
+            return Err(self.fault(FaultKind::Hang { in_call: false }, at));
         }
         let regs = self.regs()?;
         let in_call = regs.orig_rax.cast_signed() >= 0;
         // SYSCALL is two bytes long.
         let at = if in_call { regs.rip.wrapping_sub(2) } else { regs.rip };
-        self.hangs(Some(at), in_call)
+        Err(self.fault(FaultKind::Hang { in_call }, Some(at)))
     }
 
-    fn hangs(&mut self, at: Option<u64>, in_call: bool) -> Result<Stopped, NoResult> {
-        self.dead = true;
-        Ok(Stopped::Fault(Fault { kind: FaultKind::Hang { in_call }, at }))
-    }
-
-    /// Interprets a wait status; `None` for a signal to ignore.
-    pub(super) fn judge(&mut self, status: i32) -> Result<Option<Stopped>, NoResult> {
+    /// Interprets a wait status: the address of an INT3; `None` for a signal to ignore.
+    fn judge(&mut self, status: i32) -> Result<Option<u64>, MeasureError> {
         self.reaped = !libc::WIFSTOPPED(status);
-        let regs = if self.reaped { None } else { Some(self.regs()?) };
-        let dead = &mut self.dead;
-        let mut fault = |kind, at| {
-            *dead = true;
-            Ok(Some(Stopped::Fault(Fault { kind, at })))
-        };
-        let Some(regs) = regs else { return fault(ended(status), None) };
+        if self.reaped {
+            return Err(self.fault(ended(status), None));
+        }
+        let regs = self.regs()?;
         let signal = libc::WSTOPSIG(status);
         // The instruction pointer is after the SYSCALL.
         let call = Some(regs.rip.wrapping_sub(2));
@@ -294,38 +289,38 @@ impl Child {
             libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK | libc::PTRACE_EVENT_CLONE => {
                 let started = ptrace::getevent(self.pid).map(|tid| Pid::from_raw(tid as i32));
                 self.started.extend(started);
-                return fault(FaultKind::Fork, call);
+                return Err(self.fault(FaultKind::Fork, call));
             }
             libc::PTRACE_EVENT_SECCOMP => {
                 let is_exec = is_exec(regs.orig_rax.cast_signed());
-                return fault(if is_exec { FaultKind::Exec } else { FaultKind::Fork }, call);
+                let kind = if is_exec { FaultKind::Exec } else { FaultKind::Fork };
+                return Err(self.fault(kind, call));
             }
-            libc::PTRACE_EVENT_EXEC => return fault(FaultKind::Exec, None),
+            libc::PTRACE_EVENT_EXEC => return Err(self.fault(FaultKind::Exec, None)),
             libc::PTRACE_EVENT_EXIT => {
                 let status = ptrace::getevent(self.pid).unwrap_or(0) as i32;
                 let at = if libc::WIFEXITED(status) { call } else { Some(regs.rip) };
-                return fault(ended(status), at);
+                return Err(self.fault(ended(status), at));
             }
             _ => return Ok(None),
         }
         let info = ptrace::getsiginfo(self.pid).map_err(os("asking why the code stopped"))?;
-        match signal {
+        let (address, at) = match signal {
             libc::SIGTRAP => {
-                let at = match info.si_code {
+                return Ok(Some(match info.si_code {
                     // INT3 leaves the address of the next instruction.
                     libc::SI_KERNEL => regs.rip.wrapping_sub(1),
                     _ => regs.rip,
-                };
-                Ok(Some(Stopped::At(at)))
+                }));
             }
             libc::SIGSEGV | libc::SIGBUS => {
                 // SAFETY: these signals carry an address if the kernel sent them (si_code > 0).
                 let address = (info.si_code > 0 && info.si_code != libc::SI_KERNEL)
                     .then(|| unsafe { info.si_addr() } as u64);
-                fault(FaultKind::Signal { signal, address }, Some(regs.rip))
+                (address, Some(regs.rip))
             }
             // Raised after the SYSCALL.
-            libc::SIGSYS => fault(FaultKind::Signal { signal, address: None }, call),
+            libc::SIGSYS => (None, call),
             libc::SIGILL
             | libc::SIGFPE
             | libc::SIGABRT
@@ -333,15 +328,113 @@ impl Child {
             | libc::SIGXCPU
             | libc::SIGPIPE
             | libc::SIGTERM
-            | libc::SIGINT => fault(FaultKind::Signal { signal, address: None }, Some(regs.rip)),
+            | libc::SIGINT => (None, Some(regs.rip)),
             // From the terminal or job control, not from the code.
-            _ => Ok(None),
-        }
+            _ => return Ok(None),
+        };
+        Err(self.fault(FaultKind::Signal { signal, address }, at))
     }
 
-    pub(super) fn regs(&self) -> Result<user_regs_struct, NoResult> {
+    /// Steps from the opening jump to after the closing one.
+    fn walk(
+        &mut self,
+        deadline: Instant,
+        retire: &mut impl FnMut(&Retired),
+    ) -> Result<StepCounts, MeasureError> {
+        let pid = self.pid.as_raw();
+        let (mut counts, mut code, mut steps) =
+            (StepCounts::default(), TracedCode::default(), 0u32);
+        let mut regs = self.regs()?;
+        while regs.rip != self.layout.tail {
+            steps = steps.wrapping_add(1);
+            if steps.is_multiple_of(1024) {
+                self.go_on()?;
+                if Instant::now() > deadline {
+                    return Err(self.fault(FaultKind::Hang { in_call: false }, Some(regs.rip)));
+                }
+            }
+            let (mut decoded, _) = code.at(pid, regs.rip);
+            if let (UnderTrapFlag::DelaysTrap, Insn::Straight { len }) =
+                (decoded.under_trap_flag, decoded.insn)
+            {
+                counts.instructions += u64::from(!self.layout.is_ours(decoded.ip));
+                (decoded, _) = code.at(pid, decoded.ip.wrapping_add(u64::from(len)));
+            }
+            let call = match decoded.insn {
+                Insn::Branch(branch) => branch.branch_type == BranchType::SYSCALL || decoded.int80,
+                _ => false,
+            };
+            sys::step(pid, 0).map_err(os("stepping through the code"))?;
+            let Some(status) = self.look_until(deadline)? else {
+                let at = self.overdue()?;
+                return Err(self.own_trap(at));
+            };
+            match self.judge(status)? {
+                Some(at) if decoded.is_interrupt() => return Err(self.own_trap(at)),
+                Some(_) => {}
+                // A signal to ignore: the step was not made.
+                None => continue,
+            }
+            let before = regs;
+            regs = self.regs()?;
+            if regs.eflags & TRAP_FLAG != 0 {
+                // POPF makes the kernel forget that it set the flag (Linux arch/x86/kernel/step.c):
+                // it would stay set.
+                regs.eflags &= !TRAP_FLAG;
+                ptrace::setregs(self.pid, regs).map_err(os("writing registers"))?;
+            }
+            let ours = self.layout.is_ours(decoded.ip);
+            match decoded.insn {
+                // The next iteration of REP.
+                Insn::Straight { .. } if regs.rip == decoded.ip => continue,
+                Insn::Straight { len } => {
+                    let next = decoded.ip.wrapping_add(u64::from(len));
+                    counts.undecoded += u64::from(regs.rip != next);
+                    if decoded.under_trap_flag == UnderTrapFlag::PushesFlags {
+                        hide_trap_flag(pid, regs.rsp);
+                    }
+                }
+                Insn::Branch(_) if call => {
+                    counts.system_calls += 1;
+                    // Mappings may have changed.
+                    code.forget();
+                    if regs.r11 & TRAP_FLAG != 0 && !decoded.int80 {
+                        // SYSCALL copies RFLAGS, with the trap flag, into R11.
+                        regs.r11 &= !TRAP_FLAG;
+                        ptrace::setregs(self.pid, regs).map_err(os("writing registers"))?;
+                    }
+                }
+                Insn::Branch(branch) => {
+                    let taken = is_taken(&branch, &before, regs.rip);
+                    counts.branches += u64::from(taken && !ours);
+                    counts.not_taken += u64::from(!taken && !ours);
+                    if self.layout.around == Some(decoded.ip) {
+                        counts.rounds += 1;
+                    }
+                    if taken {
+                        let mut retired = Retired::user(decoded.ip, regs.rip, branch.class);
+                        retired.zero_length_call = branch.is_zero_length_call();
+                        retire(&retired);
+                    }
+                }
+                Insn::Invalid => counts.undecoded += 1,
+            }
+            counts.instructions += u64::from(!ours);
+        }
+        Ok(counts)
+    }
+
+    fn regs(&self) -> Result<user_regs_struct, MeasureError> {
         ptrace::getregs(self.pid).map_err(os("reading registers"))
     }
+}
+
+fn is_taken(branch: &BranchInsn, before: &user_regs_struct, to: u64) -> bool {
+    if branch.target == Some(branch.next()) {
+        // Taken or not, the next instruction is the same: only the flags tell.
+        return branch.taken(before.eflags, before.rcx).unwrap_or(true);
+    }
+    !(branch.is_conditional() && to == branch.next())
 }
 
 /// How a process ended.

@@ -8,17 +8,19 @@
 //!   before they take effect. clone3, whose flags a filter cannot see, fails with ENOSYS.
 //! - Its memory, its descriptors and its processes have [limits](limits).
 //! - It has to keep two descriptors open: the MSR device and the watchdog's. The first accepts only
-//!   the bracket's two writes, whose [values](super::sealed) it cannot change; the second accepts
+//!   the bracket's two writes, whose [values](SealedSwitch) it cannot change; the second accepts
 //!   nothing.
 #![allow(unsafe_code, reason = "prctl and setuid in a forked child")]
+
+use std::io;
 
 use lbr_msr::access::Root;
 use lbr_msr::environment;
 use nix::libc::{self, c_long, rlimit, sock_filter};
+use nix::sys::mman::ProtFlags;
 
-use super::bracket::Layout;
-use super::sealed::SealedSwitch;
-use crate::code::memory::PAGE;
+use super::bracket::{Layout, SwitchWrites};
+use crate::code::memory::{Mapping, PAGE};
 
 /// Calls that affect only the process itself.
 const ALLOWED: &[c_long] = &[
@@ -234,20 +236,19 @@ pub(super) struct Confinement {
 }
 
 impl Confinement {
-    /// For a process with this bracket that keeps the descriptors of `switch` and `lifeline` (-1
-    /// for none).
+    /// For a process with this bracket that keeps the descriptors of `switch` and `lifeline`.
     pub(super) fn new(
         rights: CodeRights,
         layout: &Layout,
         switch: Option<&SealedSwitch>,
-        lifeline: i32,
+        lifeline: Option<i32>,
     ) -> Confinement {
         let mut filter = vec![load(ARCH), skip(X86_64, 1, 0), TRAP];
         if let Some(switch) = switch {
             guard(&mut filter, switch.writes.descriptor, &bracket_alone(layout, switch));
             keep_sealed(&mut filter, switch);
         }
-        if lifeline >= 0 {
+        if let Some(lifeline) = lifeline {
             guard(&mut filter, lifeline, &[NOT_OPEN]);
         }
         // A file mapping could overwrite the sealed values.
@@ -434,4 +435,43 @@ fn keep_sealed(filter: &mut Vec<sock_filter>, switch: &SealedSwitch) {
     }
     on_call(filter, libc::SYS_mmap, &refuse_fixed(libc::MAP_FIXED, argument(0)));
     on_call(filter, libc::SYS_mremap, &refuse_fixed(libc::MREMAP_FIXED, argument(4)));
+}
+
+/// Candidate addresses of the page: from the default of vm.mmap_min_addr up to the usual start of
+/// non-PIE programs.
+const LOWEST: u64 = 0x1_0000;
+const HIGHEST: u64 = 0x40_0000;
+
+/// The control register values that a bracket writes, sealed against changes by the code inside it.
+///
+/// They are in a page that becomes read-only before the code's process is forked. Nothing is mapped
+/// below that page, so a call that could change its mapping is recognised by its address alone. The
+/// filter refuses calls that start below its end, and lets the bracket write only the two values.
+#[derive(Debug)]
+pub(super) struct SealedSwitch {
+    mapping: Mapping,
+    pub(super) writes: SwitchWrites,
+}
+
+impl SealedSwitch {
+    /// Maps the page, to be inherited by processes forked later.
+    pub(super) fn new(writes: SwitchWrites) -> io::Result<SealedSwitch> {
+        let mut addresses = (LOWEST..HIGHEST).step_by(PAGE as usize);
+        let mut mapping = addresses
+            .find_map(|address| Mapping::at(address, PAGE).ok())
+            .ok_or_else(|| io::Error::other("no address below 4 MiB can be mapped"))?;
+        let values = [writes.on, writes.off].map(u64::to_le_bytes).concat();
+        mapping.fill(0, PAGE, &values, ProtFlags::PROT_READ)?;
+        Ok(SealedSwitch { mapping, writes })
+    }
+
+    /// The addresses of the two values.
+    pub(super) fn values_at(&self) -> [u64; 2] {
+        [self.mapping.address(), self.mapping.address() + 8]
+    }
+
+    /// The end of the page; below 4 GiB.
+    pub(super) fn end(&self) -> u32 {
+        self.mapping.end() as u32
+    }
 }

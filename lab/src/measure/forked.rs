@@ -3,25 +3,20 @@
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::process::CommandExt;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use nix::libc;
-use nix::sys::prctl::set_pdeathsig;
-use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
 use super::bracket::Bracket;
-use super::confine::{CodeRights, Confinement, limit};
-use super::sealed::SealedSwitch;
+use super::confine::{CodeRights, Confinement, SealedSwitch};
 use crate::code::memory::PAGE;
 use sampler::source::perf::Counting;
 use sampler::target::Affinity;
 
 /// How a child is set up before its first run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Setting {
     /// Closes all descriptors except the two below; standard streams become /dev/null.
     pub(super) alone: bool,
@@ -29,27 +24,14 @@ pub(super) struct Setting {
     pub(super) confined: Option<CodeRights>,
     /// The control register's values, which its bracket writes.
     pub(super) switch: Option<Arc<SealedSwitch>>,
-    /// The descriptor watched by the [watchdog process](sampler::keeper); -1 for none.
-    pub(super) lifeline: RawFd,
+    /// The descriptor watched by the [watchdog process](sampler::keeper).
+    pub(super) lifeline: Option<RawFd>,
     /// Its performance counters.
     pub(super) counters: Option<Counting>,
     /// The CPU that it is pinned to.
     pub(super) pin: Option<Affinity>,
     /// Set to stop the current run.
     pub(super) stop: Arc<AtomicBool>,
-}
-
-/// Limits what a tool may use of each resource, and ends it with the calling thread.
-pub(super) fn limited(tool: &mut Command, limits: [(u32, u64); 4]) {
-    // SAFETY: between fork and execve the closure makes system calls, and allocates nothing.
-    unsafe {
-        tool.pre_exec(move || {
-            for (resource, most) in limits {
-                limit(resource, most);
-            }
-            Ok(set_pdeathsig(Signal::SIGKILL)?)
-        });
-    }
 }
 
 /// The exit status of a child that could not be confined.
@@ -77,11 +59,11 @@ pub(super) fn serve(
             for stream in 0..3 {
                 libc::dup2(null.as_raw_fd(), stream);
             }
-            let registers = setting.switch.as_ref().map_or(-1, |switch| switch.writes.descriptor);
+            let registers = setting.switch.as_ref().map(|switch| switch.writes.descriptor);
             let mut keep = [registers, setting.lifeline];
             keep.sort_unstable();
             let mut first = 3u32;
-            for keep in keep.into_iter().filter_map(|keep| u32::try_from(keep).ok()) {
+            for keep in keep.into_iter().flatten().map(RawFd::cast_unsigned) {
                 if keep > first {
                     libc::syscall(libc::SYS_close_range, first, keep - 1, 0u32);
                 }
@@ -132,9 +114,8 @@ unsafe fn count(bracket: &Bracket, counters: &Counting) {
 #[allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 mod tests {
     use std::fs::OpenOptions;
-    use std::sync::Arc;
 
-    use nix::sys::signal::kill;
+    use nix::sys::signal::{Signal, kill};
     use nix::sys::wait::{WaitStatus, waitpid};
     use nix::unistd::{ForkResult, fork};
 
@@ -145,16 +126,7 @@ mod tests {
     #[test]
     fn one_whose_parent_is_gone_ends() {
         let bracket = Bracket::new(&Body::default()).unwrap();
-        let stop = Arc::default();
-        let setting = Setting {
-            alone: true,
-            confined: None,
-            switch: None,
-            lifeline: -1,
-            counters: None,
-            pin: None,
-            stop,
-        };
+        let setting = Setting { alone: true, ..Setting::default() };
         let null = OpenOptions::new().read(true).write(true).open("/dev/null").unwrap();
         let mut confinement = Confinement::one_process();
         // SAFETY: the child calls nothing but async-signal-safe functions.

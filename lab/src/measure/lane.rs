@@ -5,13 +5,12 @@ use std::sync::atomic::Ordering;
 use std::{fs, io};
 
 use super::bracket::{Body, Gpr, GprValues, SwitchWrites};
-use super::confine::CodeRights;
+use super::confine::{CodeRights, SealedSwitch};
 use super::forked::Setting;
-use super::options::MeasureError;
+use super::options::{MeasureError, os};
 use super::result::{Branches, Cut, Folded, Folding, Measurement, Run, Strip, cut, runs, total};
 use super::ring::Reading;
 use super::runner::Runner;
-use super::sealed::SealedSwitch;
 use super::session::{Session, kept, map};
 use crate::code::counted::CounterDeltas;
 use sampler::source::perf::Stacks;
@@ -37,16 +36,13 @@ impl Session {
         strip: Strip,
     ) -> Result<Lane, MeasureError> {
         let sealed = self.ring.as_ref().map(|ring| SealedSwitch::new(ring.switch())).transpose();
-        let sealed = sealed.map_err(|cause| MeasureError::Os {
-            what: "mapping the values of the control register",
-            cause,
-        })?;
+        let sealed = sealed.map_err(os("mapping the values of the control register"))?;
         let confined = alone && self.options.confined;
         let setting = Setting {
             alone,
             confined: confined.then(CodeRights::of_caller).transpose()?,
             switch: sealed.map(Arc::new),
-            lifeline: self.ring.as_ref().map_or(-1, |ring| ring.lifeline()),
+            lifeline: self.ring.as_ref().and_then(|ring| ring.lifeline()),
             counters: self.options.counters.filter(|_| self.ring.is_none()),
             pin: self.options.pin,
             stop: Arc::clone(&self.options.stop),
@@ -144,9 +140,9 @@ impl Session {
             result.runs.push(run);
             if let Some(branches) = branches {
                 result.overflowed += u64::from(!branches.complete);
-                let Runner { child, layout, code, .. } = &mut lane.code;
+                let Runner { child, code, .. } = &mut lane.code;
                 let keep = kept(self.options.filter);
-                let how = Folding { layout, strip: lane.strip, keep };
+                let how = Folding { layout: &child.layout, strip: lane.strip, keep };
                 folded.add(&branches, &how, |at| code.class(child, at));
             }
         }
@@ -202,7 +198,8 @@ impl Session {
                 break;
             }
             runner.run(SwitchWrites::NONE, self.options.limit)?;
-            let Runner { child, layout, code, .. } = &mut *runner;
+            let Runner { child, code, .. } = &mut *runner;
+            let layout = &child.layout;
             let how = Folding { layout, strip: Strip::default(), keep };
             for stack in stacks.take() {
                 result.stacks += 1;
@@ -276,8 +273,8 @@ impl Session {
                 return Ok(None);
             }
         };
-        let Runner { child, layout, code, .. } = runner;
-        match cut(&records, layout, |at| code.is_behind_call(child, at)) {
+        let Runner { child, code, .. } = runner;
+        match cut(&records, &child.layout, |at| code.is_behind_call(child, at)) {
             Cut::Interrupted => result.interrupted += 1,
             Cut::Unreadable => result.unreadable += 1,
             Cut::Run(branches) => {

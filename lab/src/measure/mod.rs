@@ -10,30 +10,23 @@
 
 pub mod bracket;
 mod child;
-mod closure;
 mod confine;
-mod fault;
 mod forked;
 pub mod image;
 mod lane;
 mod options;
-mod ratio;
 mod result;
 mod ring;
 mod runner;
-mod sealed;
 mod session;
 mod tool;
 mod turns;
-mod walk;
 
 pub use child::StepCounts;
 pub use confine::{CodeRights, InvalidId};
-pub use fault::{Fault, FaultKind};
-pub use options::{MeasureError, Options};
-pub use ratio::{Ratio, Turn, TurnRatio, median, ticks_of};
+pub use options::{Fault, FaultKind, MeasureError, Options};
 pub use result::{Block, Measurement, Run};
 pub use ring::{GuardedRegisters, Reading, Ring};
 pub use session::{Session, select};
 pub use tool::{ToolOutput, run_tool};
-pub use turns::TURNS;
+pub use turns::{Ratio, TURNS, Turn, TurnRatio, median, ticks_of};

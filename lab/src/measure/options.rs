@@ -13,7 +13,6 @@ use lbr_msr::soft::SoftCpu;
 
 use super::bracket::Layout;
 use super::confine::InvalidId;
-use super::fault::Fault;
 use sampler::source::perf::{Counting, Host};
 use sampler::target::Affinity;
 
@@ -70,6 +69,41 @@ impl Options {
     }
 }
 
+/// How code failed to reach its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The kind of fault.
+    pub kind: FaultKind,
+    /// Address of the instruction; `None` if unknown.
+    pub at: Option<u64>,
+}
+
+/// See [`Fault`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FaultKind {
+    /// A signal, such as SIGSEGV, with the faulting address if the kernel reports one.
+    Signal {
+        /// The signal's number.
+        signal: i32,
+        /// `si_addr` of SIGSEGV and SIGBUS.
+        address: Option<u64>,
+    },
+    /// It exceeded the time limit.
+    Hang {
+        /// It was blocked in a system call.
+        in_call: bool,
+    },
+    /// It ended its process, with this status.
+    Exit(i32),
+    /// It tried to start another process or thread.
+    Fork,
+    /// It tried to execute another program.
+    Exec,
+    /// It was killed by this signal.
+    Killed(i32),
+}
+
 /// Why a measurement failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -124,4 +158,9 @@ pub enum MeasureError {
         /// The system's error.
         cause: io::Error,
     },
+}
+
+/// The operating system refused an action.
+pub(super) fn os<E: Into<io::Error>>(what: &'static str) -> impl Fn(E) -> MeasureError {
+    move |cause| MeasureError::Os { what, cause: cause.into() }
 }

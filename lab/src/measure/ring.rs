@@ -31,9 +31,9 @@ pub trait Ring: Debug {
     /// How to switch it.
     fn switch(&self) -> SwitchWrites;
 
-    /// A descriptor that the code's process keeps open, -1 for none: when it closes, the [watchdog
+    /// A descriptor that the code's process keeps open: when it closes, the [watchdog
     /// process](sampler::keeper) knows that no one writes the registers any more.
-    fn lifeline(&self) -> RawFd;
+    fn lifeline(&self) -> Option<RawFd>;
 
     /// Number of records.
     fn depth(&self) -> u32;
@@ -94,8 +94,8 @@ impl<M: MsrWrite + Debug> Ring for GuardedRegisters<M> {
         SwitchWrites { descriptor: self.node.as_raw_fd(), ..self.switch }
     }
 
-    fn lifeline(&self) -> RawFd {
-        self.armed.lifeline().unwrap_or(-1)
+    fn lifeline(&self) -> Option<RawFd> {
+        self.armed.lifeline()
     }
 
     fn depth(&self) -> u32 {

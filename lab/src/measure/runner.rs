@@ -7,16 +7,14 @@ use lbr_msr::insn::{branch_kind, features};
 use lbr_msr::record::HwBranchType;
 use nix::libc;
 
-use super::bracket::{Bracket, FrameRun, GprValues, Layout, SwitchWrites};
+use super::bracket::{Bracket, FrameRun, GprValues, SwitchWrites};
 use super::child::Child;
-use super::fault::{Fault, FaultKind, NoResult};
 use super::forked::Setting;
-use super::options::MeasureError;
+use super::options::{Fault, FaultKind, MeasureError};
 
 /// A child with its bracket.
 pub(super) struct Runner {
     pub(super) child: Child,
-    pub(super) layout: Layout,
     pub(super) start: GprValues,
     pub(super) code: Sites,
 }
@@ -27,11 +25,8 @@ impl Runner {
         setting: &Setting,
         start: GprValues,
     ) -> Result<Runner, MeasureError> {
-        let layout = bracket.layout().clone();
-        match Child::new(bracket, setting) {
-            Ok(child) => Ok(Runner { child, layout, start, code: Sites::default() }),
-            Err(error) => Err(failed(error, &layout, false, Vec::new())),
-        }
+        let child = Child::new(bracket, setting)?;
+        Ok(Runner { child, start, code: Sites::default() })
     }
 
     pub(super) fn run(
@@ -42,30 +37,18 @@ impl Runner {
         self.child.run(self.start, switch, limit).map_err(|error| self.failed(error, false))
     }
 
-    pub(super) fn failed(&self, error: NoResult, stepped: bool) -> MeasureError {
-        let refused = match &error {
-            NoResult::Fault(Fault { kind: FaultKind::Signal { signal: libc::SIGILL, .. }, at }) => {
-                *at
+    /// Adds to a fault whether it happened in a stepped run, and what an invalid instruction needs.
+    pub(super) fn failed(&self, error: MeasureError, stepped: bool) -> MeasureError {
+        let MeasureError::Fault { fault, layout, again, .. } = error else { return error };
+        let needs = match fault {
+            Fault { kind: FaultKind::Signal { signal: libc::SIGILL, .. }, at: Some(at) } => {
+                let mut bytes = [0; 15];
+                let read = self.child.read(at, &mut bytes);
+                features(bytes.get(..read).unwrap_or_default(), at)
             }
-            _ => None,
+            _ => Vec::new(),
         };
-        let needs = refused.map_or_else(Vec::new, |at| {
-            let mut bytes = [0; 15];
-            let read = self.child.read(at, &mut bytes);
-            features(bytes.get(..read).unwrap_or_default(), at)
-        });
-        failed(error, &self.layout, stepped, needs)
-    }
-}
-
-fn failed(error: NoResult, layout: &Layout, stepped: bool, needs: Vec<String>) -> MeasureError {
-    match error {
-        NoResult::Os(what, cause) => MeasureError::Os { what, cause },
-        NoResult::Stopped => MeasureError::Stopped,
-        NoResult::Fault(fault) => {
-            let layout = Box::new(layout.clone());
-            MeasureError::Fault { fault, layout, stepped, needs, again: false }
-        }
+        MeasureError::Fault { fault, layout, stepped, needs, again }
     }
 }
 

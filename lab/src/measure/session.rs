@@ -1,4 +1,8 @@
 //! A measurement's steps: try, count, measure.
+//!
+//! To measure a closure, a bracket calls a function that calls it. How many branches and
+//! instructions that takes depends on the compiler. An empty closure compiled next to it shows how
+//! many, and these are removed from both ends.
 
 use std::sync::Arc;
 
@@ -10,11 +14,10 @@ use lbr_msr::insn::{Insn, decode};
 use lbr_msr::record::HwBranchType;
 use lbr_msr::soft::SoftCpu;
 
-use super::bracket::{Body, Bracket, GprValues, Layout};
+use super::bracket::{Body, Bracket, Gpr, GprValues, Layout};
 use super::child::StepCounts;
-use super::fault::NoResult;
 use super::forked::Setting;
-use super::options::{MeasureError, Options};
+use super::options::{MeasureError, Options, os};
 use super::result::{Branches, Folded, Folding, Measurement, Run, Strip};
 use super::ring::{Full, Ring};
 use super::runner::Runner;
@@ -168,19 +171,10 @@ impl Session {
         start: &impl Fn(GprValues) -> GprValues,
     ) -> Result<(StepCounts, Vec<HwBranchType>), MeasureError> {
         let bracket = map(&Body { stepped: true, ..body.clone() })?;
-        let stop = Arc::clone(&self.options.stop);
-        let setting = Setting {
-            alone: false,
-            confined: None,
-            switch: None,
-            lifeline: -1,
-            counters: None,
-            pin: None,
-            stop,
-        };
+        let setting = Setting { stop: Arc::clone(&self.options.stop), ..Setting::default() };
         let mut runner = Runner::new(&bracket, &setting, start(bracket.start()))?;
         let mut classes = Vec::new();
-        let (open, close) = (runner.layout.open, runner.layout.close);
+        let (open, close) = (runner.child.layout.open, runner.child.layout.close);
         let walked = runner.child.step(runner.start, self.options.limit, |branch| {
             if branch.from != open && branch.from != close {
                 classes.push(branch.class);
@@ -212,7 +206,7 @@ impl Session {
         let shared = allowed.zip(setting.pin.is_none().then_some(here).flatten());
         let pin = shared.and_then(|(allowed, cpu)| allowed.only(cpu).ok()).or(setting.pin);
         let setting =
-            Setting { pin, switch: None, lifeline: -1, counters: None, ..setting.clone() };
+            Setting { pin, switch: None, lifeline: None, counters: None, ..setting.clone() };
         let mut runner = Runner::new(&bracket, &setting, start(bracket.start()))?;
         let _moved = pin.and_then(|pin| Moved::to(&pin).ok());
         let soft = &self.options.soft_cpu;
@@ -225,7 +219,7 @@ impl Session {
             let counts = match walked {
                 Ok((counts, _)) => counts,
                 // Keep the complete ones.
-                Err(NoResult::Stopped) if stepped.runs > 0 => break,
+                Err(MeasureError::Stopped) if stepped.runs > 0 => break,
                 Err(error) => return Err(runner.failed(error, true)),
             };
             let mut taken = ring.finish()?;
@@ -235,7 +229,7 @@ impl Session {
                 taken.remove(0);
             }
             // As if it had run in the bracket for full speed.
-            let here = &runner.layout;
+            let here = &runner.child.layout;
             for branch in &mut taken {
                 branch.from = here.moved(branch.from, layout);
                 branch.to = here.moved(branch.to, layout);
@@ -290,7 +284,7 @@ fn median(runs: &[Run]) -> u64 {
 }
 
 pub(super) fn map(body: &Body) -> Result<Bracket, MeasureError> {
-    Bracket::new(body).map_err(|cause| MeasureError::Os { what: "mapping the code", cause })
+    Bracket::new(body).map_err(os("mapping the code"))
 }
 
 /// The empty bracket whose time is subtracted.
@@ -305,3 +299,89 @@ pub(super) fn around(body: &Body) -> Body {
 
 /// A function that does nothing.
 extern "sysv64" fn nothing() {}
+
+/// The function that the bracket calls. A reference, unlike a pointer, is not checked for alignment
+/// in unoptimised builds.
+extern "sysv64" fn invoke<F: FnMut()>(closure: &mut F) {
+    closure();
+}
+
+fn body_of<F: FnMut()>() -> Body {
+    let address = invoke::<F> as extern "sysv64" fn(&mut F) as usize as u64;
+    Body { call: Some(address), ..Body::default() }
+}
+
+fn pointing_at<F>(closure: &mut F) -> impl Fn(GprValues) -> GprValues {
+    let pointer = std::ptr::from_mut(closure) as u64;
+    move |registers| registers.with(Gpr::Rdi, pointer)
+}
+
+impl Session {
+    /// Measures a closure.
+    ///
+    /// It runs many times, in a forked process: its changes to memory persist from run to run
+    /// there, but are not visible here. In a process with several threads it must not wait for
+    /// another thread or for a lock that one may hold: the fork has only the calling thread.
+    ///
+    /// The call of the closure and the return from it are subtracted: an empty closure measures as
+    /// empty.
+    ///
+    /// ```
+    /// use lbr_lab::measure::Session;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut session = Session::stepping()?;
+    /// let numbers = [3u32, 1, 2];
+    /// let measured = session.measure(|| {
+    ///     for n in &numbers {
+    ///         std::hint::black_box(n);
+    ///     }
+    /// })?;
+    /// let counts = measured.counts.ok_or("stepping was switched off")?;
+    /// println!("{} instructions, {} taken branches", counts.instructions, counts.branches);
+    /// # assert!(counts.instructions > 0);
+    /// # assert!(session.measure(|| {})?.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`MeasureError`]. A closure that panics ends its process by SIGABRT.
+    pub fn measure<F: FnMut()>(&mut self, mut closure: F) -> Result<Measurement, MeasureError> {
+        // Generic over F, so that it is compiled in the same crate as `closure`.
+        let mut nothing = || {
+            let _ = std::marker::PhantomData::<F>;
+        };
+        let (less, shape) = self.shape(&body_of_value(&nothing), &pointing_at(&mut nothing))?;
+        // Calls lead into the closure, its return out of it.
+        let head = shape.iter().take_while(|class| **class != HwBranchType::Ret).count();
+        let strip = Strip { head, tail: shape.len() - head };
+        let body = body_of::<F>();
+        let nothing = body_of_value(&nothing);
+        let start = pointing_at(&mut closure);
+        let mut measured = self.measure_body(&body, &nothing, false, start, strip)?;
+        if let Some(counts) = &mut measured.counts {
+            *counts = StepCounts {
+                instructions: counts.instructions.saturating_sub(less.instructions),
+                branches: counts.branches.saturating_sub(less.branches),
+                not_taken: counts.not_taken.saturating_sub(less.not_taken),
+                ..*counts
+            };
+        }
+        Ok(measured)
+    }
+}
+
+fn body_of_value<F: FnMut()>(_: &F) -> Body {
+    body_of::<F>()
+}
+
+impl Measurement {
+    /// No executed instructions were counted between the two marker jumps.
+    pub fn is_empty(&self) -> bool {
+        let counted = self.counts.is_none_or(|counts| {
+            counts.instructions == 0 && counts.branches == 0 && counts.not_taken == 0
+        });
+        counted && self.blocks.is_empty()
+    }
+}

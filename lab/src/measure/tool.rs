@@ -1,14 +1,16 @@
 //! Assemblers, linkers and simulators, which read what anyone may have written.
+#![allow(unsafe_code, reason = "limits between fork and execve")]
 
 use std::io::{self, Read, Seek};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use nix::libc;
+use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 
-use super::forked;
+use super::confine::limit;
 
 /// Maximum address space of a tool, bytes.
 const MEMORY: u64 = 2 << 30;
@@ -41,7 +43,15 @@ pub fn run_tool(tool: &mut Command, most: Duration) -> io::Result<ToolOutput> {
         (libc::RLIMIT_CPU, most.as_secs().saturating_add(1)),
         (libc::RLIMIT_CORE, 0),
     ];
-    forked::limited(tool, limits);
+    // SAFETY: between fork and execve the closure makes system calls, and allocates nothing.
+    unsafe {
+        tool.pre_exec(move || {
+            for (resource, most) in limits {
+                limit(resource, most);
+            }
+            Ok(set_pdeathsig(Signal::SIGKILL)?)
+        });
+    }
     let mut child = tool.spawn()?;
     let started = Instant::now();
     let status = loop {

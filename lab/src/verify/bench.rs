@@ -40,7 +40,7 @@ impl From<RunError> for Halt {
     fn from(error: RunError) -> Halt {
         match error {
             RunError::Register(error) => Halt::Register(error),
-            RunError::Unavailable(why) | RunError::Failed(why) => Halt::CannotTell(why),
+            RunError::Unavailable(why) => Halt::CannotTell(why),
         }
     }
 }
@@ -243,6 +243,8 @@ pub(super) struct Bench<'a> {
     pub(super) cpu: &'a mut dyn Subject,
     pub(super) facts: Facts,
     pub(super) stop: Option<&'a AtomicBool>,
+    /// The registers that will be restored: no other is written.
+    pub(super) allowed: Vec<Msr>,
 }
 
 impl Bench<'_> {
@@ -260,7 +262,12 @@ impl Bench<'_> {
 
     pub(super) fn write(&mut self, msr: Msr, value: u64) -> Result<(), Halt> {
         self.look_up()?;
+        self.may_write(msr)?;
         Ok(self.cpu.write(msr, value)?)
+    }
+
+    fn may_write(&self, msr: Msr) -> Result<(), MsrError> {
+        if self.allowed.contains(&msr) { Ok(()) } else { Err(MsrError::NotAllowed { msr }) }
     }
 
     /// Returns whether the register accepts the value. Errors other than #GP are returned.
@@ -363,6 +370,7 @@ impl Bench<'_> {
     /// Runs a kernel.
     pub(super) fn run(&mut self, kernel: Kernel, switch: Switch) -> Result<Ran, Halt> {
         self.look_up()?;
+        self.may_write(switch.msr)?;
         Ok(self.cpu.execute(kernel, switch)?)
     }
 

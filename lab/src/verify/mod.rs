@@ -22,17 +22,16 @@ mod subject;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use lbr_msr::arm::Allowlisted;
 use lbr_msr::caps::CpuIdentity;
 use lbr_msr::probe::{Assumption, RecordedCpuid, Unsupported, probe_assuming};
 use lbr_msr::table::{unlisted, unlisted_tos};
-use lbr_msr::{LbrCaps, Msr, MsrError, MsrRead};
+use lbr_msr::{LbrCaps, MsrError, MsrRead};
 
 pub use check::{Check, Spec, Verdict};
 pub use kernel::{Kernel, Known, Ran};
 pub use preserve::Preserved;
 pub use soft::SoftSubject;
-pub use subject::{Knows, RunError, Subject, SubjectKind, Switch};
+pub use subject::{RunError, Subject, SubjectKind, Switch};
 
 use bench::{Bench, Facts, Halt};
 use sampler::keeper::{KeeperError, Restorable, Ticket};
@@ -113,7 +112,7 @@ pub fn documented(
 /// A CPU whose registers were saved and not yet changed.
 #[derive(Debug)]
 pub struct Ready<S: Subject> {
-    cpu: Allowlisted<S>,
+    cpu: S,
     caps: LbrCaps,
     preserved: Option<Preserved>,
     why_not: Option<String>,
@@ -151,9 +150,8 @@ impl<S: Subject> Ready<S> {
                 Err(error) => return Err(VerifyError::Register(error)),
             }
         }
-        let allowed = preserved.as_ref().map(Preserved::registers).unwrap_or_default();
         Ok(Ready {
-            cpu: Allowlisted::listing(cpu, allowed),
+            cpu,
             caps,
             preserved,
             why_not,
@@ -176,7 +174,7 @@ impl<S: Subject> Ready<S> {
 
     /// The CPU.
     pub fn subject(&mut self) -> &mut S {
-        self.cpu.inner_mut()
+        &mut self.cpu
     }
 
     /// Makes every check and restores everything.
@@ -216,7 +214,8 @@ impl<S: Subject> Ready<S> {
         let why_not = self.why_not.clone();
         let stop = self.stop.clone();
         let facts = Facts::new(&self.cpu, self.caps.clone(), self.assume.as_ref());
-        let mut bench = Bench { cpu: &mut self.cpu, facts, stop: stop.as_deref() };
+        let allowed = self.preserved.as_ref().map(Preserved::registers).unwrap_or_default();
+        let mut bench = Bench { cpu: &mut self.cpu, facts, stop: stop.as_deref(), allowed };
         let mut checks: Vec<Check> = Vec::new();
         for spec in Spec::all() {
             let check = make(&mut bench, spec, &checks, why_not.as_deref())?;
@@ -317,37 +316,4 @@ fn make(
         Err(halt) => return Err(halt),
     }
     Ok(check)
-}
-
-impl<S: Subject> Subject for Allowlisted<S> {
-    fn kind(&self) -> SubjectKind {
-        self.inner().kind()
-    }
-
-    fn knows(&self) -> Knows {
-        self.inner().knows()
-    }
-
-    fn cpuid(&self) -> &RecordedCpuid {
-        self.inner().cpuid()
-    }
-
-    fn attempts(&self) -> u32 {
-        self.inner().attempts()
-    }
-
-    fn execute(&mut self, kernel: Kernel, switch: Switch) -> Result<Ran, RunError> {
-        if !self.allows(switch.msr) {
-            return Err(MsrError::NotAllowed { msr: switch.msr }.into());
-        }
-        self.inner_mut().execute(kernel, switch)
-    }
-
-    fn deep_c_state(&mut self) -> Result<(), RunError> {
-        self.inner_mut().deep_c_state()
-    }
-
-    fn read_sibling(&mut self, msr: Msr) -> Result<u64, RunError> {
-        self.inner_mut().read_sibling(msr)
-    }
 }

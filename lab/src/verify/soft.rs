@@ -5,7 +5,7 @@ use lbr_msr::record::HwBranchType::{self, Cond, IndCall, IndJmp, Other, RelCall,
 use lbr_msr::soft::{Faults, Retired, SoftCpu, SoftLbr};
 use lbr_msr::{Msr, MsrError, MsrRead, MsrWrite};
 
-use super::{Kernel, Known, Knows, Ran, RunError, Subject, SubjectKind, Switch};
+use super::{Kernel, Known, Ran, RunError, Subject, SubjectKind, Switch};
 
 /// Address of a kernel's user code.
 const USER: u64 = 0x0040_0000;
@@ -159,10 +159,6 @@ fn script(kernel: Kernel) -> Vec<Retired> {
 impl Subject for SoftSubject {
     fn kind(&self) -> SubjectKind {
         SubjectKind::Software
-    }
-
-    fn knows(&self) -> Knows {
-        Knows { mispredict: true, cycles: true }
     }
 
     fn cpuid(&self) -> &RecordedCpuid {

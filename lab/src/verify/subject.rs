@@ -17,15 +17,6 @@ pub enum SubjectKind {
     Hardware,
 }
 
-/// Properties of its branches that a subject knows, in addition to source and target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Knows {
-    /// Whether each was mispredicted.
-    pub mispredict: bool,
-    /// How many cycles elapsed.
-    pub cycles: bool,
-}
-
 /// How to switch recording on and off: two writes of one register. If nothing runs in between,
 /// clearing the bits that are in `on` but not in `off` is enough to switch off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,15 +33,12 @@ pub struct Switch {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// It cannot be run here; the reason, as a clause.
+    /// It cannot be run here, or was started and failed; the reason, as a clause.
     #[error("{0}")]
     Unavailable(String),
     /// A register access failed.
     #[error(transparent)]
     Register(#[from] MsrError),
-    /// It was started and failed.
-    #[error("{0}")]
-    Failed(String),
 }
 
 impl RunError {
@@ -67,9 +55,6 @@ impl RunError {
 pub trait Subject: MsrWrite {
     /// The kind of subject.
     fn kind(&self) -> SubjectKind;
-
-    /// Known properties of its branches.
-    fn knows(&self) -> Knows;
 
     /// Its CPUID.
     fn cpuid(&self) -> &RecordedCpuid;

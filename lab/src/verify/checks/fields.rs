@@ -250,9 +250,6 @@ fn flagged(facts: &Facts, filled: &Filled) -> (u32, u32) {
 }
 
 fn mispredict(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
-    if !bench.cpu.knows().mispredict {
-        return cannot_tell("mispredictions are unknown here");
-    }
     let value = bench.facts.open();
     let mut rates = [(0, 0); 2];
     let kernels = [Kernel::Predictable(8), Kernel::Unpredictable(16)];
@@ -294,9 +291,6 @@ fn counts<const N: usize>(
     bench: &mut Bench<'_>,
     lengths: [u32; N],
 ) -> Result<[Option<u32>; N], Halt> {
-    if !bench.cpu.knows().cycles {
-        return cannot_tell("cycles are not counted here");
-    }
     let value = bench.facts.open();
     let mut counts = [None; N];
     for (length, count) in lengths.into_iter().zip(&mut counts) {

@@ -24,7 +24,7 @@ use sampler::source::cpu::same_cpu::transferred;
 use sampler::target::{Affinity, Moved, SourceError};
 use sampler::{Random, fresh_seed};
 
-use super::{Kernel, Knows, Ran, RunError, Subject, SubjectKind, Switch};
+use super::{Kernel, Ran, RunError, Subject, SubjectKind, Switch};
 use crate::code::assembler::Gpr;
 use crate::code::frame::{self, Frame};
 use program::{ABORTED, CHOICES, EXPLICIT_ABORT, KernelCode};
@@ -96,11 +96,6 @@ impl<M: MsrWrite> RealSubject<M> {
         &mut self.registers
     }
 
-    /// Chooses at random which branches are taken; their number stays the same.
-    fn shuffle(&mut self, choices: &mut [u8]) {
-        self.random.shuffle(choices);
-    }
-
     fn run_program(&mut self, kernel: Kernel, switch: Switch) -> Result<Ran, RunError> {
         let mut program = KernelCode::of(kernel);
         let mut frame = Frame::new(&program.code.finish(), program.entry).map_err(|error| {
@@ -116,7 +111,8 @@ impl<M: MsrWrite> RealSubject<M> {
             off: switch.off,
         };
         let mut run = |choices: &mut Vec<u8>, switch| {
-            self.shuffle(choices);
+            // Which branches are taken; their number stays the same.
+            self.random.shuffle(choices);
             let start = frame.start().with(CHOICES, choices.as_ptr() as u64);
             // SAFETY: a program ends in `leave`, which returns; it touches only its stack and its
             // areas, and reads one choice for each of its conditional branches. Its system calls
@@ -137,9 +133,7 @@ impl<M: MsrWrite> RealSubject<M> {
             let aborted = ran.registers.get(ABORTED) != 0;
             let explicit = ran.registers.get(Gpr::Rax) & EXPLICIT_ABORT != 0;
             if aborted != abort || abort && !explicit {
-                return Err(RunError::Failed(
-                    "the CPU aborted the transaction spontaneously".into(),
-                ));
+                return Err(RunError::unavailable("the CPU aborted the transaction spontaneously"));
             }
         }
         let branches = program.code.taken(base);
@@ -165,10 +159,6 @@ fn kind_of<M: MsrRead>(cpuid: &RecordedCpuid, registers: &mut M) -> SubjectKind 
 impl<M: MsrWrite> Subject for RealSubject<M> {
     fn kind(&self) -> SubjectKind {
         self.kind
-    }
-
-    fn knows(&self) -> Knows {
-        Knows { mispredict: true, cycles: true }
     }
 
     fn cpuid(&self) -> &RecordedCpuid {
