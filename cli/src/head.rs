@@ -1,6 +1,7 @@
 //! The head of every view: the recordings, their counts and their quality.
 
 use profile::Flow;
+use profile::hot::HotTable;
 use profile::interval::Interval;
 use profile::maps::Maps;
 use profile::quality::Quality;
@@ -22,6 +23,11 @@ impl Totals {
     /// Totals of a view without predictions.
     pub(crate) const fn of(branches: u64, distinct: u64) -> Totals {
         Totals { branches, distinct, predictions: None }
+    }
+
+    pub(crate) fn of_hot(hot: &HotTable, distinct: usize) -> Totals {
+        let predictions = Some((hot.known, hot.mispredicted));
+        Totals { branches: hot.total, distinct: distinct as u64, predictions }
     }
 }
 

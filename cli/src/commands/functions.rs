@@ -114,9 +114,8 @@ pub(crate) fn table<'a>(all: u64) -> Table<'a, (), Ranked<'a, FunctionSum>> {
         .spare(1)
         .number("mispredicted", "mispredicts", |(), (_, sum)| Cell::count(sum.mispredicted))
         .only("predictions_known", |(), (_, sum)| Cell::Count(sum.known))
-        .number("mispredict_rate", "rate", |(), (_, sum)| match sum.mispredicted {
-            Some(0) => Cell::Stated("0%".to_owned(), None),
-            missed => Cell::share(missed.and_then(|missed| share(missed, sum.known))),
+        .number("mispredict_rate", "rate", |(), (_, sum)| {
+            Cell::mispredicts(sum.mispredicted, sum.known)
         })
         .spare(2)
         .number("cycles", "cycles", |(), (_, sum)| {

@@ -53,7 +53,7 @@ impl<'a> Columns<'a> {
             quantile(0.5),
             quantile(0.9),
             of_block(&ipc),
-            of_block(&|block| means(block.counters.as_deref(), block.count)),
+            of_block(&|block| means(block.counters.as_deref(), block.count).unwrap_or_default()),
         ]
     }
 

@@ -207,9 +207,9 @@ impl Rows {
                 row: &|at| (at, &functions[ids[at]]),
             }),
             Rows::View(View::Branches) | Rows::Calls { .. } => {
-                let mut context = hot::HotCounts { total: all, quality, maps };
                 let row = |at: usize| (at, &branches[ids[at]]);
-                then(&mut Listed { table: &hot::table(false), context: &mut context, row: &row });
+                let table = hot::table(all, quality, false);
+                then(&mut Listed { table: &table, context: maps, row: &row });
             }
             Rows::View(View::Mispredicts) => {
                 let row = |at: usize| (at, &sites[ids[at]]);

@@ -10,7 +10,6 @@ use serde_json::json;
 use super::{Report, Sort, View, print_hidden};
 use crate::exit::Outcome;
 use crate::head::{Notes, Totals, quality_json};
-use crate::input;
 use crate::present::number::{counted, grouped, part};
 use crate::present::out::Out;
 use crate::present::place::{Part, Place};
@@ -44,15 +43,9 @@ struct ValueCount {
 }
 
 fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
-    let mut counter = Counter::<ArgumentCounts>::new();
-    args.symbols.apply(counter.maps());
-    let (made, sources) = input::count(args.inputs.paths(), &args.select.reading(), counter)?;
+    let (made, sources) = args.count(Counter::<ArgumentCounts>::new())?;
     let Arguments { mut calls, with_registers, at_entry, mut hot } = made;
-    let totals = Totals {
-        branches: hot.total,
-        distinct: hot.branches.len() as u64,
-        predictions: Some((hot.known, hot.mispredicted)),
-    };
+    let totals = Totals::of_hot(&hot, hot.branches.len());
     let shown = args
         .shown()
         .keep(&mut hot.maps, &mut calls, (at_entry, "calls"), |of| (of.callee.0, of.count))?;

@@ -13,7 +13,7 @@ use profile::place::{self, PlaceError, Span};
 use profile::quality::Quality;
 use serde::Serialize;
 
-use super::hot::events;
+use super::hot::means;
 use super::{Page, Report, Section, Sort, View, flow, print_hidden, rest};
 use crate::exit::{Failure, Outcome, USAGE};
 use crate::head::{Notes, share_trust};
@@ -227,7 +227,9 @@ pub(crate) fn table(
     let table = match has_counters {
         true => table
             .nested("counters", |_, (_, block)| block.counters.clone())
-            .word("", "events", |_, (_, block)| events(block.counters.as_deref(), block.count))
+            .word("", "events", |_, (_, block)| {
+                Cell::word(means(block.counters.as_deref(), block.count))
+            })
             .spare(2),
         false => table,
     };

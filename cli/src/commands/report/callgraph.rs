@@ -15,11 +15,10 @@ use serde_json::json;
 use super::shown::Shown;
 use super::{Page, Report, Section, Sort, View, print_hidden, rest};
 use crate::args::heading;
-use crate::exit::{DONE, Failure, Outcome};
-use crate::head::{self, Notes, Totals, finish, quality_json};
+use crate::exit::{Failure, Outcome};
+use crate::head::{self, Notes, Totals, quality_json};
 use crate::input::{self, Reading, Source};
 use crate::present::escape::escaped;
-use crate::present::json;
 use crate::present::number::{counted_nonzero, dash, grouped, part, percent, share};
 use crate::present::out::{Out, say};
 use crate::present::shorten::shortened;
@@ -117,7 +116,7 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
         if let Some(scored) = scored {
             out.line(score_line(scored))?;
         }
-        if let Some(rows) = rows {
+        if let Some(rows) = &rows {
             out.line(rows.line())?;
         }
         out.gap()?;
@@ -133,31 +132,27 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
         functions.write(printer, out, &mut graph, listed())?;
         if printer == Printer::Json {
             print_contexts(out, args, &graph, &shown)?;
-            let mut quality = quality_json(&sources, &graph.quality, &totals);
-            let passage = &graph.passage;
-            quality["unit"] = json!(graph.unit.name());
-            quality["total"] = json!(graph.total());
-            quality["complete"] = json!(graph.complete);
-            quality["truncated"] = json!(passage.truncated);
-            quality["stitched"] = json!(options.stitch);
-            quality["stitched_whole"] = json!(passage.completed);
-            quality["stitched_longer"] = json!(passage.lengthened);
-            quality["underflow"] = json!(passage.underflow);
-            quality["tail_calls"] = json!(passage.tail_calls);
-            quality["unwound_by_longjmp"] = json!(passage.unwound);
-            quality["returns_without_call"] = json!(passage.unseen_calls);
-            quality["returns_to_no_call"] = json!(passage.unmatched);
-            quality["types_unknown"] = json!(passage.untyped);
-            quality["frames_too_deep"] = json!(passage.folded);
-            quality["stacks_unusable"] = json!(passage.unusable);
-            quality["score"] = json!(scored);
-            quality["dso"] = json!(rows.map(|rows| rows.json()));
-            json::value(out, &quality)?;
         }
     }
-    out.flush()?;
-    finish(&sources, &graph.maps);
-    Ok(DONE)
+    let mut totals = quality_json(&sources, &graph.quality, &totals);
+    let passage = &graph.passage;
+    totals["unit"] = json!(graph.unit.name());
+    totals["total"] = json!(graph.total());
+    totals["complete"] = json!(graph.complete);
+    totals["truncated"] = json!(passage.truncated);
+    totals["stitched"] = json!(options.stitch);
+    totals["stitched_whole"] = json!(passage.completed);
+    totals["stitched_longer"] = json!(passage.lengthened);
+    totals["underflow"] = json!(passage.underflow);
+    totals["tail_calls"] = json!(passage.tail_calls);
+    totals["unwound_by_longjmp"] = json!(passage.unwound);
+    totals["returns_without_call"] = json!(passage.unseen_calls);
+    totals["returns_to_no_call"] = json!(passage.unmatched);
+    totals["types_unknown"] = json!(passage.untyped);
+    totals["frames_too_deep"] = json!(passage.folded);
+    totals["stacks_unusable"] = json!(passage.unusable);
+    totals["score"] = json!(scored);
+    args.end(out, totals, rows.as_ref(), (&sources, &graph.maps))
 }
 
 fn score_line(score: f64) -> String {

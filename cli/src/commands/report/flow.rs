@@ -9,7 +9,7 @@ use profile::interval::{Clusters, Interval};
 use super::Report;
 use crate::exit::Outcome;
 use crate::head::{Notes, Totals, flow_json, without};
-use crate::input::{self, Source};
+use crate::input::Source;
 use crate::present::number::counted_nonzero;
 use crate::present::out::Out;
 
@@ -21,14 +21,8 @@ pub(super) fn run(
     notes: impl FnOnce(&Flow) -> Notes,
     print: impl FnOnce(&mut Out<'_>, &mut Flow) -> io::Result<Option<u8>>,
 ) -> Outcome {
-    let reading = args.select.reading();
-    let mut counter =
-        if blocks { FlowCounter::without_sites() } else { FlowCounter::without_blocks() };
-    args.symbols.apply(counter.maps());
-    let sources = input::read_all(args.inputs.paths(), &reading, |recording, at| {
-        counter.recording(recording, at)
-    })?;
-    let mut flow = counter.finish();
+    let counter = if blocks { FlowCounter::without_sites() } else { FlowCounter::without_blocks() };
+    let (mut flow, sources) = args.count(counter)?;
     let totals = Totals::from(&flow);
     let rows = args.shown().keep_flow(&mut flow, blocks)?;
     let read = (&*sources, &flow.quality, &totals);

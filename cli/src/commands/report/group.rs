@@ -28,6 +28,16 @@ pub(crate) enum By {
     File,
 }
 
+impl By {
+    const fn name(self) -> &'static str {
+        match self {
+            By::Function => "function",
+            By::Line => "line",
+            By::File => "file",
+        }
+    }
+}
+
 /// Grouping key; `null` if unused or unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct GroupKey {
@@ -152,11 +162,7 @@ impl GroupSums {
 
     fn table<'a>(&self) -> Table<'a, (), (usize, &'a (GroupKey, GroupSum))> {
         let (all, view) = (self.all, self.view);
-        let heading = match self.by {
-            By::Function => "function",
-            By::Line => "line",
-            By::File => "file",
-        };
+        let heading = self.by.name();
         let table = Table::<(), (usize, &(GroupKey, GroupSum))>::new()
             .constant("view", view)
             .constant("group", heading)
@@ -217,13 +223,11 @@ impl GroupSums {
             "outcomes" => "conditional branches",
             _ => "branches, by where they come from",
         };
-        let by = self.by.to_possible_value();
-        let by = by.as_ref().map_or("", |by| by.get_name());
         let worth = match self.complete {
             true => "every taken branch is here: counts are the truth",
             false => "a sample, and sums of rows have no intervals",
         };
-        format!("{what}, summed by {by}; {worth}")
+        format!("{what}, summed by {}; {worth}", self.by.name())
     }
 }
 

@@ -10,7 +10,8 @@ use profile::quality::Quality;
 use super::{Page, Report, Section, Sort, View, print_hidden, rest};
 use crate::exit::{Failure, Outcome};
 use crate::head::{Notes, Totals, quality_json, share_trust};
-use crate::input::{self, Source};
+use crate::input::Source;
+use crate::present::number::share;
 use crate::present::out::Out;
 use crate::present::place::{Part, Place};
 use crate::present::table::{Cell, Printer, Ranked, Table};
@@ -23,38 +24,26 @@ pub(super) const VIEW: View = View {
     section: Some(Section { title: "Hot branches", markup }),
 };
 
-/// The total that the branches belong to.
-pub(crate) struct HotCounts<'a> {
-    /// All branches together.
-    pub(crate) total: u64,
-    pub(crate) quality: &'a Quality,
-    pub(crate) maps: &'a mut Maps,
-}
-
-impl HotCounts<'_> {
-    fn share(&self, branch: &HotBranch) -> f64 {
-        if self.total == 0 { 0.0 } else { branch.count as f64 / self.total as f64 }
-    }
-}
-
 /// Branches, as shares of all.
-pub(crate) fn table<'a>(has_counters: bool) -> Table<'a, HotCounts<'a>, Ranked<'a, HotBranch>> {
-    let table = Table::<HotCounts<'_>, Ranked<'_, HotBranch>>::new()
+pub(crate) fn table(
+    all: u64,
+    quality: &Quality,
+    has_counters: bool,
+) -> Table<'_, Maps, Ranked<'_, HotBranch>> {
+    let table = Table::<Maps, Ranked<'_, HotBranch>>::new()
         .constant("view", "hot")
         .number("rank", "rank", |_, (at, _)| Cell::Number(*at as u64 + 1))
         .spare(3)
         .number("count", "count", |_, (_, branch)| Cell::Count(branch.count))
-        .number("share", "share", |counts, (_, branch)| Cell::Share(counts.share(branch)))
+        .number("share", "share", move |_, (_, branch)| Cell::share(share(branch.count, all)))
         .heat()
-        .only("share_low|share_high", |counts, (_, branch)| {
-            Cell::interval(counts.quality.share_interval(counts.share(branch)))
+        .only("share_low|share_high", move |_, (_, branch)| {
+            Cell::interval(share(branch.count, all).and_then(|of| quality.share_interval(of)))
         })
         .only("mispredicted", |_, (_, branch)| Cell::count(branch.mispredicted))
         .only("predictions_known", |_, (_, branch)| Cell::Count(branch.known))
-        .number("mispredict_rate", "mispredict", |_, (_, branch)| match branch.mispredict_rate() {
-            // The true rate is unknown: null in JSON.
-            Some(0.0) => Cell::Stated("0%".to_owned(), None),
-            rate => Cell::share(rate),
+        .number("mispredict_rate", "mispredict", |_, (_, branch)| {
+            Cell::mispredicts(branch.mispredicted, branch.known)
         })
         .spare(1)
         .only("never_seen_mispredicted", |_, (_, branch)| {
@@ -67,21 +56,21 @@ pub(crate) fn table<'a>(has_counters: bool) -> Table<'a, HotCounts<'a>, Ranked<'
         .nested("counters", |_, (_, branch)| branch.counters.clone());
     let table = match has_counters {
         true => table
-            .word("", "events", |_, (_, branch)| events(branch.counters.as_deref(), branch.count))
+            .word("", "events", |_, (_, branch)| {
+                Cell::word(means(branch.counters.as_deref(), branch.count))
+            })
             .spare(2),
         false => table,
     };
     table
-        .word("type", "type", |counts, (_, branch)| {
-            Cell::word(branch.type_in(counts.maps).map(type_name))
-        })
+        .word("type", "type", |maps, (_, branch)| Cell::word(branch.type_in(maps).map(type_name)))
         .spare(4)
-        .place("from", "from", Part::ALL, |counts, (_, branch)| {
-            Some(Place::of(counts.maps, branch.from_location, branch.from))
+        .place("from", "from", Part::ALL, |maps, (_, branch)| {
+            Some(Place::of(maps, branch.from_location, branch.from))
         })
-        .place("to", "to", Part::ALL, |counts, (_, branch)| {
-            let from = Place::of(counts.maps, branch.from_location, branch.from);
-            Some(Place::of(counts.maps, branch.to_location, branch.to).reached_from(&from))
+        .place("to", "to", Part::ALL, |maps, (_, branch)| {
+            let from = Place::of(maps, branch.from_location, branch.from);
+            Some(Place::of(maps, branch.to_location, branch.to).reached_from(&from))
         })
         .behind(" -> ")
 }
@@ -91,33 +80,21 @@ pub(crate) fn has_counters(branches: &[HotBranch]) -> bool {
     branches.iter().any(|branch| branch.counters.is_some())
 }
 
-/// The mean of each counter's events by execution, with perf's letters.
-pub(super) fn events(counters: Option<&[Option<u64>; 4]>, count: u64) -> Cell {
-    Cell::word(counters.map(|_| means(counters, count)))
-}
-
-/// The same as text; empty without counters.
-pub(crate) fn means(counters: Option<&[Option<u64>; 4]>, count: u64) -> String {
+/// The mean of each counter's events per execution, with perf's letters.
+pub(crate) fn means(counters: Option<&[Option<u64>; 4]>, count: u64) -> Option<String> {
     let mean = |(letter, sum): (char, &Option<u64>)| {
         sum.map(|sum| format!("{letter} {:.2}", sum as f64 / count.max(1) as f64))
     };
-    let means = counters.map(|sums| ('A'..).zip(sums).filter_map(mean).collect::<Vec<_>>());
-    means.unwrap_or_default().join(" ")
+    counters.map(|sums| ('A'..).zip(sums).filter_map(mean).collect::<Vec<_>>().join(" "))
 }
 
 fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
-    let reading = args.select.reading();
-    let mut counter = Counter::new();
-    args.symbols.apply(counter.maps());
-    let sources = input::read_all(args.inputs.paths(), &reading, |recording, at| {
-        counter.recording(recording, at)
-    })?;
-    let mut hot = counter.finish();
+    let (mut hot, sources) = args.count(Counter::new())?;
     if let Some(sort) = args.sort {
         hot.sort(sort);
     }
     let mut branches = std::mem::take(&mut hot.branches);
-    let distinct = branches.len() as u64;
+    let totals = Totals::of_hot(&hot, branches.len());
     let rows =
         args.shown().keep(&mut hot.maps, &mut branches, (hot.total, "branches"), |branch| {
             (branch.from_location, branch.count)
@@ -125,17 +102,14 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     let listed = branches.len();
     branches.truncate(args.rows());
     branches.shrink_to_fit();
-    let predictions = Some((hot.known, hot.mispredicted));
-    let totals = Totals { branches: hot.total, distinct, predictions };
     out.modelled = Source::any_models_fields(&sources);
     let notes = || {
         let shares = branches.iter().map(|branch| hot.share(branch));
         Notes { trust: share_trust(&hot.quality, shares), ..Notes::default() }
     };
     args.print_head(out, (&sources, &hot.quality, &totals), notes, rows.as_ref())?;
-    let mut counts = HotCounts { total: hot.total, quality: &hot.quality, maps: &mut hot.maps };
-    let listed_now = branches.iter().enumerate();
-    table(has_counters(&branches)).write(args.printer(), out, &mut counts, listed_now)?;
+    let table = table(hot.total, &hot.quality, has_counters(&branches));
+    table.write(args.printer(), out, &mut hot.maps, branches.iter().enumerate())?;
     if args.printer() == Printer::Text {
         print_hidden(out, listed, branches.len(), ("branch", "branches"))?;
     }
@@ -145,11 +119,11 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
 
 fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {
     let Overview { branches, flow, .. } = &mut *page.overview;
-    let mut counts = HotCounts { total: flow.taken, quality: &flow.quality, maps: &mut flow.maps };
+    let table = table(flow.taken, &flow.quality, has_counters(branches));
     let shown = branches.iter().take(page.limit);
     Ok(html! {
         p { "Taken branches by where they came from and went. Cycles are core cycles since the branch before." }
-        (table(has_counters(branches)).html("Hot branches", &mut counts, shown.clone().enumerate()))
+        (table.html("Hot branches", &mut flow.maps, shown.clone().enumerate()))
         (rest(branches.len(), shown.len(), "branches"))
     })
 }

@@ -1,8 +1,6 @@
 //! Loops: how often their bodies ran each time they were entered, in how many
 //! cycles, and how they nest.
 
-use std::io::Write;
-
 use maud::{Markup, html};
 use profile::interval::MIN_STACKS;
 use profile::loops::{self, BackEdge, Loop, Loops, Quantile, Trips};
@@ -11,10 +9,9 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::{Page, Report, Section, Sort, View, print_hidden, rest};
-use crate::exit::{DONE, Failure, Outcome};
-use crate::head::{self, Notes, Totals, finish, quality_json, without};
+use crate::exit::{Failure, Outcome};
+use crate::head::{Notes, Totals, quality_json, without};
 use crate::input::{Reread, Source};
-use crate::present::json;
 use crate::present::number::grouped;
 use crate::present::out::Out;
 use crate::present::place::{Part, Place};
@@ -48,13 +45,9 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     let table = table(complete);
     let printer = args.printer();
     out.modelled = Source::any_models_fields(&sources);
+    let read = (&*sources, &quality, &totals);
+    args.print_head(out, read, || notes(complete, filtered), rows.as_ref())?;
     if printer == Printer::Text {
-        let notes = notes(complete, filtered);
-        out.lines(&head::lines(&sources, &quality, &totals, notes, args.verbose))?;
-        if let Some(rows) = rows {
-            out.line(rows.line())?;
-        }
-        out.gap()?;
         let layout = table.layout(out, &mut maps, shown.iter().copied(), 0);
         if !shown.is_empty() {
             layout.headings(out)?;
@@ -69,19 +62,13 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
         print_hidden(out, listed.len(), shown.len(), ("loop", "loops"))?;
     } else {
         table.write(printer, out, &mut maps, shown.iter().copied())?;
-        if printer == Printer::Json {
-            let mut quality = quality_json(&sources, &quality, &totals);
-            quality["complete"] = json!(complete);
-            quality["stacks_filtered"] = json!(filtered);
-            quality["neighbours_not_joined"] = json!(broken);
-            quality["loops"] = json!(found.len());
-            quality["dso"] = json!(rows.map(|rows| rows.json()));
-            json::value(out, &quality)?;
-        }
     }
-    out.flush()?;
-    finish(&sources, &maps);
-    Ok(DONE)
+    let mut totals = quality_json(&sources, &quality, &totals);
+    totals["complete"] = json!(complete);
+    totals["stacks_filtered"] = json!(filtered);
+    totals["neighbours_not_joined"] = json!(broken);
+    totals["loops"] = json!(found.len());
+    args.end(out, totals, rows.as_ref(), (&sources, &maps))
 }
 
 fn notes(complete: bool, filtered: u64) -> Notes {
@@ -126,18 +113,14 @@ pub(crate) fn table<'a>(complete: bool) -> Table<'a, Maps, Ranked<'a, Loop>> {
         .only("max_is_at_least", |_, (_, one)| {
             Cell::or_absent(one.longest(), |(_, whole)| Cell::Flag(!whole))
         })
-        .number("", "mean", |_, (_, one)| {
-            Cell::or_absent(one.mean_trips(), |mean| Cell::Decimal(mean, 2))
-        });
+        .number("", "mean", |_, (_, one)| decimal(one.mean_trips()));
     // Exact trip counts have no interval.
     let table = match complete {
         true => table,
         false => table.number("", "95%", |_, (_, one)| interval(one)).spare(2),
     };
     table
-        .only("mean", |_, (_, one)| {
-            Cell::or_absent(one.mean_trips(), |mean| Cell::Decimal(mean, 2))
-        })
+        .only("mean", |_, (_, one)| decimal(one.mean_trips()))
         .only("mean_low", |_, (_, one)| decimal(one.mean.and_then(|mean| mean.low)))
         .only("mean_high", |_, (_, one)| decimal(one.mean.and_then(|mean| mean.high)))
         .number("cycles_p50", "cycles p50", |_, (_, one)| Cell::number(one.cycles.quantile(0.5)))

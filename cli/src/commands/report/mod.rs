@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use maud::{Markup, html};
+use profile::Counter;
 use profile::callgraph::CallGraph;
 use profile::hot::Order as Sort;
 use profile::maps::Maps;
@@ -294,6 +295,15 @@ impl Report {
             || self.group == Some(group::By::File)
             || self.printer() != Printer::Text;
         self.shown.program_first(!is_asked)
+    }
+
+    /// Reads the recordings.
+    fn count<V: profile::View>(
+        &self,
+        mut counter: Counter<V>,
+    ) -> Result<(V::Table, Vec<Source>), Failure> {
+        self.symbols.apply(counter.maps());
+        input::count(self.inputs.paths(), &self.select.reading(), counter)
     }
 
     /// Rows of a table at most.

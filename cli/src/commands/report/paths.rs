@@ -1,7 +1,7 @@
 //! The view `paths`: chains of blocks that usually run in sequence, their share of execution, and
 //! where they break.
 
-use std::io::{self, Write};
+use std::io;
 
 use profile::maps::{LocationFilter, Maps};
 use profile::paths::{self, Break, FOLLOWERS, Follower, Growth, Link, Path, Paths};
@@ -9,8 +9,8 @@ use profile::paths::{self, Break, FOLLOWERS, Follower, Growth, Link, Path, Paths
 use serde_json::{Value, json};
 
 use super::{Report, Sort, View, print_hidden};
-use crate::exit::{DONE, Outcome};
-use crate::head::{self, Notes, Totals, finish, quality_json, without};
+use crate::exit::Outcome;
+use crate::head::{self, Notes, Totals, quality_json, without};
 use crate::input::{Reread, Source};
 use crate::present::json;
 use crate::present::number::{counted, grouped, part, percent, share};
@@ -104,9 +104,7 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
         let rows = chains.flat_map(|(at, path)| path.links.iter().map(move |link| (at, link)));
         out.modelled = Source::any_models_fields(&sources);
         ranked().write_csv(out, &mut paths.maps, rows)?;
-        out.flush()?;
-        finish(&sources, &paths.maps);
-        return Ok(DONE);
+        return args.end(out, Value::Null, None, (&sources, &paths.maps));
     }
     let mut covered = 0u64;
     for (rank, path) in list.iter().take(last).enumerate() {
@@ -123,20 +121,15 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     if text {
         out.gap()?;
         print_hidden(out, listed.len(), shown, ("chain", "chains"))?;
-    } else {
-        let mut quality = quality_json(&sources, &paths.quality, &totals);
-        quality["complete"] = json!(paths.complete);
-        quality["stacks_filtered"] = json!(paths.filtered);
-        quality["chains"] = json!(list.len());
-        quality["dso"] = json!(selected.map(|rows| rows.json()));
-        quality["followers_kept"] = json!(FOLLOWERS);
-        quality["branches_with_more_followers"] = json!(paths.crowded);
-        quality["min_probability"] = json!(paths.growth.least);
-        json::value(out, &quality)?;
     }
-    out.flush()?;
-    finish(&sources, &paths.maps);
-    Ok(DONE)
+    let mut totals = quality_json(&sources, &paths.quality, &totals);
+    totals["complete"] = json!(paths.complete);
+    totals["stacks_filtered"] = json!(paths.filtered);
+    totals["chains"] = json!(list.len());
+    totals["followers_kept"] = json!(FOLLOWERS);
+    totals["branches_with_more_followers"] = json!(paths.crowded);
+    totals["min_probability"] = json!(paths.growth.least);
+    args.end(out, totals, selected.as_ref(), (&sources, &paths.maps))
 }
 
 fn notes(paths: &Paths) -> Notes {

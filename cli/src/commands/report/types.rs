@@ -10,7 +10,6 @@ use profile::types::{OfType, by_type};
 use super::{Page, Report, Section, Sort, View};
 use crate::exit::{Failure, Outcome};
 use crate::head::{Notes, Totals, quality_json};
-use crate::input;
 use crate::present::number::share;
 use crate::present::out::Out;
 use crate::present::table::{Cell, Ranked, Table};
@@ -36,23 +35,16 @@ fn table<'a>(all: u64) -> Table<'a, (), Ranked<'a, OfType>> {
         .spare(2)
         .number("mispredicted", "mispredicts", |(), (_, of)| Cell::count(of.mispredicted))
         .only("predictions_known", |(), (_, of)| Cell::Count(of.known))
-        .number("mispredict_rate", "rate", |(), (_, of)| match of.mispredicted {
-            Some(0) => Cell::Stated("0%".to_owned(), None),
-            missed => Cell::share(missed.and_then(|missed| share(missed, of.known))),
+        .number("mispredict_rate", "rate", |(), (_, of)| {
+            Cell::mispredicts(of.mispredicted, of.known)
         })
         .word("type", "type", |(), (_, of)| Cell::word(of.branch_type.map(type_name)))
 }
 
 fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
-    let mut counter = Counter::new();
-    args.symbols.apply(counter.maps());
-    let (mut hot, sources) = input::count(args.inputs.paths(), &args.select.reading(), counter)?;
+    let (mut hot, sources) = args.count(Counter::new())?;
     let mut branches = std::mem::take(&mut hot.branches);
-    let totals = Totals {
-        branches: hot.total,
-        distinct: branches.len() as u64,
-        predictions: Some((hot.known, hot.mispredicted)),
-    };
+    let totals = Totals::of_hot(&hot, branches.len());
     let rows =
         args.shown().keep(&mut hot.maps, &mut branches, (hot.total, "branches"), |branch| {
             (branch.from_location, branch.count)

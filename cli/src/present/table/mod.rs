@@ -17,7 +17,7 @@ use profile::interval::Interval;
 use serde::Serialize;
 
 use super::escape::escaped;
-use super::number::{grouped, percent, range};
+use super::number::{grouped, percent, range, share};
 use super::out::Out;
 use super::place::{Part, Place};
 
@@ -73,6 +73,15 @@ impl Cell {
     /// A share that may not be known.
     pub(crate) fn share(share: Option<f64>) -> Cell {
         Cell::or_absent(share, Cell::Share)
+    }
+
+    /// A misprediction rate, if known. If no misprediction was seen, the true rate is unknown: null
+    /// in JSON.
+    pub(crate) fn mispredicts(missed: Option<u64>, known: u64) -> Cell {
+        match missed {
+            Some(0) => Cell::Stated("0%".to_owned(), None),
+            missed => Cell::share(missed.and_then(|missed| share(missed, known))),
+        }
     }
 
     /// An interval, if known.
