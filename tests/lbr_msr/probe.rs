@@ -10,8 +10,7 @@ use lbr_msr::format::LbrFormat;
 use lbr_msr::probe::cores::{self, CoreType};
 use lbr_msr::probe::recorded::{RecordingError, parse};
 use lbr_msr::probe::{
-    GivenPerfCapabilities, RecordedCpuid, Unsupported, Why, identify, probe,
-    probe_assuming,
+    GivenPerfCapabilities, RecordedCpuid, Unsupported, Why, identify, probe, probe_assuming,
 };
 use lbr_msr::{Msr, address};
 

@@ -1,21 +1,23 @@
 //! Recordings as arguments: opens them, and reports anomalies.
 
 pub(crate) mod file;
-mod progress;
 mod reread;
 pub(crate) mod selected;
 mod source;
 pub(crate) mod source_text;
 
 use lbr_msr::text::AsText;
+use std::io::IsTerminal;
 use std::num::NonZero;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
 use nix::sys::signal::{SigSet, Signal};
 use profile::perf_data::ReadError;
 use profile::select::{SelectError, Selection};
@@ -23,12 +25,12 @@ use profile::{Counter, Recording, View};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-pub(crate) use self::progress::Progress;
 pub(crate) use self::reread::Reread;
 pub(crate) use self::source::{Source, warn};
 use crate::args::heading;
 use crate::exit::{FAILED, Failure, USAGE, failure, usage};
 use crate::present::out::say;
+use crate::symbols::SymbolArgs;
 
 /// Recordings as arguments.
 #[derive(Clone, Debug, Default, Args)]
@@ -161,8 +163,10 @@ pub(crate) fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
 pub(crate) fn count<V: View>(
     paths: &[PathBuf],
     reading: &Reading,
+    symbols: &SymbolArgs,
     mut counter: Counter<V>,
 ) -> Result<(V::Table, Vec<Source>), Failure> {
+    symbols.apply(counter.maps());
     let sources = read_all(paths, reading, |recording, at| counter.recording(recording, at))?;
     Ok((counter.finish(), sources))
 }
@@ -280,4 +284,48 @@ fn nothing_there(path: &Path, error: &ReadError) -> Option<String> {
 /// The path for messages.
 pub(crate) fn name(path: &Path) -> String {
     if path == Path::new("-") { "standard input".to_owned() } else { path.as_text().into_owned() }
+}
+
+/// Progress on standard error: only on a terminal, only after a second.
+struct Progress {
+    started: Instant,
+    bar: Option<ProgressBar>,
+    wanted: bool,
+}
+
+impl Progress {
+    /// Starts the timer.
+    fn new() -> Progress {
+        let wanted = std::io::stderr().is_terminal();
+        Progress { started: Instant::now(), bar: None, wanted }
+    }
+
+    /// How far it is.
+    fn at(&mut self, position: u64, size: Option<u64>) {
+        if !self.wanted || self.started.elapsed() < Duration::from_secs(1) {
+            return;
+        }
+        let bar = self.bar.get_or_insert_with(|| match size {
+            Some(size) => ProgressBar::new(size).with_style(
+                ProgressStyle::with_template("{bar:30} {bytes}/{total_bytes} {eta}{msg}")
+                    .unwrap_or_else(|_| ProgressStyle::default_bar()),
+            ),
+            None => ProgressBar::new_spinner().with_style(
+                ProgressStyle::with_template("{spinner} {bytes}{msg}")
+                    .unwrap_or_else(|_| ProgressStyle::default_spinner()),
+            ),
+        });
+        if cfg!(debug_assertions) {
+            bar.set_message(" (slow: a build without --release)");
+        }
+        bar.set_position(position);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
 }

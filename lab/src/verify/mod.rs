@@ -97,10 +97,7 @@ impl Report {
 ///
 /// # Errors
 /// [`Unsupported`] if there is nothing to verify.
-pub fn documented(
-    cpuid: &RecordedCpuid,
-    assume: Option<CpuKey>,
-) -> Result<LbrCaps, Unsupported> {
+pub fn documented(cpuid: &RecordedCpuid, assume: Option<CpuKey>) -> Result<LbrCaps, Unsupported> {
     probe_assuming(cpuid, None, assume)
 }
 

@@ -141,12 +141,8 @@ fn annotate(args: &Annotate) -> Outcome {
         .or(args.graph.as_ref())
         .map(|path| Output::new(path, inputs()))
         .transpose()?;
-    let mut counter = FlowCounter::new();
-    args.symbols.apply(counter.maps());
-    let sources = input::read_all(&args.input, &args.select.reading(), |recording, at| {
-        counter.recording(recording, at)
-    })?;
-    let mut flow = counter.finish();
+    let (mut flow, sources) =
+        input::count(&args.input, &args.select.reading(), &args.symbols, FlowCounter::new())?;
     args.rows.keep_flow(&mut flow, false)?;
     args.rows.keep_flow(&mut flow, true)?;
     let syntax = args.syntax;

@@ -1,7 +1,6 @@
 //! `lbr diff`: changes from one build to the next.
 
 mod print;
-mod rows;
 pub(crate) mod table;
 mod trace;
 
@@ -13,7 +12,7 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use profile::compare::{self, By, Comparison, Looked, Measure, NotComparable, Row, Total};
 use profile::loops;
-use profile::maps::Maps;
+use profile::maps::{LocationFilter, Maps};
 use profile::{Counter, View};
 
 use self::print::{html_page, print};
@@ -293,7 +292,7 @@ pub(crate) fn compare(
     let mut comparison = Comparison::of(rows, &counted_a, &counted_b);
     comparison.add_loops(&mut loops_a, &mut loops_b, by);
     let mut names = Names { branches: [maps_a, maps_b], loops: [loops_a.maps, loops_b.maps] };
-    rows::keep(shown, &mut comparison.rows, &mut names, &files)?;
+    keep(shown, &mut comparison.rows, &mut names, &files)?;
     let level = level / 100.0;
     comparison.test(level);
     Ok((Compared { sides: [a, b], comparison, total, level }, names))
@@ -396,4 +395,65 @@ impl Compared {
         let measures = [Measure::Share, Measure::Mispredict, Measure::Cycles];
         measures.into_iter().filter(|one| self.has(*one)).collect()
     }
+}
+
+/// Drops rows of files and functions that were not requested. `files` are the pairs of files that
+/// both sides have: the name of either selects both.
+fn keep(
+    shown: &RowArgs,
+    rows: &mut Vec<Row>,
+    names: &mut Names,
+    files: &[[String; 2]],
+) -> Result<(), Failure> {
+    if !shown.any() {
+        return Ok(());
+    }
+    let sides = on_each_side(shown, &names.branches, files);
+    let mut within = |side: usize, loops: bool| {
+        let of = |row: &Row| if side == 0 { row.before.clone() } else { row.after.clone() };
+        let places = rows.iter().filter(|row| is_loop(row) == loops).filter_map(of);
+        let maps = if loops { &mut names.loops } else { &mut names.branches };
+        let (Some(maps), Some(shown)) = (maps.get_mut(side), sides.get(side)) else {
+            return Ok(None);
+        };
+        shown.places(maps, places.map(|place| (place.location, place.count)))
+    };
+    let branches = [within(0, false), within(1, false)];
+    let heads = [within(0, true).ok().flatten(), within(1, true).ok().flatten()];
+    // One side lacks places that are gone or new.
+    let branches = match branches {
+        [Err(error), Err(_)] => return Err(error),
+        sides => sides.map(|side| side.ok().flatten()),
+    };
+    rows.retain(|row| {
+        let within = if is_loop(row) { &heads } else { &branches };
+        within.iter().zip([&row.before, &row.after]).any(|(within, side)| {
+            matches!((within, side), (Some(within), Some(side)) if within.has(side.location))
+        })
+    });
+    Ok(())
+}
+
+/// The requested rows, by the names of each side's files.
+fn on_each_side(shown: &RowArgs, maps: &[Maps; 2], files: &[[String; 2]]) -> [RowArgs; 2] {
+    let named = |side: usize, name: &String| {
+        let maps = &maps[side];
+        let within = LocationFilter::files(maps, std::slice::from_ref(name));
+        let named = maps.files().filter(|file| within.has_file(*file));
+        named.filter_map(|file| maps.path(file)).map(str::to_owned).collect::<Vec<_>>()
+    };
+    [0, 1].map(|side| {
+        let other = 1 - side;
+        let mut names: Vec<String> = Vec::new();
+        for name in shown.files() {
+            if LocationFilter::files(&maps[side], std::slice::from_ref(name)).missing().is_empty() {
+                names.push(name.clone());
+            }
+            let there = named(other, name);
+            let pairs = files.iter().filter(|pair| there.contains(&pair[other]));
+            names.extend(pairs.map(|pair| pair[side].clone()));
+        }
+        // A name that neither side has is an error, which needs the name.
+        shown.with_files(if names.is_empty() { shown.files().to_vec() } else { names })
+    })
 }

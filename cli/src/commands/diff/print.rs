@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::table::{changes, signed, table};
 use super::{Compared, Diff, Names, Side, events, is_loop};
+use crate::commands::report::print_hidden;
 use crate::exit::Failure;
 use crate::head::{Totals, quality_json, quality_line};
 use crate::present::number::{counted, grouped};
@@ -52,19 +53,12 @@ fn print_text(
         out.line(line)?;
     }
     let significant = compared.significant();
-    let more = |out: &mut Out<'_>, rows: usize, limit: usize, what: &str| match rows > limit {
-        true => out.line(format_args!(
-            "{} more {what} (--limit 0 shows all)",
-            grouped((rows - limit) as u64)
-        )),
-        false => Ok(()),
-    };
     if !significant.is_empty() {
         out.gap()?;
         let limit = args.rows(CHANGES);
         let shown = significant.iter().take(limit).copied().enumerate();
         changes().write(Printer::Text, out, names, shown)?;
-        more(out, significant.len(), limit, "changes")?;
+        print_hidden(out, significant.len(), limit, ("change", "changes"))?;
     }
     let limit = args.rows(ROWS);
     for (kind, title, measures, rows) in compared.others() {
@@ -72,7 +66,7 @@ fn print_text(
         out.line(title)?;
         let shown = rows.iter().take(limit).copied().enumerate();
         table(kind, &measures).write(Printer::Text, out, names, shown)?;
-        more(out, rows.len(), limit, "rows")?;
+        print_hidden(out, rows.len(), limit, ("row", "rows"))?;
     }
     out.gap()?;
     for line in compared.evidence() {

@@ -1,7 +1,5 @@
 //! `lbr explain`: the bits of a register.
 
-mod list;
-
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -9,7 +7,7 @@ use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use lbr_msr::{
     BranchFilter,
-    explain::{self, BuildError, CpuKey, FindError, Register},
+    explain::{self, BuildError, CpuKey, FindError, Register, SOURCES},
     filter::to_register,
     register,
 };
@@ -26,6 +24,7 @@ use crate::{
         json,
         out::{Out, say},
         page,
+        table::{Cell, Item, Table, write_list},
     },
 };
 
@@ -94,7 +93,7 @@ pub(crate) fn run(args: ExplainArgs) -> Outcome {
     let mut out = Out::stdout();
     let Some(name) = &args.register else {
         if args.sources {
-            list::write_sources(&mut out, args.json)?;
+            write_sources(&mut out, args.json)?;
         } else {
             let registers = match args.cpu {
                 Some(cpu) => explain::all_of(cpu).or_exit(USAGE)?.collect(),
@@ -103,7 +102,7 @@ pub(crate) fn run(args: ExplainArgs) -> Outcome {
             if let Some(path) = &args.html {
                 return write_page(path, "Branch-record registers", &registers, None);
             }
-            list::write(&mut out, &registers, args.json)?;
+            write_list_of(&mut out, &registers, args.json)?;
         }
         out.flush()?;
         return Ok(DONE);
@@ -254,4 +253,45 @@ fn write_json(out: &mut Out<'_>, register: &Register, value: Option<u64>) -> io:
         fields: drawn(register, value),
     };
     json::value(out, &explained)
+}
+
+/// One row for each register and kind of CPU.
+fn write_list_of(out: &mut Out<'_>, registers: &[Register], json: bool) -> io::Result<()> {
+    let table = Table::<(), Register>::new()
+        .word("at", "at", |(), register| Cell::Word(at(register).into()))
+        .word("name", "name", |(), register| Cell::Word(register.template().into()))
+        .only("count", |(), register| Cell::number(register.count()))
+        .only("on", |(), register| Cell::Word(register.variant().into()))
+        .only("summary", |(), register| Cell::Word(register.summary().into()))
+        .prose("", "purpose [on]", |(), register| {
+            Cell::Word(format!("{} [{}]", register.summary(), register.variant()).into())
+        })
+        .only("source", |(), register| Cell::Word(register.source().into()));
+    if json {
+        table.write_json(out, &mut (), registers.iter().copied())
+    } else {
+        table.write_text(out, &mut (), registers.iter().copied())
+    }
+}
+
+/// Its address, or the first and last for a register of each record; the encoding of an Arm
+/// register.
+fn at(register: &Register) -> String {
+    match (register.msr(), register.last().msr()) {
+        (Some(first), Some(last)) if first != last => format!("{first}-{last}"),
+        (Some(only), _) => only.to_string(),
+        _ => register.encoding().unwrap_or_default(),
+    }
+}
+
+/// The documents that the tags in brackets cite.
+fn write_sources(out: &mut Out<'_>, json: bool) -> io::Result<()> {
+    if json {
+        return SOURCES.iter().try_for_each(|(tag, document)| {
+            json::line(out, &[("tag", (*tag).into()), ("document", (*document).into())])
+        });
+    }
+    let items =
+        SOURCES.iter().map(|(tag, document)| (Cell::Empty, (*tag).into(), (*document).into()));
+    write_list(out, &items.collect::<Vec<Item>>())
 }

@@ -11,8 +11,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use profile::export::{self, Losses, Profile, ProfileKind, ProgramChoice, Traced, Traces};
-use profile::symbols::{Sources, demangle};
-use profile::{Counter, hot};
+use profile::symbols::demangle;
+use profile::{Counter, View, callgraph, hot};
 
 use crate::args::heading;
 use crate::commands::report;
@@ -24,7 +24,7 @@ use crate::present::escape::{escaped, escaped_lines};
 use crate::present::json;
 use crate::present::number::{counted, grouped, percent};
 use crate::present::out::say;
-use crate::select::{ALL, RowArgs, SelectArgs};
+use crate::select::{ALL, SelectArgs};
 use crate::symbols::SymbolArgs;
 
 /// Executed instructions without line information that a profile of lines may lack.
@@ -146,9 +146,8 @@ impl Export {
         Reading { omit_modelled, ..self.select.reading() }
     }
 
-    /// Which rows of a table are in it.
-    fn rows(&self) -> RowArgs {
-        RowArgs::of(&self.dso, &[])
+    fn count<V: View>(&self, counter: Counter<V>) -> Result<(V::Table, Vec<Source>), Failure> {
+        input::count(self.inputs.paths(), &self.reading(), &self.symbols, counter)
     }
 
     /// Refuses options that do not apply to the kind.
@@ -203,10 +202,7 @@ pub(crate) fn run(args: &Export) -> Outcome {
 
 /// Branches of every file.
 fn pprof(args: &Export, output: &Output) -> Outcome {
-    let mut counter = hot::Counter::new();
-    args.symbols.apply(counter.maps());
-    let reading = args.reading();
-    let (mut table, read) = input::count(args.inputs.paths(), &reading, counter)?;
+    let (mut table, read) = args.count(hot::Counter::new())?;
     output.write(export::pprof(&mut table, args.to == Kind::PprofGo)?)?;
     head::finish(&read, &table.maps);
     Ok(DONE)
@@ -214,8 +210,7 @@ fn pprof(args: &Export, output: &Output) -> Outcome {
 
 /// Who calls whom, for viewers of calling contexts.
 fn contexts(args: &Export, output: &Output) -> Outcome {
-    let reading = args.reading();
-    let (graph, read) = report::call_graph(args.inputs.paths(), &reading, &args.symbols, false)?;
+    let (graph, read) = args.count(callgraph::counter(false))?;
     let name = read.first().map_or("-", |source| source.name.as_str());
     let mut text = Vec::new();
     match args.to {
@@ -299,9 +294,7 @@ fn count<const JOIN: bool>(
     args: &Export,
     kind: ProfileKind,
 ) -> Result<(Traced, Vec<Source>), Failure> {
-    let mut counter = Counter::of(Traces::<JOIN>::by(kind.rules()));
-    counter.maps().set_sources(args.symbols.sources(&Sources::default()));
-    input::count(args.inputs.paths(), &args.reading(), counter)
+    args.count(Counter::of(Traces::<JOIN>::by(kind.rules())))
 }
 
 /// Prints what the profile contains, and what it lacks.

@@ -7,18 +7,14 @@ use profile::maps::{Location, Maps};
 use super::Export;
 use crate::exit::{DONE, Outcome};
 use crate::head;
-use crate::input;
 use crate::output::Output;
 use crate::present::table::{Cell, Table};
+use crate::select::RowArgs;
 
 /// Writes them.
 pub(super) fn write(args: &Export, output: &Output) -> Outcome {
-    let mut counter = Counter::new();
-    args.symbols.apply(counter.maps());
-    let reading = args.reading();
-    let (HotTable { mut branches, mut maps, total, .. }, read) =
-        input::count(args.inputs.paths(), &reading, counter)?;
-    args.rows().keep(&mut maps, &mut branches, (total, "branches"), |branch| {
+    let (HotTable { mut branches, mut maps, total, .. }, read) = args.count(Counter::new())?;
+    RowArgs::of(&args.dso, &[]).keep(&mut maps, &mut branches, (total, "branches"), |branch| {
         (branch.from_location, branch.count)
     })?;
     output.stream(|out| table(total).write_csv(out, &mut maps, branches.iter()).map(Ok))?;

@@ -14,7 +14,7 @@ use profile::quality::Quality;
 use serde::Serialize;
 
 use super::hot::means;
-use super::{Page, Report, Section, Sort, View, flow, print_hidden, rest};
+use super::{Page, Report, Section, Sort, View, print_hidden, rest, run_flow, unusual};
 use crate::exit::{Failure, Outcome, USAGE};
 use crate::head::{Notes, share_trust};
 use crate::present::chart::{Histogram, Series};
@@ -82,13 +82,13 @@ fn find<'a>(
 }
 
 fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
-    flow::run(args, out, true, |flow| notes(args, flow), |out, flow| print(out, args, flow))
+    run_flow(args, out, true, |flow| notes(args, flow), |out, flow| print(out, args, flow))
 }
 
 fn notes(args: &Report, flow: &Flow) -> Notes {
     let executed = flow.block_quality.blocks;
     let shares = flow.blocks.iter().take(args.rows()).filter_map(|b| share(b.count, executed));
-    Notes { trust: share_trust(&flow.quality, shares), unusual: flow::unusual(flow) }
+    Notes { trust: share_trust(&flow.quality, shares), unusual: unusual(flow) }
 }
 
 fn print(out: &mut Out<'_>, args: &Report, flow: &mut Flow) -> io::Result<Option<u8>> {

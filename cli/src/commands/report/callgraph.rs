@@ -8,22 +8,22 @@ use std::sync::Arc;
 use clap::Args;
 use maud::{Markup, html};
 use profile::callgraph::{self, CallGraph, Function, Node, Sum, Unit, score};
+use profile::maps::Location;
 use profile::perf_data::Rate;
 use profile::select::EventSamples;
 use serde_json::json;
 
-use super::shown::Shown;
 use super::{Page, Report, Section, Sort, View, print_hidden, rest};
 use crate::args::heading;
 use crate::exit::{Failure, Outcome};
 use crate::head::{self, Notes, Totals, quality_json};
-use crate::input::{self, Reading, Source};
+use crate::input::{self, Source};
 use crate::present::escape::escaped;
 use crate::present::number::{counted_nonzero, dash, grouped, part, percent, share};
 use crate::present::out::{Out, say};
 use crate::present::shorten::shortened;
 use crate::present::table::{Cell, Printer, Ranked, Table};
-use crate::symbols::SymbolArgs;
+use crate::select::Rows;
 
 pub(super) const VIEW: View = View {
     name: "callgraph",
@@ -72,31 +72,20 @@ impl GraphOptions {
     }
 }
 
-/// Reads recordings for who calls whom.
-pub(crate) fn count(
-    paths: &[PathBuf],
-    reading: &Reading,
-    symbols: &SymbolArgs,
-    stitch: bool,
-) -> Result<(CallGraph, Vec<Source>), Failure> {
-    let mut counter = callgraph::counter(stitch);
-    symbols.apply(counter.maps());
-    input::count(paths, reading, counter)
-}
-
 fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     let options = &args.callgraph;
-    let reading = args.select.reading();
-    let (mut graph, sources) = count(args.inputs.paths(), &reading, &args.symbols, options.stitch)?;
+    let (mut graph, sources) = args.count(callgraph::counter(options.stitch))?;
     let shown = Shown::of(args, &mut graph)?;
     let rows = shown.rows(args, &graph);
     let totals = Totals::of(graph.entries, graph.distinct);
     let scored = match &options.truth {
         Some(truth) => {
             // It must be of the same run; its event may differ.
-            let mut reading = reading;
+            let mut reading = args.select.reading();
             Arc::make_mut(&mut reading.selection).events.clear();
-            let (truth, _) = count(std::slice::from_ref(truth), &reading, &args.symbols, false)?;
+            let counter = callgraph::counter(false);
+            let paths = std::slice::from_ref(truth);
+            let (truth, _) = input::count(paths, &reading, &args.symbols, counter)?;
             score(&graph, &truth)
         }
         None => None,
@@ -378,4 +367,58 @@ fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {
         (functions(all, graph.unit).html("Functions", graph, rows))
         (rest(sums.len(), sums.len().min(page.limit), "functions"))
     })
+}
+
+/// Which functions of the call graph are shown: those in the requested files.
+pub(crate) struct Shown {
+    /// By function.
+    functions: Vec<bool>,
+    /// All are.
+    any: bool,
+}
+
+impl Shown {
+    /// The functions in the requested files.
+    pub(crate) fn of(args: &Report, graph: &mut CallGraph) -> Result<Shown, Failure> {
+        let unknown = Location::Address(0);
+        let place = |function: &Function| function.location.unwrap_or(unknown);
+        let sums = graph.sums();
+        let CallGraph { functions, maps, .. } = graph;
+        let places = sums.into_iter().filter_map(|sum| {
+            functions.get(sum.function).map(|function| (place(function), sum.own))
+        });
+        let within = args.shown().places(maps, places)?;
+        let is = |function| within.as_ref().is_none_or(|within| within.has(place(function)));
+        let functions = graph.functions.iter().map(is).collect();
+        Ok(Shown { functions, any: within.is_none() })
+    }
+
+    pub(crate) fn has(&self, function: usize) -> bool {
+        self.any || self.functions.get(function).copied().unwrap_or(false)
+    }
+
+    /// The sums of the functions that are shown.
+    pub(crate) fn sums(&self, graph: &CallGraph) -> Vec<Sum> {
+        graph.sums().into_iter().filter(|sum| self.has(sum.function)).collect()
+    }
+
+    /// For each node, whether it leads to one of the functions.
+    pub(crate) fn leads(&self, graph: &CallGraph) -> Vec<bool> {
+        let mut leads: Vec<bool> = graph.nodes.iter().map(|node| self.has(node.function)).collect();
+        // Children have higher numbers than their parents.
+        for (at, node) in graph.nodes.iter().enumerate().rev() {
+            let parent = node.parent.filter(|_| leads.get(at) == Some(&true));
+            if let Some(parent) = parent {
+                leads.get_mut(parent).into_iter().for_each(|parent| *parent = true);
+            }
+        }
+        leads
+    }
+
+    pub(crate) fn rows(&self, args: &Report, graph: &CallGraph) -> Option<Rows> {
+        let (sums, all) = (self.sums(graph), graph.sums().len());
+        let own = sums.iter().fold(0, |sum: u64, of| sum.saturating_add(of.own));
+        let unit = graph.unit.name();
+        (!self.any).then(|| args.shown().rows(unit, (own, graph.total()), (sums.len(), all)))
+    }
 }

@@ -10,7 +10,7 @@ use profile::cycles::Cycles;
 use profile::lines::SourceLine;
 use profile::maps::{Location, Maps};
 
-use super::{Page, Report, View, blocks, flow, hot, mispredict, outcomes, print_hidden, rest};
+use super::{Page, Report, View, blocks, hot, mispredict, outcomes, print_hidden, rest, run_flow};
 use crate::exit::Outcome;
 use crate::head::Notes;
 use crate::present::number::share;
@@ -234,7 +234,7 @@ impl GroupSums {
 /// Runs a view with its rows summed.
 pub(super) fn run(args: &Report, by: By, out: &mut Out<'_>) -> Outcome {
     let is_blocks = args.view.name == blocks::VIEW.name;
-    flow::run(args, out, is_blocks, |_| Notes::default(), |out, flow| print(out, args, flow, by))
+    run_flow(args, out, is_blocks, |_| Notes::default(), |out, flow| print(out, args, flow, by))
 }
 
 fn print(out: &mut Out<'_>, args: &Report, flow: &mut Flow, by: By) -> io::Result<Option<u8>> {

@@ -9,8 +9,7 @@ use profile::flow::Site;
 use profile::interval::Interval;
 use profile::maps::Maps;
 
-use super::flow::{self, interval_of};
-use super::{Page, Report, Section, Sort, View, print_hidden, rest};
+use super::{Page, Report, Section, Sort, View, interval_of, print_hidden, rest, run_flow};
 use crate::exit::{Failure, Outcome};
 use crate::head::{Notes, trust};
 use crate::present::number::percent;
@@ -67,7 +66,7 @@ pub(crate) fn table<'a>(min_n: u64, complete: bool) -> Table<'a, Maps, Ranked<'a
 }
 
 fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
-    flow::run(
+    run_flow(
         args,
         out,
         false,

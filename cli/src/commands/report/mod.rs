@@ -3,14 +3,12 @@
 mod args;
 pub(crate) mod blocks;
 pub(crate) mod callgraph;
-mod flow;
 pub(crate) mod group;
 pub(crate) mod hot;
 pub(crate) mod loops;
 pub(crate) mod mispredict;
 pub(crate) mod outcomes;
 pub(crate) mod paths;
-mod shown;
 mod types;
 
 use std::io::{self, IsTerminal, Write as _};
@@ -19,23 +17,24 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use maud::{Markup, html};
-use profile::Counter;
 use profile::callgraph::CallGraph;
+use profile::flow::FlowCounter;
 use profile::hot::Order as Sort;
+use profile::interval::{Clusters, Interval};
 use profile::maps::Maps;
 use profile::overview::Overview;
 use profile::quality::Quality;
+use profile::{Counter, Flow};
 use serde_json::Value;
 
 pub(crate) use self::blocks::{charts as block_charts, table as block_table};
-pub(crate) use self::callgraph::{count as call_graph, print_folded};
-pub(crate) use self::shown::Shown as GraphRows;
+pub(crate) use self::callgraph::{Shown as GraphRows, print_folded};
 use crate::args::heading;
 use crate::exit::{DONE, Failure, Outcome, usage};
-use crate::head::{self, Notes, Totals};
+use crate::head::{self, Notes, Totals, flow_json, without};
 use crate::input::{self, Inputs, Reread, Source};
 use crate::present::json;
-use crate::present::number::grouped;
+use crate::present::number::{counted_nonzero, grouped};
 use crate::present::out::{FAINT, Out};
 use crate::present::table::Printer;
 use crate::select::{RowArgs, Rows, SelectArgs};
@@ -300,10 +299,9 @@ impl Report {
     /// Reads the recordings.
     fn count<V: profile::View>(
         &self,
-        mut counter: Counter<V>,
+        counter: Counter<V>,
     ) -> Result<(V::Table, Vec<Source>), Failure> {
-        self.symbols.apply(counter.maps());
-        input::count(self.inputs.paths(), &self.select.reading(), counter)
+        input::count(self.inputs.paths(), &self.select.reading(), &self.symbols, counter)
     }
 
     /// Rows of a table at most.
@@ -357,7 +355,7 @@ impl Report {
 }
 
 /// Prints how many rows are not shown.
-fn print_hidden(
+pub(crate) fn print_hidden(
     out: &mut Out<'_>,
     all: usize,
     shown: usize,
@@ -386,4 +384,60 @@ fn rest(all: usize, shown: usize, what: &str) -> Markup {
             }
         }
     }
+}
+
+/// Runs a view of blocks or branches. `print` may return an exit status.
+fn run_flow(
+    args: &Report,
+    out: &mut Out<'_>,
+    blocks: bool,
+    notes: impl FnOnce(&Flow) -> Notes,
+    print: impl FnOnce(&mut Out<'_>, &mut Flow) -> io::Result<Option<u8>>,
+) -> Outcome {
+    let counter = if blocks { FlowCounter::without_sites() } else { FlowCounter::without_blocks() };
+    let (mut flow, sources) = args.count(counter)?;
+    let totals = Totals::from(&flow);
+    let rows = args.shown().keep_flow(&mut flow, blocks)?;
+    let read = (&*sources, &flow.quality, &totals);
+    args.print_head(out, read, || notes(&flow), rows.as_ref())?;
+    out.modelled = Source::any_models_fields(&sources);
+    let status = print(out, &mut flow)?;
+    let totals = flow_json(&sources, &flow, &totals);
+    let done = args.end(out, totals, rows.as_ref(), (&sources, &flow.maps))?;
+    Ok(status.unwrap_or(done))
+}
+
+/// The 95% interval of a ratio; `None` also if the counts are exact.
+fn interval_of(ratio: &Clusters, complete: bool) -> Option<Interval> {
+    if complete { None } else { ratio.interval() }
+}
+
+/// Counts of the stacks and blocks that could not be used.
+fn unusual(flow: &Flow) -> Vec<String> {
+    let quality = &flow.block_quality;
+    let counts = counted_nonzero([
+        (quality.without_code, "block without code bytes", "blocks without code bytes"),
+        (
+            quality.contradicted,
+            "block dropped that the code bytes contradict",
+            "blocks dropped that the code bytes contradict",
+        ),
+        (quality.impossible(), "impossible block dropped", "impossible blocks dropped"),
+        (
+            quality.crossing,
+            "fall-through across the kernel's boundary",
+            "fall-throughs across the kernel's boundary",
+        ),
+        (
+            quality.apart,
+            "fall-through between two functions, distance unknown",
+            "fall-throughs between two functions, distance unknown",
+        ),
+        (
+            quality.open,
+            "address from which the extent of straight-line code is unknown",
+            "addresses from which the extent of straight-line code is unknown",
+        ),
+    ]);
+    without(quality.filtered, "blocks").into_iter().chain(counts).collect()
 }

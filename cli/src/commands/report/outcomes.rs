@@ -11,8 +11,9 @@ use profile::interval::Interval;
 use profile::maps::Maps;
 use serde_json::Value;
 
-use super::flow::{self, interval_of};
-use super::{Page, Report, Section, Sort, View, print_hidden, rest};
+use super::{
+    Page, Report, Section, Sort, View, interval_of, print_hidden, rest, run_flow, unusual,
+};
 use crate::exit::{Failure, Outcome};
 use crate::head::{Notes, trust};
 use crate::present::number::counted;
@@ -121,9 +122,8 @@ pub(crate) fn indirect<'a>(complete: bool) -> Table<'a, Maps, Ranked<'a, Site>> 
 }
 
 fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
-    let notes =
-        |flow: &Flow| Notes { trust: Some(trust(flow).to_owned()), unusual: flow::unusual(flow) };
-    flow::run(args, out, false, notes, |out, flow| print(out, args, flow))
+    let notes = |flow: &Flow| Notes { trust: Some(trust(flow).to_owned()), unusual: unusual(flow) };
+    run_flow(args, out, false, notes, |out, flow| print(out, args, flow))
 }
 
 pub(crate) fn is_conditional(site: &&Site) -> bool {

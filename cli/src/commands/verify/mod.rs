@@ -2,7 +2,6 @@
 
 mod diff;
 mod explain;
-mod lies;
 mod markdown;
 mod report;
 mod subject;
@@ -32,8 +31,8 @@ use crate::exit::{DONE, FAILED, Failure, NO_LBR, OrExit, Outcome, USAGE, failure
 use crate::input;
 use crate::output::Output;
 use crate::present::out::{Out, say};
-use lies::Lies;
 use report::{Machine, Verified};
+use subject::Lies;
 
 /// Check whether CPUs do what their LBR format documents
 ///
@@ -130,7 +129,7 @@ pub(crate) fn run(args: &VerifyArgs) -> Outcome {
     }
     let machine = &args.machine;
     if let Some(Lies(None)) = args.soft_lie {
-        return lies::list(machine.soft_cpu.as_ref());
+        return subject::list_lies(machine.soft_cpu.as_ref());
     }
     if machine.host.cpuid.is_some() && machine.host.msr_root.is_none()
         || machine.perf_capabilities.is_some()

@@ -1,6 +1,9 @@
-//! Opens the CPU under test: software, or one of this machine.
+//! Opens the CPU under test: software, with the faults that are injected into it, or one of this
+//! machine.
 
+use std::io::Write as _;
 use std::slice;
+use std::str::FromStr;
 
 use anyhow::Context;
 use lab::verify::{
@@ -13,17 +16,17 @@ use lbr_msr::{
     address::IA32_PERF_CAPABILITIES,
     arm::Need,
     probe::recorded::RecordedCpu,
-    soft::{Fault, Faults, SoftCpu},
+    soft::{Fault, Faults, SoftCpu, fault::FaultKind},
     text::AsText,
 };
 use sampler::keeper;
 
 use super::VerifyArgs;
-use crate::present::out::say;
-use crate::{
-    commands::backend::{self, Hardware},
-    exit::{FAILED, Failure, OrExit, USAGE},
-};
+use crate::commands::backend::{self, Hardware};
+use crate::commands::soft::LIST;
+use crate::exit::{DONE, FAILED, Failure, OrExit, Outcome, USAGE};
+use crate::present::out::{Out, say};
+use crate::present::table::{Cell, Table};
 
 /// Verifies one CPU. `notice`: whether the warning about the first write is still due.
 pub(super) fn verify(
@@ -115,4 +118,42 @@ fn failed(error: VerifyError) -> Failure {
         VerifyError::Register(error) => backend::refused(error),
         error => Failure { code: FAILED, error: error.into() },
     }
+}
+
+/// Names of faults; `None` for `list`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lies(pub(crate) Option<Faults>);
+
+impl FromStr for Lies {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Lies, String> {
+        if text == LIST {
+            return Ok(Lies(None));
+        }
+        let faults = text.parse::<Faults>().map(|faults| Lies(Some(faults)));
+        faults.map_err(|error| format!("{error}; --soft-lie list lists them"))
+    }
+}
+
+/// Lists the injected faults; only those with an effect on `cpu`, if given.
+pub(super) fn list_lies(cpu: Option<&SoftCpu>) -> Outcome {
+    let mut faults: Vec<Fault> = Fault::all().collect();
+    if let Some(cpu) = cpu {
+        let none = without_effect(cpu, Fault::all())?;
+        faults.retain(|fault| !none.contains(fault));
+    }
+    let mut out = Out::stdout();
+    Table::<(), Fault>::new()
+        .word("", "name", |(), fault| Cell::Word(fault.name().into()))
+        .word("", "kind", |(), fault| {
+            Cell::Word(match fault.kind() {
+                FaultKind::Erratum => "erratum".into(),
+                FaultKind::Lie => "lie".into(),
+            })
+        })
+        .prose("", "source", |(), fault| Cell::Word(fault.source().into()))
+        .write_text(&mut out, &mut (), faults.into_iter())?;
+    out.flush()?;
+    Ok(DONE)
 }
