@@ -57,10 +57,10 @@ fn none(bytes: usize) -> ! {
     }
     let _ = left.write_all(b"\n");
     let unused = left.len();
-    let said = text.len() - unused;
+    let length = text.len() - unused;
     // SAFETY: the bytes lie in this frame; both calls may be made anywhere.
     unsafe {
-        libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), said);
+        libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), length);
         libc::_exit(FAILED.into())
     }
 }

@@ -95,9 +95,9 @@ pub(crate) fn warn(all: &[&Maps]) {
         );
     }
     let (mut by_id, mut by_path, mut kernel) = (false, false, false);
-    let mut said = HashSet::new();
+    let mut printed = HashSet::new();
     for failure in all.iter().flat_map(|maps| maps.failures()) {
-        if !said.insert(failure.to_string()) {
+        if !printed.insert(failure.to_string()) {
             continue;
         }
         match failure {

@@ -129,14 +129,14 @@ mod tests {
 
     #[test]
     fn reasons_are_in_plain_words() {
-        for (why, said) in [
+        for (why, sentence) in [
             ("0 is not in 1..=1024", "must be 1 to 1024"),
             ("0 is not in 1..18446744073709551615", "must be at least 1"),
             ("0 is not in 1..=4294967295", "must be at least 1"),
             ("invalid digit found in string", "not a whole number"),
             ("its ending must be .svg or .html", "its ending must be .svg or .html"),
         ] {
-            assert_eq!(plain(why), said);
+            assert_eq!(plain(why), sentence);
         }
     }
 

@@ -140,8 +140,8 @@ pub(crate) fn run(args: &LintArgs) -> Outcome {
         let (recorder, limits) = (source.recorder(), source.limits());
         let source = std::slice::from_ref(source);
         let modelled = Source::modelled(source, lint.software);
-        let said = recorder.iter().map(String::as_str).chain(modelled).chain(limits);
-        out.line(said.collect::<Vec<_>>().join("; "))?;
+        let parts = recorder.iter().map(String::as_str).chain(modelled).chain(limits);
+        out.line(parts.collect::<Vec<_>>().join("; "))?;
         if let Some(line) = selected::line(source, lint.samples, &lint.left_out) {
             out.line(line)?;
         }

@@ -35,8 +35,8 @@ pub struct ToolOutput {
 /// # Errors
 /// It cannot be started, or it runs for more than `most`, and was killed.
 pub fn run_tool(tool: &mut Command, most: Duration) -> io::Result<ToolOutput> {
-    let (mut printed, mut said) = (tempfile::tempfile()?, tempfile::tempfile()?);
-    tool.env("LC_ALL", "C").stdout(printed.try_clone()?).stderr(said.try_clone()?);
+    let (mut output, mut errors) = (tempfile::tempfile()?, tempfile::tempfile()?);
+    tool.env("LC_ALL", "C").stdout(output.try_clone()?).stderr(errors.try_clone()?);
     let limits = [
         (libc::RLIMIT_AS, MEMORY),
         (libc::RLIMIT_FSIZE, FILE),
@@ -67,7 +67,7 @@ pub fn run_tool(tool: &mut Command, most: Duration) -> io::Result<ToolOutput> {
         std::thread::sleep(LOOK);
     };
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-    for (file, bytes) in [(&mut printed, &mut stdout), (&mut said, &mut stderr)] {
+    for (file, bytes) in [(&mut output, &mut stdout), (&mut errors, &mut stderr)] {
         file.rewind()?;
         file.read_to_end(bytes)?;
     }

@@ -2,31 +2,15 @@
 
 use std::io::{self, BufRead, Read};
 
+use anyhow::{Context, Result, bail, ensure};
 use lbr_msr::RawEntry;
 use lbr_msr::decode::brbe::RawBrbe;
-use lbr_msr::decode::pebs::{self, PebsError};
+use lbr_msr::decode::pebs;
 use lbr_msr::record::SourceKnowledge;
 
 use super::Records;
 use super::record::RecordRow;
-use crate::commands::number::{NotHex, hex};
-
-/// Why a line is not a record.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum BadLine {
-    #[error(transparent)]
-    Number(#[from] NotHex),
-    #[error(transparent)]
-    Pebs(#[from] PebsError),
-    #[error("{found} of {needed} columns ({columns})")]
-    Missing { found: usize, needed: usize, columns: &'static str },
-    #[error("more than the columns {columns}")]
-    Extra { columns: &'static str },
-    #[error("it is not text")]
-    NotText,
-    #[error("it is longer than {LONGEST_LINE} bytes")]
-    TooLong,
-}
+use crate::commands::number::hex;
 
 /// Maximum line length, bytes: longer than any record, so that a file without line ends does not
 /// fill the memory.
@@ -47,14 +31,12 @@ pub(super) fn read(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<b
 }
 
 /// The records of a line; none for an empty line or a comment.
-pub(super) fn parse(line: &[u8], records: Records) -> Result<Vec<RecordRow>, BadLine> {
+pub(super) fn parse(line: &[u8], records: Records) -> Result<Vec<RecordRow>> {
     if line.trim_ascii_start().starts_with(b"#") {
         return Ok(Vec::new());
     }
-    if line.len() > LONGEST_LINE {
-        return Err(BadLine::TooLong);
-    }
-    let line = str::from_utf8(line).map_err(|_| BadLine::NotText)?;
+    ensure!(line.len() <= LONGEST_LINE, "it is longer than {LONGEST_LINE} bytes");
+    let line = str::from_utf8(line).ok().context("it is not text")?;
     let mut words = line.split_ascii_whitespace();
     let Some(first) = words.next() else { return Ok(Vec::new()) };
     if let Records::Lbr(layout) = records
@@ -64,7 +46,7 @@ pub(super) fn parse(line: &[u8], records: Records) -> Result<Vec<RecordRow>, Bad
         return Ok(vec![RecordRow::of(None, layout, raw, SourceKnowledge::HARDWARE)]);
     }
     if let Records::Pebs(pebs, layout) = records {
-        let words: Result<Vec<u64>, NotHex> = line.split_ascii_whitespace().map(hex).collect();
+        let words: Result<Vec<u64>> = line.split_ascii_whitespace().map(hex).collect();
         let entries = pebs::lbr_entries(pebs, &words?)?;
         let row = |raw| RecordRow::of(None, layout, raw, SourceKnowledge::HARDWARE);
         return Ok(entries.into_iter().map(row).collect());
@@ -75,14 +57,14 @@ pub(super) fn parse(line: &[u8], records: Records) -> Result<Vec<RecordRow>, Bad
         _ => ("FROM TO [INFO]", 2),
     };
     let first = hex(first)?;
-    let second = words.next().ok_or(BadLine::Missing { found: 1, needed, columns })?;
-    let second = hex(second)?;
+    let missing = |found| format!("{found} of {needed} columns ({columns})");
+    let second = hex(words.next().with_context(|| missing(1))?)?;
     let third = match words.next() {
         None | Some("-") => None,
         Some(word) => Some(hex(word)?),
     };
     if words.next().is_some() {
-        return Err(BadLine::Extra { columns });
+        bail!("more than the columns {columns}");
     }
     Ok(vec![match records {
         Records::Lbr(layout) | Records::Pebs(_, layout) => RecordRow::of(
@@ -92,7 +74,7 @@ pub(super) fn parse(line: &[u8], records: Records) -> Result<Vec<RecordRow>, Bad
             SourceKnowledge::HARDWARE,
         ),
         Records::Brbe => {
-            let tgt = third.ok_or(BadLine::Missing { found: 2, needed, columns })?;
+            let tgt = third.with_context(|| missing(2))?;
             RecordRow::of_brbe(RawBrbe { inf: first, src: second, tgt })
         }
     }])

@@ -68,7 +68,7 @@ pub(crate) struct DecodeArgs {
     ///
     /// Without it all fields are taken as valid.
     #[arg(long, value_name = "EAX,EBX,ECX", value_parser = leaf_1c, help_heading = heading::MACHINE)]
-    caps: Option<Leaf1c>,
+    caps: Option<u32>,
 
     /// Print JSON Lines
     #[arg(long, help_heading = heading::OUTPUT)]
@@ -108,12 +108,6 @@ enum FacilityName {
     ArchPebs,
 }
 
-/// CPUID leaf 1CH. Only ECX describes records.
-#[derive(Clone, Copy, Debug)]
-struct Leaf1c {
-    ecx: u32,
-}
-
 fn known_format(word: &str) -> Result<LbrFormat, String> {
     let code = hex(word).map_err(|e| e.to_string())?;
     match u8::try_from(code).map(LbrFormat) {
@@ -125,20 +119,17 @@ fn known_format(word: &str) -> Result<LbrFormat, String> {
     }
 }
 
-fn leaf_1c(words: &str) -> Result<Leaf1c, String> {
-    let mut registers = [0; 3];
-    let mut given = words.split(',');
-    for register in &mut registers {
-        let word = given.next().ok_or("three registers are needed: EAX,EBX,ECX")?;
-        let value = hex(word.trim()).map_err(|e| e.to_string())?;
-        *register =
-            u32::try_from(value).map_err(|_| format!("{word} does not fit into 32 bits"))?;
+/// ECX of CPUID leaf 1CH, the register that describes records.
+fn leaf_1c(words: &str) -> Result<u32, anyhow::Error> {
+    let word = |word: &str| {
+        let value = hex(word.trim())?;
+        u32::try_from(value).ok().with_context(|| format!("{word} does not fit into 32 bits"))
+    };
+    let registers: Vec<u32> = words.split(',').map(word).collect::<Result<_, _>>()?;
+    match registers[..] {
+        [_, _, ecx] => Ok(ecx),
+        _ => anyhow::bail!("three registers are needed: EAX,EBX,ECX"),
     }
-    if given.next().is_some() {
-        return Err("three registers are needed: EAX,EBX,ECX".to_owned());
-    }
-    let [_, _, ecx] = registers;
-    Ok(Leaf1c { ecx })
 }
 
 /// How records are laid out.
@@ -165,7 +156,7 @@ impl DecodeArgs {
             return Ok(Records::Lbr(layout));
         }
         // Leaf 1CH does not describe transaction flags.
-        let arch = Layout::of_leaf_1c(self.caps.map_or(0xF_0007, |leaf| leaf.ecx), tsx);
+        let arch = Layout::of_leaf_1c(self.caps.unwrap_or(0xF_0007), tsx);
         Ok(Records::Lbr(match self.facility.context("--format or --facility is needed")? {
             FacilityName::Arch => arch,
             FacilityName::Pebs => return Ok(Records::Pebs(PebsLayout::Adaptive, arch)),

@@ -56,8 +56,8 @@ fn each(args: &Export, mut row: impl FnMut(EdgeRow) -> Result<(), Failure>) -> O
         let one = std::slice::from_ref(path);
         let read = input::read_all(one, &reading, |recording, at| {
             counter.recording(recording, at)?;
-            let said = recording.info().and_then(|info| info.hostname.clone());
-            host = host.take().or(said);
+            let recorded = recording.info().and_then(|info| info.hostname.clone());
+            host = host.take().or(recorded);
             events = recording.event_names();
             Ok(())
         })?;

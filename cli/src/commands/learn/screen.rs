@@ -363,9 +363,9 @@ fn message(play: &Play, view: &View, width: usize) -> Vec<Row> {
         _ if session.next() == session.trace().end
             && session.state().done == session.trace().steps.len() =>
         {
-            format!("{}; the end. a asks, b goes back", words::told(session, view))
+            format!("{}; the end. a asks, b goes back", words::last_step(session, view))
         }
-        _ => words::told(session, view),
+        _ => words::last_step(session, view),
     };
     let mut rows: Vec<Row> =
         folded(&escaped(&text), Some(width), 2).iter().map(|line| row(BOLD, line)).collect();

@@ -122,7 +122,7 @@ pub(super) fn happened(session: &Session, view: &View) -> Option<(String, String
 }
 
 /// The last step in a line; empty if the last action was not a step.
-pub(super) fn told(session: &Session, view: &View) -> String {
+pub(super) fn last_step(session: &Session, view: &View) -> String {
     happened(session, view).map_or_else(String::new, |(what, became)| format!("{what}: {became}"))
 }
 

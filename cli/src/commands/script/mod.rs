@@ -302,7 +302,7 @@ fn head_name(head: Head) -> &'static str {
 /// A sample as JSON.
 fn object(stack: &Stack<'_>, symbols: &Symbols) -> Value {
     let head = &stack.head;
-    let told = head.integrity != Integrity::UNKNOWN;
+    let is_known = head.integrity != Integrity::UNKNOWN;
     let entries: Vec<Value> = stack
         .entries
         .iter()
@@ -317,10 +317,10 @@ fn object(stack: &Stack<'_>, symbols: &Symbols) -> Value {
         "ip": head.ip.map(hex),
         "period": head.period,
         "count": head.weight,
-        "label": told.then(|| head.integrity.label.name()),
-        "head": told.then(|| head_name(head.integrity.head)),
-        "cut": told.then_some(head.integrity.cut),
-        "exact": told.then(|| head.integrity.is_exact()),
+        "label": is_known.then(|| head.integrity.label.name()),
+        "head": is_known.then(|| head_name(head.integrity.head)),
+        "cut": is_known.then_some(head.integrity.cut),
+        "exact": is_known.then(|| head.integrity.is_exact()),
         "entries": entries,
     })
 }

@@ -133,7 +133,7 @@ fn legend(chart: &Histogram, at: usize, series: &Series, y: f64, room: f64) -> M
 
 /// Remarks below the bars.
 fn remarks(chart: &Histogram, bins: Option<&Bins>) -> Vec<String> {
-    let mut said = Vec::new();
+    let mut notes = Vec::new();
     if let Some(bins) = bins {
         let mut what = match bins.width {
             1 => "bins of 1 cycle".to_owned(),
@@ -148,10 +148,10 @@ fn remarks(chart: &Histogram, bins: Option<&Bins>) -> Vec<String> {
                 grouped(u64::from(largest)),
             );
         }
-        said.push(what);
+        notes.push(what);
     }
-    said.extend(chart.note.clone());
-    said
+    notes.extend(chart.note.clone());
+    notes
 }
 
 /// The space between marks of an axis: 1, 2 or 5 times a power of ten, `least` or more.

@@ -180,10 +180,10 @@ fn last_exception_once(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
         bench.clear()?;
         let ran = bench.run(Kernel::Exception, switch)?;
         let pair = [MSR_LER_FROM_LIP, MSR_LER_TO_LIP];
-        let mut told = [None; 2];
-        for (msr, told) in pair.into_iter().zip(&mut told) {
+        let mut keys = [None; 2];
+        for (msr, key) in pair.into_iter().zip(&mut keys) {
             let value = bench.read(msr)?;
-            *told = Some(bench.facts.key(value));
+            *key = Some(bench.facts.key(value));
         }
         let filled = Filled { ran, seen: bench.ring()? };
         let key = |address: Option<u64>| address.map(|address| bench.facts.key(address));
@@ -193,14 +193,14 @@ fn last_exception_once(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
                 .ran
                 .branches
                 .get(index)
-                .is_some_and(|known| told == [key(known.from), key(known.to)])
+                .is_some_and(|known| keys == [key(known.from), key(known.to)])
         };
         if before > 0 && is(before - 1) {
             return Ok(Finding::same("the branch before it"));
         }
         let newest = filled.entries().next();
         let newest = newest.map(|(_, entry)| [entry.from, entry.to].map(|end| key(Some(end))));
-        if is(before) || newest == Some(told) {
+        if is(before) || newest == Some(keys) {
             equal = true;
         }
     }

@@ -155,13 +155,13 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
                 let pairs = filled.entries().filter_map(|(_, entry)| {
                     Some((facts.branch_of(filled, entry)?.class, entry.hw_type))
                 });
-                pairs.filter(|(class, told)| *told != Some(*class)).collect::<Vec<_>>()
+                pairs.filter(|(class, reported)| *reported != Some(*class)).collect::<Vec<_>>()
             };
             let (_, wrong) = bench.until(Kernel::EveryClass, value, wrong, Vec::is_empty)?;
             let mut swapped: Vec<String> = wrong
                 .into_iter()
-                .map(|(class, told)| {
-                    format!("{} as {}", class_name(class), told.map_or("reserved", class_name))
+                .map(|(class, reported)| {
+                    format!("{} as {}", class_name(class), reported.map_or("reserved", class_name))
                 })
                 .collect();
             swapped.sort_unstable();

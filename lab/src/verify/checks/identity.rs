@@ -221,8 +221,8 @@ fn cpuid(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
         }
         Facility::AmdLbrV2 => {
             let depth = leaf(0x8000_0022).map_or(0, |answer| answer.ebx >> 4 & 0x3F);
-            let told = eax(0x8000_0022) >> 1 & 1 != 0;
-            Finding::of(told && (1..=32).contains(&depth), format!("a depth of {depth}"))
+            let announced = eax(0x8000_0022) >> 1 & 1 != 0;
+            Finding::of(announced && (1..=32).contains(&depth), format!("a depth of {depth}"))
         }
         Facility::AmdBrs => {
             let brs = leaf(0x8000_0008).is_some_and(|answer| answer.ebx >> 31 != 0);

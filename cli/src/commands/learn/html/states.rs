@@ -168,14 +168,14 @@ impl States {
                 return node;
             }
             let view = View::of(&session);
-            let told = words::told(&session, &view);
+            let text = words::last_step(&session, &view);
             session.begin_here();
             let node = known.unwrap_or_else(|| self.node(state, &session, &view, free));
             first.get_or_insert(node);
             if let Some(before) = before {
                 let changed = view.slots.iter().filter(|slot| slot.changed);
                 let marks = self.marks.number(changed.map(|slot| slot.index).collect());
-                self.nodes[before].3 = Some((node, self.texts.number(told), marks));
+                self.nodes[before].3 = Some((node, self.texts.number(text), marks));
             }
             if known.is_some() {
                 break;
