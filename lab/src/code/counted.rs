@@ -6,33 +6,27 @@ pub(crate) const COUNTERS: usize = 4;
 /// The words of [`read_counter`](super::assembler::Assembler::read_counter).
 pub(crate) type Reading = [u64; 4];
 
-/// Differences of the [counters](sampler::source::perf::Counting) over one run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CounterDeltas {
-    /// Each counter's difference; `None` for an inactive one.
-    All([Option<u64>; COUNTERS]),
-    /// The kernel multiplexed a counter during the run.
-    Interrupted,
-}
+/// Differences of the [counters](sampler::source::perf::Counting) over one run; `None` for an
+/// inactive one.
+pub(crate) type CounterDeltas = [Option<u64>; COUNTERS];
 
-impl CounterDeltas {
-    /// Computes the differences from two readings of each counter.
-    pub(crate) fn of(readings: &[[Reading; COUNTERS]; 2]) -> CounterDeltas {
-        let mut all = [None; COUNTERS];
-        let [opening, closing] = readings;
-        for ((count, opening), closing) in all.iter_mut().zip(opening).zip(closing) {
-            let [page, low, high, behind] = *opening;
-            // As long as neither changes, the kernel did not touch the counter (linux/perf_event.h,
-            // `lock`); a counter about to overflow raises an interrupt that changes them.
-            if [behind, closing[0], closing[3]] != [page; 3] {
-                return CounterDeltas::Interrupted;
-            }
-            let value = |low: u64, high: u64| high << 32 | low;
-            let counted = value(closing[1], closing[2]).wrapping_sub(value(low, high));
-            *count = (page >> 32 != 0).then_some(counted);
+/// The differences between two readings of each counter; `None` if the kernel multiplexed one
+/// during the run.
+pub(crate) fn differences(readings: &[[Reading; COUNTERS]; 2]) -> Option<CounterDeltas> {
+    let mut all = [None; COUNTERS];
+    let [opening, closing] = readings;
+    for ((count, opening), closing) in all.iter_mut().zip(opening).zip(closing) {
+        let [page, low, high, behind] = *opening;
+        // As long as neither changes, the kernel did not touch the counter (linux/perf_event.h,
+        // `lock`); a counter about to overflow raises an interrupt that changes them.
+        if [behind, closing[0], closing[3]] != [page; 3] {
+            return None;
         }
-        CounterDeltas::All(all)
+        let value = |low: u64, high: u64| high << 32 | low;
+        let counted = value(closing[1], closing[2]).wrapping_sub(value(low, high));
+        *count = (page >> 32 != 0).then_some(counted);
     }
+    Some(all)
 }
 
 #[cfg(test)]
@@ -53,13 +47,13 @@ mod tests {
         ];
         let mut closing = opening;
         closing[0] = [PAGE_OF_3, 0x10, 2, PAGE_OF_3];
-        let found = CounterDeltas::of(&[opening, closing]);
-        assert_eq!(found, CounterDeltas::All([Some(0x20), Some(0), None, None]));
+        let found = differences(&[opening, closing]);
+        assert_eq!(found, Some([Some(0x20), Some(0), None, None]));
         // The kernel multiplexed one between the readings, or during one.
         closing[1] = [PAGE_OF_3 + 2, 5, 0, PAGE_OF_3 + 2];
-        assert_eq!(CounterDeltas::of(&[opening, closing]), CounterDeltas::Interrupted);
+        assert_eq!(differences(&[opening, closing]), None);
         closing[1] = opening[1];
         closing[1][3] += 2;
-        assert_eq!(CounterDeltas::of(&[opening, closing]), CounterDeltas::Interrupted);
+        assert_eq!(differences(&[opening, closing]), None);
     }
 }

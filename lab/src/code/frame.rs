@@ -35,7 +35,7 @@ use nix::sys::mman::{MapFlags, ProtFlags};
 
 use super::assembler::Gpr::{self, R10, R12, R13, R14, R15, Rax, Rbp, Rbx, Rdi, Rdx, Rsi, Rsp};
 use super::assembler::{Assembler, Label};
-use super::counted::{COUNTERS, CounterDeltas, Reading};
+use super::counted::{COUNTERS, CounterDeltas, Reading, differences};
 use super::memory::{EXECUTABLE, Mapping, PAGE, WRITABLE};
 
 /// Values of the general-purpose registers and RFLAGS.
@@ -96,8 +96,8 @@ pub struct FrameRun {
     pub tsc: [u64; 2],
     /// Return values of the two writes: 8, or a negative errno.
     pub switched: [i64; 2],
-    /// Differences of the counters between their two readings.
-    pub counted: CounterDeltas,
+    /// Differences of the counters between their two readings; `None` if the kernel multiplexed one.
+    pub(crate) counted: Option<CounterDeltas>,
 }
 
 impl FrameRun {
@@ -165,7 +165,7 @@ impl Data {
             registers: self.end,
             tsc: self.tsc,
             switched: self.switched,
-            counted: CounterDeltas::of(&self.counters),
+            counted: differences(&self.counters),
         }
     }
 }

@@ -19,7 +19,6 @@ use std::ops::Range;
 use crate::code::assembler::Assembler;
 pub use crate::code::assembler::Gpr;
 use crate::code::counted::COUNTERS;
-pub use crate::code::counted::CounterDeltas;
 use crate::code::frame::{self, CODE, COUNTER_PAGES, Ends, Frame};
 pub use crate::code::frame::{AREA, AREAS, FrameRun, GprValues, STACK, SwitchWrites};
 use crate::code::memory::PAGE;

@@ -12,7 +12,6 @@ use super::result::{Branches, Cut, Folded, Folding, Measurement, Run, Strip, cut
 use super::ring::Reading;
 use super::runner::Runner;
 use super::session::{Session, kept, map};
-use crate::code::counted::CounterDeltas;
 use sampler::source::perf::Stacks;
 use sampler::{Random, fresh_seed};
 
@@ -235,14 +234,10 @@ impl Session {
         };
         let (ticks, preempted) = (ran.ticks(), preemptions(pid) > before);
         let Some(ring) = &mut self.ring else {
-            let counted = match ran.counted {
-                CounterDeltas::All(counted) => counted,
-                CounterDeltas::Interrupted => {
-                    result.interrupted += 1;
-                    return Ok(None);
-                }
+            let Some([cycles, instructions, branches, mispredicted]) = ran.counted else {
+                result.interrupted += 1;
+                return Ok(None);
             };
-            let [cycles, instructions, branches, mispredicted] = counted;
             let run = Run {
                 ticks,
                 cycles,
