@@ -24,7 +24,7 @@ fn recording(select: u64) -> Vcpu {
     let mut vcpu = Vcpu::new(&model, 0, None);
     assert_eq!(vcpu.write(SELECT, select, &model), Answer::Done(()));
     assert_eq!(vcpu.write(DEBUGCTL, 1, &model), Answer::Done(()));
-    assert!(vcpu.recording());
+    assert!(vcpu.recording);
     vcpu.branch(branch(&SYSRET, KERNEL));
     vcpu.block(USER, 1, || 3);
     vcpu
@@ -140,7 +140,7 @@ fn a_debug_exception_stops_recording_without_a_record() {
     vcpu.branch(branch(&CALL_RAX, USER + 8));
     vcpu.raised();
     vcpu.delivered(USER + 64, HANDLER, 0, true);
-    assert!(!vcpu.recording());
+    assert!(!vcpu.recording);
     assert_eq!(vcpu.read(DEBUGCTL), Answer::Done(0));
     assert_eq!(records(&mut vcpu), [(USER + 8, USER + 64)]);
 }
@@ -258,7 +258,7 @@ fn branches_are_ignored_while_recording_is_off() {
     vcpu.branch(branch(&CALL_RAX, USER + 8));
     assert_eq!(vcpu.write(DEBUGCTL, 0, &skylake()), Answer::Done(()));
     vcpu.delivered(USER + 64, HANDLER, 0, false);
-    assert!(!vcpu.recording());
+    assert!(!vcpu.recording);
     assert_eq!(records(&mut vcpu), [(KERNEL, USER)]);
 }
 
@@ -288,7 +288,7 @@ fn an_overflow_freezes_after_the_last_branch_and_interrupts_once() {
     {
         assert_eq!(vcpu.write(Msr(msr), value, &model), Answer::Done(()), "{msr:#x}");
     }
-    assert!(vcpu.counting() && vcpu.recording());
+    assert!(vcpu.counting && vcpu.recording);
     vcpu.branch(branch(&SYSRET, KERNEL));
     vcpu.executed(executed(5), BlockPart::default());
     vcpu.block(USER, 1, || 3);
@@ -318,9 +318,9 @@ fn counting_alone_waits_for_as_long_as_nothing_can_overflow() {
     for (msr, value) in [(0x4C1, 0xFFFF_FFFF_FC18), (0x186, 0x51_00C4)] {
         assert_eq!(vcpu.write(Msr(msr), value, &model), Answer::Done(()), "{msr:#x}");
     }
-    assert!(vcpu.counting() && !vcpu.recording());
+    assert!(vcpu.counting && !vcpu.recording);
     assert_eq!(vcpu.cycles_to_wait(), u64::MAX, "not in the kernel");
-    vcpu.leaves_level();
+    vcpu.leaves_level = true;
     assert_eq!(vcpu.cycles_to_wait(), 0);
     assert!(!vcpu.is_interrupted(|| 3));
     assert_eq!(vcpu.cycles_to_wait(), 1_000);
@@ -331,7 +331,7 @@ fn counting_alone_waits_for_as_long_as_nothing_can_overflow() {
     assert_eq!(vcpu.cycles_to_wait(), u64::MAX);
     // Taken branches are only counted one by one.
     assert_eq!(vcpu.write(Msr(0x187), 0x41_20C4, &model), Answer::Done(()));
-    assert!(vcpu.recording());
+    assert!(vcpu.recording);
 }
 
 #[test]

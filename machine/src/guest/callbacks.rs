@@ -31,7 +31,7 @@ pub(super) extern "C" fn block_started(index: c_uint, block: *mut c_void) {
         finish_cpuid(machine, running);
         let Running { vcpu, registers } = running;
         machine.watch.count(index, vcpu, BlockPart::default());
-        if vcpu.recording() {
+        if vcpu.recording {
             let start = registers.rip.get();
             vcpu.located(start, block.address);
             vcpu.block(start, block.cycles, || level(registers));
@@ -54,7 +54,7 @@ pub(super) extern "C" fn block_started(index: c_uint, block: *mut c_void) {
 pub(super) extern "C" fn far_branch_started(index: c_uint, branch: *mut c_void) {
     on_vcpu(index, |machine, Running { vcpu, .. }| {
         machine.watch.count(index, vcpu, BlockPart::default());
-        vcpu.leaves_level();
+        vcpu.leaves_level = true;
         machine.watch.settle(index, vcpu);
     });
     branch_started(index, branch);
@@ -62,7 +62,7 @@ pub(super) extern "C" fn far_branch_started(index: c_uint, branch: *mut c_void) 
 
 pub(super) extern "C" fn branch_started(index: c_uint, branch: *mut c_void) {
     on_vcpu(index, |_, running| {
-        if running.vcpu.recording() {
+        if running.vcpu.recording {
             // SAFETY: registered with a `BranchInsn`.
             running.vcpu.branch(*unsafe { api::data::<BranchInsn>(branch) });
         }
@@ -102,13 +102,13 @@ pub(super) extern "C" fn read_counter(index: c_uint, access: *mut c_void) {
     // SAFETY: registered with an `Access`.
     let Access { next, rest } = *unsafe { api::data::<Access>(access) };
     let next = on_vcpu(index, |machine, Running { vcpu, registers }| {
-        if level(registers) != 0 && registers.cr4.get() & CR4_PCE == 0 || !vcpu.has_monitor() {
+        if level(registers) != 0 && registers.cr4.get() & CR4_PCE == 0 || vcpu.pmu.is_none() {
             return None;
         }
         let counter = (registers.rcx.get() & 0xFFFF_FFFF) as u32;
         machine.watch.count(index, vcpu, rest);
         machine.watch.settle(index, vcpu);
-        let Some(value) = vcpu.rdpmc(counter) else {
+        let Some(value) = vcpu.pmu.as_ref().and_then(|pmu| pmu.rdpmc(counter)) else {
             vcpu.faulting_ip = Some(next.wrapping_sub(RDPMC_LENGTH));
             return Some(NOWHERE);
         };
@@ -250,7 +250,7 @@ pub(super) extern "C" fn transactional(index: c_uint, insn: *mut c_void) {
 pub(super) extern "C" fn halted(index: c_uint, _: *mut c_void) {
     on_vcpu(index, |machine, Running { vcpu, .. }| {
         if machine.deep_idle {
-            vcpu.deep_c_state();
+            vcpu.lbr.deep_c_state();
         }
     });
 }
@@ -285,7 +285,7 @@ pub(super) extern "C" fn diverted(index: c_uint, kind: c_int, from: u64, to: u64
                     None => from,
                 };
                 machine.watch.count(index, vcpu, BlockPart::default());
-                let debug = vcpu.recording() && vcpu.idt.and_then(debug_handler) == Some(to);
+                let debug = vcpu.recording && vcpu.idt.and_then(debug_handler) == Some(to);
                 vcpu.delivered(from, to, level(registers), debug);
                 machine.watch.settle(index, vcpu);
             }

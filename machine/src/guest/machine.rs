@@ -61,7 +61,7 @@ impl Watch {
     /// Adds what has been executed so far to the vCPU's counters. `rest` is the part of the present
     /// block that will not execute.
     pub(super) fn count(&self, index: c_uint, vcpu: &mut Vcpu, rest: BlockPart) {
-        if vcpu.counting() {
+        if vcpu.counting {
             let so_far = Happened {
                 instructions: self.instructions.get(index),
                 cycles: self.cycles.get(index),
@@ -74,9 +74,9 @@ impl Watch {
 
     /// Requests the vCPU's next reports. Executed instructions must have been counted.
     pub(super) fn settle(&self, index: c_uint, vcpu: &mut Vcpu) {
-        let (recording, counting) = (vcpu.recording(), vcpu.counting());
-        if vcpu.told_of != (recording, counting) {
-            vcpu.told_of = (recording, counting);
+        let (recording, counting) = (vcpu.recording, vcpu.counting);
+        if vcpu.reports != (recording, counting) {
+            vcpu.reports = (recording, counting);
             self.branches.set(index, recording.into());
             self.far_branches.set(index, (recording || counting).into());
         } else if recording {
@@ -116,11 +116,6 @@ impl Machine {
             callback_data: CallbackData::default(),
             vcpus: std::iter::repeat_with(OnceLock::new).take(MOST_VCPUS).collect(),
         }
-    }
-
-    /// Whether the chosen CPU has transactions.
-    pub(super) const fn tsx(&self) -> bool {
-        self.model.tsx
     }
 
     /// The filter register that virtual CPU `index` shares with the others of its core.

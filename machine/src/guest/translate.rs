@@ -18,7 +18,8 @@ pub(super) fn translate(machine: &'static Machine, block: &Block) {
         let (bytes, len) = insn.bytes();
         let code = bytes.get(..len).unwrap_or_default();
         start.cycles = start.cycles.saturating_add(cycles(code));
-        let hooked = Hooked::of(code).filter(|hooked| machine.tsx() || !hooked.is_transactional());
+        let hooked =
+            Hooked::of(code).filter(|hooked| machine.model.tsx || !hooked.is_transactional());
         decoded.push((insn, bytes, len, hooked));
     }
     let last = decoded.last().map(|(insn, bytes, len, _)| {

@@ -171,7 +171,7 @@ extern "C" fn block_entered(index: c_uint, block: *mut c_void) {
 unsafe fn entered(cpu: &Cpu, index: c_uint, block: *mut c_void) {
     // SAFETY: guaranteed by the caller.
     let (thread, block) = unsafe { (&mut *cpu.thread.get(), &*block.cast::<Block>()) };
-    let (before, reached) = thread.go_to(block);
+    let (before, reached) = thread.flow.go_to(block);
     if !thread.pass(reached, block, &HANDLERS) {
         enter(index, before, reached.is_some(), block);
     }
@@ -182,7 +182,7 @@ extern "C" fn counted_entered(index: c_uint, block: *mut c_void) {
     let Some(cpu) = cpu(index) else { return };
     // SAFETY: as in `with_thread`; `instrument` registered a leaked block.
     let (thread, block) = unsafe { (&mut *cpu.thread.get(), &*block.cast::<Block>()) };
-    let (before, reached) = thread.go_to(block);
+    let (before, reached) = thread.flow.go_to(block);
     enter(index, before, reached.is_some(), block);
 }
 
@@ -203,7 +203,7 @@ extern "C" fn enter(
 extern "C" fn branch_reached(index: c_uint, _: *mut c_void) {
     if let Some(cpu) = cpu(index) {
         // SAFETY: as in `with_thread`.
-        unsafe { (*cpu.thread.get()).branch() };
+        unsafe { (*cpu.thread.get()).flow.branch() };
     }
 }
 
@@ -256,6 +256,7 @@ extern "C" fn translated(_: Id, tb: *mut Tb) {
     });
 }
 
+/// Registers the callbacks of a translated block.
 ///
 /// # Safety
 /// `tb` must be the argument of a running translation callback.
@@ -296,7 +297,7 @@ unsafe fn instrument(tb: *mut Tb, setup: &Setup) {
         api::qemu_plugin_register_vcpu_tb_exec_cb(tb, entered, api::NO_REGS, userdata);
         if block.ending != Ending::Straight && alone {
             // Costs no call, but does not distinguish threads.
-            let reached = (*FIRST.thread.get()).reached().cast();
+            let reached = (*FIRST.thread.get()).flow.reached().cast();
             api::qemu_plugin_register_vcpu_insn_exec_inline(last, api::INLINE_ADD_U64, reached, 1);
         } else if block.ending != Ending::Straight {
             api::qemu_plugin_register_vcpu_insn_exec_cb(

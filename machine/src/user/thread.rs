@@ -60,7 +60,7 @@ pub(super) struct Context<'a> {
 /// A thread of the program.
 #[derive(Debug)]
 pub(super) struct Thread {
-    flow: Flow,
+    pub(super) flow: Flow,
     ring: Link,
     /// The creating thread.
     parent: u32,
@@ -160,33 +160,12 @@ impl Thread {
         }
     }
 
-    /// Starts this block. Returns the previous one, and the same again if the branch at its end was
-    /// reached.
-    #[inline]
-    pub(super) fn go_to(
-        &mut self,
-        block: &'static Block,
-    ) -> (Option<&'static Block>, Option<&'static Block>) {
-        self.flow.go_to(block)
-    }
-
     /// Starts recording this thread at `at`, its next instruction.
     pub(super) fn begin(&mut self, at: u64, context: &Context<'_>) -> Result<(), Stopped> {
         self.ring.producer(self.parent, at, context).map(|_| ())
     }
 
-    /// The branch at the end of the last block executes.
-    #[inline]
-    pub(super) fn branch(&mut self) {
-        self.flow.branch();
-    }
-
-    /// The number that may be made nonzero instead of calling [`branch`](Self::branch).
-    pub(super) const fn reached(&mut self) -> *mut u64 {
-        self.flow.reached()
-    }
-
-    /// The fast path when `block` starts, with the result of [`go_to`](Self::go_to); it neither
+    /// The fast path when `block` starts, with the result of [`Flow::go_to`]; it neither
     /// waits nor fails. On `false` nothing was done, and [`enter`](Self::enter) must be called. Not
     /// for blocks that [end invisibly](Ending::Invisible).
     #[inline(always)]
@@ -210,7 +189,7 @@ impl Thread {
         true
     }
 
-    /// `block` starts, with the result of [`go_to`](Self::go_to).
+    /// `block` starts, with the result of [`Flow::go_to`].
     pub(super) fn enter(
         &mut self,
         (before, reached): (Option<&'static Block>, Option<&'static Block>),

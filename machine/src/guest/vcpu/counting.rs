@@ -14,11 +14,6 @@ use super::super::registers::Answer;
 use super::Vcpu;
 
 impl Vcpu {
-    /// Whether a counter is enabled.
-    pub(in crate::guest) const fn counting(&self) -> bool {
-        self.counting
-    }
-
     /// Whether RDMSR of this register reads a counter.
     pub(in crate::guest) fn is_of_monitor(&self, msr: Msr) -> bool {
         self.pmu.as_ref().is_some_and(|pmu| pmu.read(msr) != Answer::NotOurs)
@@ -114,11 +109,6 @@ impl Vcpu {
         }
     }
 
-    /// A far branch is about to execute: the privilege level may change.
-    pub(in crate::guest) const fn leaves_level(&mut self) {
-        self.leaves_level = true;
-    }
-
     /// A block starts at the privilege level `cpl`. Returns whether the performance monitor's
     /// interrupt is due before it executes.
     pub(in crate::guest) fn is_interrupted(&mut self, cpl: impl FnOnce() -> u8) -> bool {
@@ -154,14 +144,5 @@ impl Vcpu {
     /// Delivering the interrupt sets the mask of LVTPC. SDM 11.5.1; AMD's local APIC does not.
     pub(in crate::guest) fn delivery_masks(&self) -> bool {
         self.pmu.as_ref().is_some_and(|pmu| !pmu.is_amd())
-    }
-
-    pub(in crate::guest) const fn has_monitor(&self) -> bool {
-        self.pmu.is_some()
-    }
-
-    /// RDPMC: `None` for a missing counter.
-    pub(in crate::guest) fn rdpmc(&self, ecx: u32) -> Option<u64> {
-        self.pmu.as_ref()?.rdpmc(ecx)
     }
 }

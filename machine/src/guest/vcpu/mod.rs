@@ -22,7 +22,7 @@ use lbr_msr::soft::Predictor;
 /// The state of one virtual CPU.
 #[derive(Debug)]
 pub(super) struct Vcpu {
-    lbr: SoftLbr,
+    pub(super) lbr: SoftLbr,
     index: u32,
     /// The version of the model that made `lbr`.
     version: u32,
@@ -31,28 +31,29 @@ pub(super) struct Vcpu {
     select: Option<SharedSelect>,
     control: Msr,
     enable: u64,
-    recording: bool,
+    /// Whether the branches of this vCPU must be reported.
+    pub(super) recording: bool,
     /// The branch that has started but not completed.
     pending: Option<BranchInsn>,
     /// The offset of the present block from its address at translation.
     shift: u64,
     predictor: Predictor,
     transaction: Option<Transaction>,
-    pmu: Option<Pmu>,
+    pub(super) pmu: Option<Pmu>,
     /// Its event counts from generated code.
     pub(super) counted: Happened,
     /// Whether a counter is enabled.
-    counting: bool,
+    pub(super) counting: bool,
     /// A counter has overflowed, but nothing is frozen yet.
     overflow: bool,
     /// A performance-monitor interrupt is due.
     pmi: bool,
     /// Whether generated code reports branches, and whether it counts.
-    pub(super) told_of: (bool, bool),
+    pub(super) reports: (bool, bool),
     /// Current privilege level, valid while recording or counting.
     cpl: u8,
-    /// A far branch has started.
-    leaves_level: bool,
+    /// A far branch has started: the privilege level may change.
+    pub(super) leaves_level: bool,
     /// Cycles since the last retired branch; unknown before the first.
     cycles: Option<u32>,
     /// An exception was raised but not delivered.
@@ -102,7 +103,7 @@ impl Vcpu {
             counting: false,
             overflow: false,
             pmi: false,
-            told_of: (false, false),
+            reports: (false, false),
             cpl: 0,
             leaves_level: false,
             cycles: None,
@@ -113,11 +114,6 @@ impl Vcpu {
             idt: None,
             counts: EventCounts::default(),
         }
-    }
-
-    /// Whether the branches of this vCPU must be reported.
-    pub(super) const fn recording(&self) -> bool {
-        self.recording
     }
 
     /// Applies changes of the model.
@@ -280,11 +276,6 @@ impl Vcpu {
             self.arrived(branch, start, after);
         }
         self.cycles = self.cycles.map(|before| before.saturating_add(cycles));
-    }
-
-    /// HLT, which means a C-state deeper than C1 here, is about to execute.
-    pub(super) fn deep_c_state(&mut self) {
-        self.lbr.deep_c_state();
     }
 
     /// XBEGIN.
