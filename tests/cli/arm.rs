@@ -62,3 +62,48 @@ fn missing_lines_of_the_msr_safe_allowlist_are_named() {
         "CPU 0: recording was off (0x1d9 = 0x0, filter 0x1c8 = 0x0): nothing to do\n"
     );
 }
+
+/// A tree with contents in registers 174H and up, and an unknown CPU: treating these as a ring
+/// would clear SYSENTER's registers.
+#[test]
+fn registers_other_than_branch_records_are_never_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let cpu = dir.path().join("dev/cpu/0");
+    fs::create_dir_all(&cpu).unwrap();
+    fs::create_dir_all(dir.path().join("sys/devices/system/cpu/cpu0")).unwrap();
+    let mut registers = vec![0_u8; 1 << 16];
+    registers[0x174..0x188].fill(0xAA);
+    fs::write(cpu.join("msr"), &registers).unwrap();
+    let cpuid = dir.path().join("cpuid.txt");
+    fs::write(
+        &cpuid,
+        "CPU:\n\
+         0x00000000 0x00: eax=0x00000006 ebx=0x756e6547 ecx=0x6c65746e edx=0x49656e69\n\
+         0x00000001 0x00: eax=0x000a06f3 ebx=0x00000000 ecx=0x00008000 edx=0x00000000\n",
+    )
+    .unwrap();
+    let (root, cpuid) = (dir.path().to_str().unwrap(), cpuid.to_str().unwrap());
+    let place = ["--backend", "msr", "--msr-root", root, "--cpuid", cpuid];
+    let place = [&place[..], &["--perf-capabilities", "5"]].concat();
+    for assume in [
+        "depth=4,from=174,to=c00,info=0,tos=1c9,select=1c8,format=5",
+        "depth=4,from=680,to=174,info=dc0,tos=1c9,select=1c8,format=5",
+        "depth=4,from=680,to=6c0,info=174,tos=1c9,select=1c8,format=5",
+        "depth=4,from=680,to=6c0,info=dc0,tos=1c9,select=174,format=5",
+        "depth=64,from=680,to=6c0,info=dc0,tos=1c9,select=1c8,format=5",
+    ] {
+        let given = [&place[..], &["--assume", assume]].concat();
+        refused(
+            &[&["dump", "--arm", "any,u", "--for", "5"], &given[..]].concat(),
+            2,
+            "is not a known branch-record register",
+        );
+        refused(&[&["disarm", "-C", "0"], &given[..]].concat(), 2, "never writes it");
+        assert_eq!(fs::read(cpu.join("msr")).unwrap(), registers, "{assume}");
+    }
+    // Reading is permitted.
+    let assume = "depth=4,from=174,to=178,info=17c,tos=1c9";
+    let dump = [&["dump"], &place[..], &["--assume", assume]].concat();
+    let output = lbr(&dump);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+}

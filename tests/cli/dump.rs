@@ -39,6 +39,47 @@ fn the_newest_slot_is_named() {
     assert_eq!((&header["tos"], &header["msroff"]), (&Value::Null, &json!(0)));
 }
 
+/// An unknown model: the user gives the registers, 345H gives the format.
+#[test]
+fn the_register_completes_an_assumption() {
+    use std::os::unix::fs::FileExt as _;
+
+    let dir = tempfile::tempdir().unwrap();
+    let node = dir.path().join("dev/cpu/0/msr");
+    std::fs::create_dir_all(node.parent().unwrap()).unwrap();
+    let registers = std::fs::File::create(&node).unwrap();
+    // PERF_CAPABILITIES: format 3; DEBUGCTL: off; one record.
+    for (msr, value) in [
+        (0x345, 3u64),
+        (0x1D9, 0),
+        (0x1000, 0x8000_0000_0040_1000),
+        (0x1010, 0xFFFF_FFFF_8100_0000),
+    ] {
+        registers.write_all_at(&value.to_le_bytes(), msr).unwrap();
+    }
+    let cpuid = dir.path().join("cpuid.txt");
+    let text = "CPU:\n\
+        0x00000000 0x00: eax=0x00000006 ebx=0x756e6547 ecx=0x6c65746e edx=0x49656e69\n\
+        0x00000001 0x00: eax=0x000f06f0 ebx=0x00000000 ecx=0x00008000 edx=0x00000000\n";
+    std::fs::write(&cpuid, text).unwrap();
+    let root = dir.path().to_str().unwrap();
+    let dump = |assumed: &str| {
+        let cpuid = cpuid.to_str().unwrap();
+        lbr(&["dump", "--json", "--cpuid", cpuid, "--msr-root", root, "--assume", assumed])
+    };
+    let output = dump("depth=1,from=1000,to=1010");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let record: Value = serde_json::from_str(text.lines().nth(1).unwrap()).unwrap();
+    assert_eq!((&record["from"], &record["mispredicted"]), (&json!("0x401000"), &json!(true)));
+    assert_eq!(record["to"], "0xffffffff81000000");
+    // Unusable options are the user's error, not a CPU without records.
+    assert_eq!(dump("06_FF").status.code(), Some(2));
+    registers.write_all_at(&5u64.to_le_bytes(), 0x345).unwrap();
+    assert_eq!(dump("depth=1,from=1000,to=1010").status.code(), Some(2));
+}
+
 #[test]
 fn refusals_say_why() {
     let dir = tempfile::tempdir().unwrap();

@@ -117,6 +117,8 @@ fn presets_and_assumptions() {
         (&like["depth"], &like["assumed"], &like["model"]),
         (&json!(32), &json!(true), &json!(0xEE))
     );
+    let told = &assume("depth=8,from=680,to=6C0,tos=1C9,format=3")[0];
+    assert_eq!((&told["depth"], &told["from_base"]), (&json!(8), &json!("0x680")));
 }
 
 #[test]

@@ -140,6 +140,14 @@ fn an_unknown_model_is_checked_against_the_assumption() {
         Ready::new(SoftSubject::new(&cpu, Faults::NONE), &config).unwrap().verify().unwrap()
     };
     assert_eq!(differing(&check("06_5E")), Vec::<String>::new());
+    let by_hand = "depth=32,from=680,to=6C0,info=DC0,tos=1C9,select=1C8";
+    let report = check(by_hand);
+    assert!(report.caps.assumed);
+    // The manual description of a CPU does not include call-stack mode.
+    assert_eq!(differing(&report), ["bits.select: reserved bits 0x200 can be set"]);
+    // Assumptions: too shallow, too deep, and another format.
+    let found = differing(&check("depth=16,from=680,to=6C0,info=DC0,tos=1C9,select=1C8"));
+    assert!(found.iter().any(|line| line.starts_with("depth: more: TOS comes to ")), "{found:?}");
     let found = differing(&check("06_3C"));
     assert_eq!(found[0], "lbr_fmt: 0x5 INFO");
     let config = Config { write: true, ..Config::default() };

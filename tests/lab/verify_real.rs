@@ -168,7 +168,7 @@ fn requested_branch_counts_are_taken() {
     assert_eq!(KernelCode::choose(&program.code.taken(0), &program.choices).len(), 40);
     let (mut subject, _) = subject();
     let mut choices = program.choices.clone();
-    subject.shuffle(&mut choices);
+    subject.random.shuffle(&mut choices);
     assert_ne!(choices, program.choices, "the order is random");
     assert_eq!(KernelCode::choose(&program.code.taken(0), &choices).len(), 40);
 }

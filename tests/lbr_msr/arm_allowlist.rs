@@ -1,9 +1,12 @@
 //! The registers that may be written while the LBR is armed.
 
+use std::collections::BTreeSet;
+
 use lbr_msr::access::MsrError;
 use lbr_msr::address::Msr;
-use lbr_msr::arm::{Allowlisted, ArmOptions, ArmPlan, Restored};
+use lbr_msr::arm::{Allowlisted, ArmError, ArmOptions, ArmPlan, Restored};
 use lbr_msr::caps::LbrCaps;
+use lbr_msr::probe::{Assumption, RecordedCpuid, probe_assuming};
 use lbr_msr::record::HwBranchType;
 use lbr_msr::soft::{Retired, SoftLbr};
 use lbr_msr::{MsrRead, MsrWrite};
@@ -102,4 +105,122 @@ fn a_plans_accesses_pass_its_own_allowlist() {
         assert_eq!(plan.restore(&mut guarded, &saved), Ok(Restored::default()));
         plan.disarm(&mut guarded).unwrap();
     }
+}
+
+/// A CPU on which all registers exist and read 0, with a log of writes.
+#[derive(Default)]
+struct Everywhere(BTreeSet<u32>);
+
+impl MsrRead for Everywhere {
+    fn cpu(&self) -> u32 {
+        0
+    }
+    fn read(&mut self, _: Msr) -> Result<u64, MsrError> {
+        Ok(0)
+    }
+}
+
+impl MsrWrite for Everywhere {
+    fn write(&mut self, msr: Msr, _: u64) -> Result<(), MsrError> {
+        self.0.insert(msr.0);
+        Ok(())
+    }
+}
+
+/// A CPU that the table does not know, as the user describes it.
+fn described(text: &str) -> LbrCaps {
+    let mut cpuid = RecordedCpuid::new();
+    cpuid.insert(0, 0, 6, 0x756E_6547, 0x6C65_746E, 0x4965_6E69);
+    cpuid.insert(1, 0, 0xA_06F3, 0, 0x8000, 0);
+    let assumption: Assumption = text.parse().unwrap();
+    probe_assuming(&cpuid, None, Some(&assumption)).unwrap()
+}
+
+/// The plan for such an LBR; `None` if it is refused.
+fn planned(caps: &LbrCaps) -> Option<ArmPlan> {
+    match ArmPlan::new(caps, 0, ArmOptions::default()) {
+        Ok(plan) => Some(plan),
+        Err(ArmError::Unlisted { .. } | ArmError::NoRing { .. }) => None,
+        Err(other) => panic!("{:?}: {other}", caps.registers),
+    }
+}
+
+/// The registers written by arming, freezing, thawing, restoring and disarming.
+fn written(plan: &ArmPlan) -> BTreeSet<u32> {
+    let mut registers = Allowlisted::new(Everywhere::default(), plan);
+    let saved = plan.save(&mut registers).unwrap();
+    let armed = plan.arm(&mut registers, &saved).unwrap();
+    let frozen = plan.freeze(&mut registers, &armed).unwrap();
+    plan.thaw(&mut registers, &frozen).unwrap();
+    plan.restore(&mut registers, &saved).unwrap();
+    plan.disarm(&mut registers).unwrap();
+    registers.into_inner().0
+}
+
+/// The addresses, in every part of the geometry that the command line accepts. SDM Table 17-4 for
+/// records at 40H and 60H, 17.7 and 17.10 for those at 680H, 6C0H and DC0H.
+#[test]
+fn assumed_registers_are_written_only_if_they_are_branch_records() {
+    let may: BTreeSet<u32> = (0x40..0x48)
+        .chain(0x60..0x68)
+        .chain(0x680..0x6A0)
+        .chain(0x6C0..0x6E0)
+        .chain(0xDC0..0xDE0)
+        .chain([0x1C8, 0x1D9])
+        .collect();
+    // All of the ranges that MSR bitmaps cover (SDM 24.6.9, APM 15.11), and some of the others.
+    let everywhere = || {
+        let all = (0..=0xFFFF_u32).chain(0xC000_0000..=0xC001_FFFF);
+        all.filter(|msr| msr & 0xFFFF < 0x2000 || msr % 251 == 0)
+    };
+    type Part = (&'static str, fn(&mut LbrCaps, Msr));
+    let parts: [Part; 5] = [
+        ("from", |caps, msr| caps.registers.from = msr),
+        ("to", |caps, msr| caps.registers.to = Some(msr)),
+        ("info", |caps, msr| caps.registers.info = Some(msr)),
+        ("tos", |caps, msr| caps.registers.tos = Some(msr)),
+        ("select", |caps, msr| caps.registers.select = Some(msr)),
+    ];
+    for (key, set) in parts {
+        let text = |key: &str, msr: u32| {
+            let usual = "depth=4,from=680,to=6c0,info=dc0,tos=1c9,select=1c8,format=5";
+            format!("{usual},{key}={msr:x}")
+        };
+        let (mut armed, mut caps) = (0, described(&text("tos", 0x1C9)));
+        for msr in everywhere() {
+            set(&mut caps, Msr(msr));
+            if msr % 251 == 0 {
+                assert_eq!(caps, described(&text(key, msr)), "{key} {msr:x}");
+            }
+            let Some(plan) = planned(&caps) else { continue };
+            let allowed = plan.allowed();
+            assert!(allowed.iter().all(|msr| may.contains(&msr.0)), "{key} {msr:x}: {allowed:?}");
+            // Reading any register as the top of stack is allowed.
+            if key != "tos" || msr % 251 == 0 {
+                let written = written(&plan);
+                assert!(written.is_subset(&may), "{key} {msr:x}: {written:x?}");
+            }
+            armed += 1;
+        }
+        // An LBR of four fits at 8 - 3 addresses in two blocks, and at 32 - 3 in three.
+        let expected = match key {
+            "tos" => everywhere().count(),
+            "select" => 1,
+            _ => 2 * 5 + 3 * 29,
+        };
+        assert_eq!(armed, expected, "{key}");
+    }
+}
+
+#[test]
+fn an_assumed_depth_is_limited_by_the_record_registers() {
+    let arms = |depth: u32, from: &str| {
+        let text = format!("depth={depth},from={from},to=6c0,tos=1c9,format=3");
+        planned(&described(&text)).is_some()
+    };
+    assert!(arms(32, "680") && !arms(64, "680"));
+    assert!(arms(8, "40") && !arms(16, "40"));
+    assert!(!arms(1, "ffffffb0") && !arms(64, "ffffffb0"));
+    // A read-only record block is not accepted as a writable one.
+    assert!(!arms(4, "1db"));
 }

@@ -5,12 +5,12 @@ use std::collections::HashMap;
 
 use lbr_msr::access::{Access, MsrError, MsrRead};
 use lbr_msr::caps::{Facility, FilterRegister, Layout, LbrCaps, Order, Quirks, Vendor};
-use lbr_msr::explain::CpuKey;
 use lbr_msr::format::LbrFormat;
 use lbr_msr::probe::cores::{self, CoreType};
 use lbr_msr::probe::recorded::{RecordingError, parse};
 use lbr_msr::probe::{
-    GivenPerfCapabilities, RecordedCpuid, Unsupported, Why, identify, probe, probe_assuming,
+    Assumption, GivenPerfCapabilities, RecordedCpuid, Unsupported, Why, identify, probe,
+    probe_assuming,
 };
 use lbr_msr::{Msr, address};
 
@@ -346,25 +346,57 @@ fn assumptions() {
     assert!(why.to_string().contains("0x5 INFO") && why.to_string().contains("--assume"));
 
     let assume = |text: &str, cpu: Intel, value: Option<u64>| {
-        let assumed: CpuKey = text.parse().unwrap();
+        let assumption: Assumption = text.parse().unwrap();
         let mut given = value.map(GivenPerfCapabilities);
         let msr = given.as_mut().map(|msr| msr as &mut dyn MsrRead);
-        probe_assuming(&cpu.cpuid(), msr, Some(assumed))
+        probe_assuming(&cpu.cpuid(), msr, Some(&assumption))
     };
     let like_skylake = assume("06_5E", new, Some(0x33C5)).unwrap();
     assert!(like_skylake.assumed);
     assert_eq!(like_skylake.cpu.key(), "06_EE");
     assert_eq!(like_skylake.registers, SKYLAKE.probe(0x33C5).unwrap().registers);
 
+    let by_hand =
+        assume("depth=8,from=0x680,to=6C0,info=DC0,tos=1C9,select=1C8", new, Some(0x33C5)).unwrap();
+    assert_eq!((by_hand.depth, by_hand.assumed), (8, true));
+    assert_eq!(by_hand.registers.info, Some(Msr(0xDC0)));
+    assert_eq!(by_hand.format, Some(LbrFormat(5)));
+    let told = assume("depth=16,from=680,to=6C0,tos=1C9,format=3", new, None).unwrap();
+    assert_eq!(told.layout, Layout::Legacy { format: LbrFormat(3), tsx: true });
+    assert_eq!(told.filter, FilterRegister::None);
+
     let why = |result: Result<LbrCaps, Unsupported>| result.unwrap_err().why;
+    assert_eq!(why(assume("depth=16,from=680,to=6C0", new, None)), Why::AssumedFormatMissing);
+    assert!(matches!(
+        why(assume("depth=16,from=680,to=6C0", new, Some(5))),
+        Why::AssumedInfoMissing { .. }
+    ));
     assert!(matches!(why(assume("06_EE", new, None)), Why::AssumedModelUnknown { .. }));
     assert!(matches!(why(assume("06_CF", new, None)), Why::CannotAssume(_)));
     let zen4 = amd(0x00A6_0F12, 0, Some((3, 0x84106)));
-    let assumed = "06_5E".parse().unwrap();
+    let assumption = "06_5E".parse().unwrap();
     assert!(matches!(
-        probe_assuming(&zen4, None, Some(assumed)).unwrap_err().why,
+        probe_assuming(&zen4, None, Some(&assumption)).unwrap_err().why,
         Why::CannotAssume(_)
     ));
+
+    for wrong in [
+        "",
+        "depth=32",
+        "from=680",
+        "depth=12,from=680",
+        "depth=0,from=680",
+        "depth=32,from=68G",
+        "depth=32,from=680,what=1",
+        "depth=32,from=FFFFFFFF",
+        "depth=32,from=680,format=8",
+        "depth=32,from=680,format=63",
+        "depth=128,from=680",
+    ] {
+        assert!(wrong.parse::<Assumption>().is_err(), "{wrong}");
+    }
+    let text = "depth=32,from=680,to=6C0,info=DC0,tos=1C9,select=1C8,format=5";
+    assert_eq!(text.parse::<Assumption>().unwrap().to_string(), text);
 }
 
 const TWO_CPUS: &str = "\

@@ -12,7 +12,7 @@ use lbr_msr::{
     arm::{ArmError, ArmPlan, Need},
     caps::CpuIdentity,
     filter::FilterError,
-    probe::{GivenPerfCapabilities, Unsupported, probe_assuming},
+    probe::{GivenPerfCapabilities, Unsupported, Why, probe_assuming},
 };
 use sampler::guard::{GuardError, Ready};
 use sampler::source::SourceError;
@@ -167,11 +167,19 @@ pub(crate) fn look<T>(
         };
         return Err(error).or_exit(USAGE);
     };
-    let assume = machine.host.assume;
-    let caps = probe_assuming(&found.cpuid, None, assume).map_err(no_records)?;
-    usable(&caps)?;
-    let needs = [IA32_PERF_CAPABILITIES, caps.registers.control, caps.registers.from]
-        .map(|msr| Need { msr, write_mask: 0 });
+    let assume = machine.host.assume.as_ref();
+    let registers = match probe_assuming(&found.cpuid, None, assume) {
+        Ok(caps) => {
+            usable(&caps)?;
+            vec![IA32_PERF_CAPABILITIES, caps.registers.control, caps.registers.from]
+        }
+        // The register may supply the missing format.
+        Err(unsupported) if unsupported.why == Why::AssumedFormatMissing => {
+            vec![IA32_PERF_CAPABILITIES]
+        }
+        Err(unsupported) => return Err(no_records(unsupported)),
+    };
+    let needs: Vec<Need> = registers.into_iter().map(|msr| Need { msr, write_mask: 0 }).collect();
     let mut registers = open(backend, cpu, &root, &needs, false).map_err(refused)?;
     let caps = match machine.perf_capabilities.map(GivenPerfCapabilities) {
         Some(mut given) => probe_assuming(&found.cpuid, Some(&mut given), assume),
@@ -295,6 +303,8 @@ pub(crate) fn not_armed(error: GuardError) -> Failure {
 pub(crate) fn no_plan(error: ArmError) -> Failure {
     match error {
         ArmError::Register(error) => refused(error),
+        // Only the command line can have named it.
+        ArmError::Unlisted { .. } => Failure { code: USAGE, error: error.into() },
         error => Failure { code: NO_LBR, error: error.into() },
     }
 }

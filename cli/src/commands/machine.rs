@@ -10,9 +10,8 @@ use lbr_msr::{
     MsrRead,
     access::{Device, Root},
     caps::CpuIdentity,
-    explain::CpuKey,
     probe::{
-        GivenPerfCapabilities,
+        Assumption, GivenPerfCapabilities,
         cores::{self, CoreGroup, CoreType, cpu_list},
         probe_assuming,
         recorded::{self, RecordedCpu},
@@ -38,9 +37,12 @@ pub(crate) struct HostArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) cpuid: Option<PathBuf>,
 
-    /// For an unknown Intel model: treat it as this one of the CPU table
-    #[arg(long, value_name = "FF_MMH", hide_short_help = true)]
-    pub(crate) assume: Option<CpuKey>,
+    /// For an unknown Intel model: treat it as this one
+    ///
+    /// A model of the CPU table, or depth=,from=,to=,info=,tos=,select=[,format=] with addresses in
+    /// hexadecimal.
+    #[arg(long, value_name = "FF_MMH|LIST", hide_short_help = true)]
+    pub(crate) assume: Option<Assumption>,
 
     /// Look for /dev, /sys and /proc below DIR
     ///
@@ -112,14 +114,14 @@ impl MachineArgs {
             let soft = self.soft_cpu.as_ref().and_then(|soft| soft.perf_capabilities);
             let probed = if let Some(value) = self.perf_capabilities.or(soft) {
                 let mut given = GivenPerfCapabilities(value);
-                probe_assuming(cpuid, Some(&mut given), self.host.assume)
+                probe_assuming(cpuid, Some(&mut given), self.host.assume.as_ref())
             } else {
                 // A recorded CPU has registers only if a root for them is named.
                 let has_registers = self.is_live() || self.host.msr_root.is_some();
                 let mut device =
                     if has_registers { Device::open(*cpu, &self.root()).ok() } else { None };
                 let msr = device.as_mut().map(|device| device as &mut dyn MsrRead);
-                probe_assuming(cpuid, msr, self.host.assume)
+                probe_assuming(cpuid, msr, self.host.assume.as_ref())
             };
             (*cpu, CoreType::of(cpuid), probed)
         }))

@@ -71,7 +71,13 @@ pub(crate) fn run(args: ProbeArgs) -> Outcome {
 
 /// The prober cannot use the value of --assume.
 pub(super) const fn is_wrong_assumption(why: &Why) -> bool {
-    matches!(why, Why::CannotAssume(_) | Why::AssumedModelUnknown { .. })
+    matches!(
+        why,
+        Why::CannotAssume(_)
+            | Why::AssumedModelUnknown { .. }
+            | Why::AssumedFormatMissing
+            | Why::AssumedInfoMissing { .. }
+    )
 }
 
 /// The identity of a CPU, whether or not it has an LBR.

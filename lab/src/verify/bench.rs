@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use lbr_msr::address::IA32_DEBUGCTL;
 use lbr_msr::caps::{Facility, FilterRegister, Layout, Order, Vendor};
 use lbr_msr::decode::{decode, ring_order};
-use lbr_msr::explain::CpuKey;
 use lbr_msr::filter::{BranchClasses, from_register};
+use lbr_msr::probe::Assumption;
 use lbr_msr::record::{BranchEntry, RawEntry};
 use lbr_msr::table::{self, Model};
 use lbr_msr::{LbrCaps, Msr, MsrError};
@@ -77,12 +77,13 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    pub(super) fn new(cpu: &dyn Subject, caps: LbrCaps, assume: Option<CpuKey>) -> Facts {
+    pub(super) fn new(cpu: &dyn Subject, caps: LbrCaps, assume: Option<&Assumption>) -> Facts {
         let leaf = |leaf| cpu.cpuid().get(leaf, 0);
         let width = leaf(0x8000_0008).map_or(0, |answer| answer.eax >> 8 & 0xFF);
         Facts {
             row: match assume {
-                Some(CpuKey { family, model }) => table::lookup(family, model),
+                Some(Assumption::Model { family, model }) => table::lookup(*family, *model),
+                Some(Assumption::Geometry(_)) => None,
                 None => table::lookup(caps.cpu.family, caps.cpu.model)
                     .filter(|_| caps.cpu.vendor == Vendor::Intel),
             },
@@ -96,6 +97,7 @@ impl Facts {
     /// The source of the geometry.
     pub(super) fn row_source(&self) -> String {
         match self.row {
+            None if self.caps.assumed => "as given by --assume".into(),
             Some(row) => format!("CPU table, {}H: {}", row.key(), row.generation.sources),
             None => match self.caps.facility {
                 Facility::AmdLbrV2 => "CPUID 80000022H; Linux amd/lbr.c".into(),

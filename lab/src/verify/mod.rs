@@ -23,9 +23,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use lbr_msr::caps::CpuIdentity;
-use lbr_msr::explain::CpuKey;
-use lbr_msr::probe::{RecordedCpuid, Unsupported, probe_assuming};
-use lbr_msr::{LbrCaps, MsrError};
+use lbr_msr::probe::{Assumption, RecordedCpuid, Unsupported, probe_assuming};
+use lbr_msr::table::{unlisted, unlisted_tos};
+use lbr_msr::{LbrCaps, MsrError, MsrRead};
 
 pub use check::{Check, Spec, Verdict};
 pub use kernel::{Kernel, Known, Ran};
@@ -41,8 +41,8 @@ use sampler::keeper::{KeeperError, Restorable, Ticket};
 pub struct Config {
     /// Registers may be written; they are restored.
     pub write: bool,
-    /// The model of the CPU table that an unknown one is treated as.
-    pub assume: Option<CpuKey>,
+    /// An assumption that replaces the CPU table.
+    pub assume: Option<Assumption>,
     /// Set by the caller to end the checks and restore everything.
     pub stop: Option<Arc<AtomicBool>>,
 }
@@ -92,13 +92,21 @@ impl Report {
     }
 }
 
-/// The documented capabilities of a CPU, from its CPUID and the CPU table; not from
-/// IA32_PERF_CAPABILITIES, which is verified against them.
+/// The documented capabilities of a CPU, from its CPUID, the CPU table and the user's assumption;
+/// not from IA32_PERF_CAPABILITIES, which is verified against them.
 ///
 /// # Errors
 /// [`Unsupported`] if there is nothing to verify.
-pub fn documented(cpuid: &RecordedCpuid, assume: Option<CpuKey>) -> Result<LbrCaps, Unsupported> {
-    probe_assuming(cpuid, None, assume)
+pub fn documented(
+    cpuid: &RecordedCpuid,
+    assume: Option<&Assumption>,
+    msr: &mut dyn MsrRead,
+) -> Result<LbrCaps, Unsupported> {
+    match probe_assuming(cpuid, None, assume) {
+        // The register supplies what the assumption does not specify.
+        Err(_) if assume.is_some() => probe_assuming(cpuid, Some(msr), assume),
+        caps => caps,
+    }
 }
 
 /// A CPU whose registers were saved and not yet changed.
@@ -108,7 +116,7 @@ pub struct Ready<S: Subject> {
     caps: LbrCaps,
     preserved: Option<Preserved>,
     why_not: Option<String>,
-    assume: Option<CpuKey>,
+    assume: Option<Assumption>,
     stop: Option<Arc<AtomicBool>>,
     ticket: Option<Ticket>,
     owed: bool,
@@ -120,11 +128,17 @@ impl<S: Subject> Ready<S> {
     /// # Errors
     /// [`VerifyError::Unsupported`], [`VerifyError::Register`].
     pub fn new(mut cpu: S, config: &Config) -> Result<Ready<S>, VerifyError> {
-        let caps = documented(cpu.cpuid(), config.assume)?;
+        let cpuid = cpu.cpuid().clone();
+        let caps = documented(&cpuid, config.assume.as_ref(), &mut cpu)?;
         let kind = cpu.kind();
         let mut why_not = (!config.write).then(|| "needs --write".to_owned());
         let mut preserved = None;
-        if config.write {
+        let unlisted = unlisted(&caps).or(unlisted_tos(&caps));
+        if let Some(msr) = unlisted.filter(|_| config.write) {
+            why_not = Some(format!(
+                "{msr} is not a known branch-record register of any CPU: lbr never writes it"
+            ));
+        } else if config.write {
             match Preserved::read(&mut cpu, &caps, kind) {
                 Ok(read) if read.recording() => {
                     why_not = Some("recording is on: perf or another lbr uses the records".into());
@@ -199,7 +213,7 @@ impl<S: Subject> Ready<S> {
     fn check(&mut self) -> Result<Vec<Check>, Halt> {
         let why_not = self.why_not.clone();
         let stop = self.stop.clone();
-        let facts = Facts::new(&self.cpu, self.caps.clone(), self.assume);
+        let facts = Facts::new(&self.cpu, self.caps.clone(), self.assume.as_ref());
         let allowed = self.preserved.as_ref().map(Preserved::registers).unwrap_or_default();
         let mut bench = Bench { cpu: &mut self.cpu, facts, stop: stop.as_deref(), allowed };
         let mut checks: Vec<Check> = Vec::new();

@@ -2,6 +2,7 @@
 
 use crate::caps::{Facility, LbrCaps, Order, Quirks};
 use crate::filter::from_register;
+use crate::table::unlisted;
 
 use super::ArmError;
 
@@ -26,6 +27,9 @@ pub(super) fn ring(caps: &LbrCaps) -> Result<(), ArmError> {
     }
     if !addresses_exist(caps) {
         return refuse("its register addresses exceed 32 bits");
+    }
+    if let Some(msr) = unlisted(caps) {
+        return Err(ArmError::Unlisted { facility, msr });
     }
     match caps.order {
         Order::Tos | Order::NewestFirst => Ok(()),

@@ -17,6 +17,17 @@ pub enum ArmError {
         /// The reason.
         why: &'static str,
     },
+    /// A register to be written is not in the CPU table.
+    #[error(
+        "{msr} is not a known branch-record register of any CPU with {}: lbr reads it but never writes it, so it cannot arm this CPU",
+        facility.name()
+    )]
+    Unlisted {
+        /// The facility.
+        facility: Facility,
+        /// The register.
+        msr: Msr,
+    },
     /// There is no filter register.
     #[error("{} has no filter register on this CPU: value {value:#x} cannot be set; it records every branch", facility.name())]
     NoFilter {

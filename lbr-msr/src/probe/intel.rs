@@ -2,7 +2,7 @@
 
 use raw_cpuid::CpuIdReader;
 
-use super::{ArchLbrLeaf, DEBUGCTL_LBR, Probed, Why};
+use super::{ArchLbrLeaf, Assumption, DEBUGCTL_LBR, Geometry, Probed, Why};
 use crate::{
     access::{MsrError, MsrRead},
     address::{
@@ -10,7 +10,6 @@ use crate::{
         IA32_LBR_DEPTH, IA32_PERF_CAPABILITIES, MSR_LBR_INFO_0,
     },
     caps::{CpuIdentity, Facility, FilterRegister, Layout, LbrCaps, Order, Quirks, RegisterMap},
-    explain::CpuKey,
     format::LbrFormat,
     table::{self, Carries, Generation, RecordKind, SelectScope},
 };
@@ -25,28 +24,32 @@ impl Probed {
         self,
         cpuid: &R,
         msr: Option<&mut dyn MsrRead>,
-        assumed: Option<CpuKey>,
+        assumption: Option<&Assumption>,
     ) -> Result<LbrCaps, Why> {
         let announced = self.leaf(cpuid, 7).edx & LEAF_7_EDX_ARCH_LBR != 0;
         let leaf = ArchLbrLeaf::from(self.leaf(cpuid, 0x1C));
         if announced && leaf.depth_mask() != 0 {
-            if assumed.is_some() {
+            if assumption.is_some() {
                 return Err(Why::CannotAssume("this CPU announces Architectural LBR in CPUID"));
             }
             let format = self.read_format(msr).and_then(Result::ok);
             return Ok(self.arch(leaf, format));
         }
 
-        let row = match assumed {
+        let row = match assumption {
             None => table::lookup(self.identity.family, self.identity.model),
-            Some(CpuKey { family, model }) => {
-                let row = table::lookup(family, model);
-                Some(row.ok_or(Why::AssumedModelUnknown { family, model })?)
+            Some(Assumption::Model { family, model }) => {
+                let key = table::lookup(*family, *model);
+                Some(key.ok_or(Why::AssumedModelUnknown { family: *family, model: *model })?)
+            }
+            Some(Assumption::Geometry(geometry)) => {
+                let format = self.read_format(msr).and_then(Result::ok).or(geometry.format);
+                return self.assumed(*geometry, format.ok_or(Why::AssumedFormatMissing)?);
             }
         };
         let generation = row.map(|row| row.generation);
         if generation.is_some_and(|g| g.kind == RecordKind::Arch) {
-            if assumed.is_some() {
+            if assumption.is_some() {
                 return Err(Why::CannotAssume(
                     "only CPUID tells whether there is Architectural LBR",
                 ));
@@ -58,7 +61,7 @@ impl Probed {
         }
 
         let needs_pdcm = generation.is_none_or(|g| g.format.needs_register());
-        if !self.pdcm && needs_pdcm && assumed.is_none() {
+        if !self.pdcm && needs_pdcm && assumption.is_none() {
             return Err(match (&self.identity.hypervisor, row) {
                 (Some(name), Some(row)) => {
                     Why::HiddenLegacy { hypervisor: name.clone(), uarch: row.uarch }
@@ -83,7 +86,7 @@ impl Probed {
             self.check_format(format, generation)?;
         }
         let mut caps = self.legacy(generation, reported);
-        caps.assumed = assumed.is_some();
+        caps.assumed = assumption.is_some();
         Ok(caps)
     }
 
@@ -269,6 +272,55 @@ impl Probed {
     /// From perfmon version 4 on. SDM 17.4.7.
     fn streamlined_freeze(&self) -> Quirks {
         if self.perfmon_version >= 4 { Quirks::STREAMLINED_FREEZE } else { Quirks::empty() }
+    }
+
+    fn assumed(self, geometry: Geometry, format: LbrFormat) -> Result<LbrCaps, Why> {
+        if !format.is_known() {
+            return Err(Why::UnknownFormat { format });
+        }
+        let packed = format == LbrFormat::FORMAT_32 || geometry.to.is_none();
+        let info = geometry.info.filter(|_| format.has_info());
+        if format.has_info() && info.is_none() {
+            return Err(Why::AssumedInfoMissing { format });
+        }
+        Ok(LbrCaps {
+            facility: Facility::IntelLegacy,
+            depth: geometry.depth,
+            depth_mask: 0,
+            format: Some(format),
+            layout: if packed {
+                Layout::Packed32
+            } else {
+                Layout::Legacy { format, tsx: self.tsx }
+            },
+            registers: RegisterMap {
+                from: geometry.from,
+                to: geometry.to.filter(|_| !packed),
+                info,
+                stride: 1,
+                tos: geometry.tos,
+                select: geometry.select,
+                control: IA32_DEBUGCTL,
+                enable: DEBUGCTL_LBR,
+                depth: None,
+            },
+            order: match geometry.tos {
+                Some(_) => Order::Tos,
+                None if geometry.depth == 1 => Order::Single,
+                None => Order::NewestFirst,
+            },
+            filter: match geometry.select {
+                None => FilterRegister::None,
+                // Only the bits that every LBR_SELECT has are certain.
+                Some(_) => {
+                    FilterRegister::LbrSelect { jumps_swallow_calls: false, call_stack: false }
+                }
+            },
+            quirks: self.streamlined_freeze(),
+            perfmon_version: self.perfmon_version,
+            assumed: true,
+            cpu: self.identity,
+        })
     }
 }
 

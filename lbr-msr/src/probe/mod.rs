@@ -5,12 +5,14 @@
 
 mod amd;
 pub mod arch_leaf;
+pub mod assume;
 pub mod cores;
 mod intel;
 pub mod recorded;
 pub mod unsupported;
 
 pub use arch_leaf::ArchLbrLeaf;
+pub use assume::{Assumption, Geometry};
 pub use recorded::RecordedCpuid;
 pub use unsupported::{Unsupported, Why};
 
@@ -21,7 +23,6 @@ use crate::{
     access::{Access, MsrError, MsrRead},
     address::{IA32_PERF_CAPABILITIES, Msr},
     caps::{CpuIdentity, LbrCaps, Vendor},
-    explain::CpuKey,
     table,
 };
 
@@ -61,21 +62,20 @@ pub fn probe<R: CpuIdReader>(
     probe_assuming(cpuid, msr, None)
 }
 
-/// As [`probe`], with the table's row for `assumed` in place of that for an Intel model that it does
-/// not know (`--assume`).
+/// As [`probe`], with the user's assumption in place of the table for an Intel model (`--assume`).
 ///
 /// # Errors
 /// As [`probe`]; [`Why::CannotAssume`] if CPUID itself describes the facility.
 pub fn probe_assuming<R: CpuIdReader>(
     cpuid: &R,
     msr: Option<&mut dyn MsrRead>,
-    assumed: Option<CpuKey>,
+    assumption: Option<&Assumption>,
 ) -> Result<LbrCaps, Unsupported> {
     let probed = Probed::new(cpuid);
     let cpu = probed.identity.clone();
     match probed.identity.vendor {
-        Vendor::Intel => probed.intel(cpuid, msr, assumed),
-        Vendor::Amd if assumed.is_some() => {
+        Vendor::Intel => probed.intel(cpuid, msr, assumption),
+        Vendor::Amd if assumption.is_some() => {
             Err(Why::CannotAssume("AMD's facilities announce themselves in CPUID"))
         }
         Vendor::Amd => probed.amd(cpuid),

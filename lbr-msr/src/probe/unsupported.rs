@@ -129,6 +129,18 @@ pub enum Why {
         /// Display model.
         model: u32,
     },
+    /// The format is neither given nor readable.
+    #[error(
+        "--assume: the record format cannot be read from IA32_PERF_CAPABILITIES here; add \
+         format=N (0 to 7)"
+    )]
+    AssumedFormatMissing,
+    /// The format has INFO registers, but none is given.
+    #[error("--assume: records of format {format} have INFO registers; add info=ADDRESS")]
+    AssumedInfoMissing {
+        /// The format.
+        format: LbrFormat,
+    },
 }
 
 fn unknown_model(
@@ -148,6 +160,7 @@ fn unknown_model(
     };
     alloc::format!(
         "Intel model {key} is not in the CPU table{guest}; {register}; if it has a \
-         model-specific LBR, give a similar model with --assume FF_MMH"
+         model-specific LBR, give a similar model with --assume FF_MMH, or its registers with \
+         --assume depth=,from=,to=,info=,tos=,select="
     )
 }

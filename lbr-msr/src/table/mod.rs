@@ -5,10 +5,12 @@
 //! geometry and its sources.
 
 mod generation;
+mod listed;
 mod models;
 mod names;
 
 pub use generation::GENERATIONS;
+pub use listed::{unlisted, unlisted_tos};
 pub use models::MODELS;
 pub use names::NAMES;
 

@@ -84,9 +84,14 @@ fn open(
     let (cpu, root) = (found.cpu, args.machine.root());
     let needs = [Need { msr: IA32_PERF_CAPABILITIES, write_mask: 0 }];
     // A CPU without an LBR is reported before a missing driver or permission.
-    let caps = documented(&found.cpuid, config.assume).map_err(backend::no_records)?;
+    let mut nothing = lbr_msr::access::FakeMsrs::new(cpu);
+    if config.assume.is_none() {
+        documented(&found.cpuid, None, &mut nothing).map_err(backend::no_records)?;
+    }
     let mut registers =
         backend::open(args.backend, cpu, &root, &needs, false).map_err(backend::refused)?;
+    let caps = documented(&found.cpuid, config.assume.as_ref(), &mut registers)
+        .map_err(backend::no_records)?;
     if config.write
         && let Ok(preserved) = Preserved::read(&mut registers, &caps, SubjectKind::Hardware)
     {

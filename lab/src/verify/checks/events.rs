@@ -65,7 +65,9 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         needs: &["records"],
         writes: true,
         documented: |facts| {
-            if facts.caps.quirks.contains(Quirks::DEEP_C_STATE_WIPES) {
+            if facts.caps.assumed && facts.row.is_none() {
+                not_applicable("nothing is documented of an assumed CPU's C-states")
+            } else if facts.caps.quirks.contains(Quirks::DEEP_C_STATE_WIPES) {
                 answer("kept or cleared", "SDM 17.10.3; CPUID 1CH EAX[30]")
             } else {
                 answer("kept", "SDM 17.10.3 names later CPUs; CPUID 1CH EAX[30] = 0")

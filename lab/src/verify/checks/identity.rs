@@ -2,7 +2,7 @@
 
 use lbr_msr::address::{IA32_DEBUGCTL, IA32_PERF_CAPABILITIES, MSR_LER_FROM_LIP, MSR_LER_TO_LIP};
 use lbr_msr::address::{MSR_LER_FROM_LIP_NETBURST, MSR_LER_TO_LIP_NETBURST};
-use lbr_msr::caps::Facility;
+use lbr_msr::caps::{Facility, Layout};
 use lbr_msr::format::LbrFormat;
 use lbr_msr::probe::ArchLbrLeaf;
 use lbr_msr::table::ExpectedFormat;
@@ -236,10 +236,18 @@ fn cpuid(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
     })
 }
 
-/// The format according to the table.
+/// The format according to the table or the user.
 fn expected_format(facts: &Facts) -> Option<ExpectedFormat> {
     if facts.caps.facility == Facility::IntelArch {
         return Some(ExpectedFormat::Exactly(LbrFormat::NONE));
+    }
+    if facts.caps.assumed && facts.row.is_none() {
+        // The user's assumption if there is one, else the register's own value.
+        return match facts.caps.layout {
+            Layout::Legacy { format, .. } => Some(ExpectedFormat::Exactly(format)),
+            Layout::Packed32 => Some(ExpectedFormat::ZeroOrAbsent),
+            _ => None,
+        };
     }
     facts.row.map(|row| row.generation.format).filter(|format| format.tells_layout())
 }
