@@ -45,6 +45,8 @@ fn the_same_code_of_two_recordings_is_one() {
     let paths = all(all(profile::paths::finder(), &both).counter(Growth::default()), &both);
     assert_eq!((paths.taken, paths.distinct), (12, 3));
     assert_eq!(paths.quality.samples, 2);
+    let kept = all(profile::paths::finder(), &both).replay(Growth::default()).unwrap();
+    assert_eq!(format!("{:?}", kept.paths), format!("{:?}", paths.paths));
     let graph = all(profile::callgraph::counter(false), &both);
     assert_eq!((graph.entries, graph.distinct, graph.quality.samples), (12, 3, 2));
 }

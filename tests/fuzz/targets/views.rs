@@ -83,7 +83,9 @@ fuzz_target!(|bytes: &[u8]| {
         4 => {
             let growth = Growth { least: f64::from(option >> 3) / 31.0, cross_calls: bit(3) };
             if let Ok(found) = profile::paths::finder().count(&mut recording, |_, _| {}) {
-                let _ = found.counter(growth).count(&mut reopened(), |_, _| {});
+                if let Err(found) = found.replay(growth) {
+                    let _ = found.counter(growth).count(&mut reopened(), |_, _| {});
+                }
             }
         }
         5 => {

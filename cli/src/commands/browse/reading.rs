@@ -260,8 +260,15 @@ impl Worker {
             }
             Ask::Paths => {
                 let (finder, _) = self.count(recordings, paths::finder())?;
-                let counter = finder.counter(Growth::default());
-                self.pass(recordings, counter, |paths| Told::Paths(Box::new(paths)))
+                let told = |paths| Told::Paths(Box::new(paths));
+                match finder.replay(Growth::default()) {
+                    Ok(_) if self.is_stale() => Ok(()),
+                    Ok(paths) => {
+                        self.tell(told(paths));
+                        Ok(())
+                    }
+                    Err(finder) => self.pass(recordings, finder.counter(Growth::default()), told),
+                }
             }
         }
     }

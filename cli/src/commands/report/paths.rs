@@ -63,8 +63,11 @@ pub(crate) fn ranked<'a>() -> Table<'a, Maps, Ranked<'a, Link>> {
 
 fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     let recordings = Reread::new(args.inputs.paths(), &args.select.reading())?;
-    let (finder, _) = recordings.count(paths::finder())?;
-    let (mut paths, sources) = recordings.count(finder.counter(Growth::default()))?;
+    let (finder, sources) = recordings.count(paths::finder())?;
+    let (mut paths, sources) = match finder.replay(Growth::default()) {
+        Ok(paths) => (paths, sources),
+        Err(finder) => recordings.count(finder.counter(Growth::default()))?,
+    };
     args.symbols.apply(&mut paths.maps);
     let totals = Totals::of(paths.taken, paths.distinct);
     let printer = args.printer();

@@ -3,24 +3,26 @@
 //! A chain starts at the hottest branch that is not yet in one, and grows forwards along followers
 //! with at least a given probability, and backwards along branches that it follows with that
 //! probability: superblocks as trace schedulers form them (Hwu et al., The superblock, 1993). Each
-//! branch is in one chain. A second pass over the recording counts how often each chain was
-//! entered, how often it ran completely, and where it was left. The same branch of several
-//! processes is merged.
+//! branch is in one chain. A second pass counts how often each chain was entered, how often it ran
+//! completely, and where it was left. It follows the branches that the first pass kept, or reads
+//! the recording again if there were too many. The same branch of several processes is merged.
 //!
 //! Memory is bounded by the number of distinct branches: for each, only its [`FOLLOWERS`] most
 //! frequent followers are kept.
 
 mod grow;
 mod successors;
+mod trace;
 
 use crate::clean::pieces::Pieces;
 use crate::clean::quality::Quality;
-use crate::clean::{ByThread, Cleaned, CommonResult, Continuity, Counter, View, add};
+use crate::clean::{ByThread, Cleaned, CommonResult, Counter, View, add};
 use crate::code::maps::{Location, Maps};
 use crate::views::walk::{Edges, Step, Visit, Walk, touch};
 
 use grow::{Chain, Grown, grow};
 use successors::Followers;
+use trace::{Part, Trace, Traced};
 
 pub use successors::FOLLOWERS;
 
@@ -170,6 +172,7 @@ impl Paths {
 #[derive(Debug, Default)]
 struct FirstWalk {
     followers: Pieces<Followers>,
+    trace: Trace,
 }
 
 impl Visit for FirstWalk {
@@ -184,13 +187,18 @@ impl Visit for FirstWalk {
                 after.add(step.edge, stack.weight);
             }
         }
+        self.trace.stack(Part::of(stack), steps);
+    }
+
+    fn next_recording(&mut self) {
+        self.trace.next_recording();
     }
 
     /// The same branch of several processes is merged into the first.
-    fn finish(self, mut edges: Edges, CommonResult { maps, .. }: CommonResult) -> PathFinder {
-        let FirstWalk { mut followers } = self;
+    fn finish(self, mut edges: Edges, whole: CommonResult) -> PathFinder {
+        let FirstWalk { mut followers, trace } = self;
         followers.grow_to(edges.list().len());
-        let firsts = edges.firsts(&maps);
+        let firsts = edges.firsts(&whole.maps);
         edges.merge(&firsts);
         for (at, first) in (0..).zip(&firsts) {
             // The first one comes earlier, so its followers are already processed.
@@ -199,7 +207,7 @@ impl Visit for FirstWalk {
                 into.merge(&after, &firsts);
             }
         }
-        PathFinder { edges, firsts, followers, maps }
+        PathFinder { edges, firsts, followers, whole, trace }
     }
 }
 
@@ -283,15 +291,11 @@ impl SecondWalk {
         }
         path
     }
-}
 
-impl Visit for SecondWalk {
-    type Table = Paths;
-
-    fn stack(&mut self, stack: &Cleaned<'_>, steps: &[Step], edges: &Edges, _: &mut Maps) {
-        let weight = stack.weight;
-        let mut stands = self.threads.remove(&stack.thread);
-        if stack.joins != Continuity::Before
+    fn part(&mut self, part: Part, steps: &[Step], edges: &Edges) {
+        let weight = part.weight;
+        let mut stands = self.threads.remove(&part.thread);
+        if !part.joined
             && let Some(place) = stands.take()
         {
             self.ran(place.edge, |ran| add(&mut ran.lost, weight));
@@ -342,12 +346,20 @@ impl Visit for SecondWalk {
             stands = Some(OnChain { chain, at, last, from_first, edge });
         }
         match stands {
-            Some(place) if stack.goes_on => {
-                self.threads.insert(stack.thread, place);
+            Some(place) if part.goes_on => {
+                self.threads.insert(part.thread, place);
             }
             Some(place) => self.ran(place.edge, |ran| add(&mut ran.lost, weight)),
             None => {}
         }
+    }
+}
+
+impl Visit for SecondWalk {
+    type Table = Paths;
+
+    fn stack(&mut self, stack: &Cleaned<'_>, steps: &[Step], edges: &Edges, _: &mut Maps) {
+        self.part(Part::of(stack), steps, edges);
     }
 
     /// The next branch after the end of a recording is unknown.
@@ -401,7 +413,8 @@ pub struct PathFinder {
     edges: Edges,
     firsts: Vec<u32>,
     followers: Pieces<Followers>,
-    maps: Maps,
+    whole: CommonResult,
+    trace: Trace,
 }
 
 /// Finds the followers of branches, in a first pass over recordings.
@@ -410,11 +423,33 @@ pub fn finder() -> Counter<impl View<Table = PathFinder>> {
 }
 
 impl PathFinder {
+    /// Grows chains, and counts executions in the branches that the first pass kept.
+    ///
+    /// # Errors
+    /// There were too many to keep: [`counter`](Self::counter) reads them again.
+    pub fn replay(mut self, growth: Growth) -> Result<Paths, Box<PathFinder>> {
+        if !self.trace.is_whole() {
+            return Err(Box::new(self));
+        }
+        let trace = std::mem::take(&mut self.trace);
+        let (mut walk, edges, whole) = self.grown(growth);
+        trace.replay(|item| match item {
+            Traced::Stack(part, steps) => walk.part(part, steps, &edges),
+            Traced::NextRecording => walk.next_recording(),
+        });
+        Ok(walk.finish(edges, whole))
+    }
+
     /// Grows chains, and counts executions in a second pass over the same recordings in the same
     /// order.
     #[must_use]
     pub fn counter(self, growth: Growth) -> Counter<impl View<Table = Paths>> {
-        let PathFinder { edges, firsts, followers, maps } = self;
+        let (walk, edges, whole) = self.grown(growth);
+        Counter::of(Walk::again(edges, whole.maps, walk))
+    }
+
+    fn grown(self, growth: Growth) -> (SecondWalk, Edges, CommonResult) {
+        let PathFinder { edges, firsts, followers, whole, .. } = self;
         let crowded = followers.iter().filter(|after| after.missing > 0).count() as u64;
         let Grown { chains, place } =
             grow(edges.list(), &followers, growth.least, growth.cross_calls);
@@ -435,6 +470,6 @@ impl PathFinder {
             bytes: 0,
             threads: ByThread::default(),
         };
-        Counter::of(Walk::again(edges, maps, walk))
+        (walk, edges, whole)
     }
 }
