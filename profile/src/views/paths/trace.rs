@@ -2,8 +2,11 @@
 //! recording again.
 //!
 //! A branch is usually followed by the branch that followed it first. Such a step only extends a
-//! run; any other one takes some four bytes. Without this trace, `lbr report --view paths` reads
-//! and cleans everything twice, which takes almost twice as long.
+//! run; any other one takes some four bytes.
+//!
+//! CPU time of `lbr report --view paths` with it and without (November 2026, loaded machine): 1.1
+//! and 1.9 times `lbr report` for a text of 400,000 names, 0.36 s and 0.45 s for 1.6 million
+//! branches of perf.data.
 
 use crate::clean::{Cleaned, Continuity};
 use crate::read::stack::Thread;
