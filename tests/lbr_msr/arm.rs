@@ -232,6 +232,38 @@ fn arch_freeze_sees_lbr_frz_and_a_foreign_filter() {
     assert!(plan.freeze(&mut soft, &armed).unwrap().foreign);
 }
 
+/// A bit that others clear is as foreign as one that they set.
+#[test]
+fn a_control_bit_that_others_cleared_is_foreign() {
+    let caps = by_hand::skylake();
+    let plan = plan(&caps, 0x101);
+    let mut soft = SoftLbr::new(&caps, Some(5));
+    soft.write(DEBUGCTL, 2).unwrap();
+    let saved = plan.save(&mut soft).unwrap();
+    let armed = plan.arm(&mut soft, &saved).unwrap();
+    assert!(!plan.freeze(&mut soft, &armed).unwrap().foreign);
+    soft.write(DEBUGCTL, 1).unwrap();
+    assert!(plan.freeze(&mut soft, &armed).unwrap().foreign);
+}
+
+/// Writing 1 to a bit of IA32_PERF_GLOBAL_STATUS_RESET clears that bit: the counters' overflows
+/// are not ours.
+#[test]
+fn a_thaw_clears_no_other_status_bit() {
+    const STATUS_SET: Msr = Msr(0x391);
+    let caps = by_hand::skylake();
+    let plan = ArmPlan::new(&caps, 0, FREEZING).unwrap();
+    let mut soft = SoftLbr::new(&caps, Some(5));
+    let saved = plan.save(&mut soft).unwrap();
+    let armed = plan.arm(&mut soft, &saved).unwrap();
+    soft.pmi();
+    // CTR_FRZ.
+    soft.write(STATUS_SET, 1 << 59).unwrap();
+    let frozen = plan.freeze(&mut soft, &armed).unwrap();
+    plan.thaw(&mut soft, &frozen).unwrap();
+    assert_eq!(soft.read(STATUS), Ok(1 << 59));
+}
+
 #[test]
 fn arming_releases_a_freeze_by_a_pmi() {
     let caps = by_hand::skylake();
@@ -258,6 +290,15 @@ fn call_stack_mode_clears_the_freeze_bit_and_restores_it() {
         soft.write(DEBUGCTL, soft.clone().read(DEBUGCTL).unwrap() & !2).unwrap();
         plan.restore(&mut soft, &saved).unwrap();
         assert_eq!(soft.read(DEBUGCTL), Ok(FREEZE), "and leaves BTF, which changed since");
+
+        // A freeze bit that others set meanwhile is theirs.
+        let mut soft = SoftLbr::new(&caps, perf);
+        let saved = plan.save(&mut soft).unwrap();
+        plan.arm(&mut soft, &saved).unwrap();
+        let now = soft.read(DEBUGCTL).unwrap();
+        soft.write(DEBUGCTL, now | FREEZE).unwrap();
+        plan.restore(&mut soft, &saved).unwrap();
+        assert_eq!(soft.read(DEBUGCTL), Ok(FREEZE));
     }
 }
 

@@ -70,6 +70,18 @@ fn an_exclusive_plan_restores_the_whole_control_register() {
     }
 }
 
+/// The recorder dies before its first write: the watchdog restores what nobody changed.
+#[test]
+fn an_exclusive_plan_that_was_never_armed_reports_no_change() {
+    let caps = by_hand::golden_cove();
+    let plan = plan(&caps, 0x3F_0005).exclusive();
+    let mut soft = SoftLbr::new(&caps, Some(0x3F));
+    soft.write(LBR_CTL, 0x7F_0006).unwrap();
+    let saved = plan.save(&mut soft).unwrap();
+    assert_eq!(plan.restore(&mut soft, &saved), Ok(Restored::default()));
+    assert_eq!(soft.read(LBR_CTL), Ok(0x7F_0006));
+}
+
 /// An LBR_FRZ that our freeze bit caused is cleared.
 #[test]
 fn a_freeze_by_pmi_is_released() {

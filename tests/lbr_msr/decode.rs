@@ -45,6 +45,22 @@ fn format_6_worked_value() {
     assert_eq!((entry.in_tx, entry.abort), (None, None));
 }
 
+/// CYC_CNT saturates at 65535: SDM Tables 17-7 and 17-16.
+#[test]
+fn only_the_highest_count_is_saturated() {
+    for (cycles, saturated) in [(0xFFFF, true), (0xFFFE, false), (0x7FFF, false)] {
+        for (format, record) in [
+            (5, raw(1, 2, Some(cycles))),
+            (6, raw(1, cycles << 48 | 2, None)),
+            (7, raw(1, 2, Some(cycles))),
+        ] {
+            let entry = decode(legacy(format), &record).unwrap();
+            let found = (entry.cycles, entry.cycles_saturated);
+            assert_eq!(found, (Some(cycles as u32), Some(saturated)), "format {format}");
+        }
+    }
+}
+
 #[test]
 fn format_3_keeps_kernel_addresses_under_the_flag() {
     for (bits, mispredicted) in [(0x7FFF_FFFF_8100_0123, false), (KERNEL, true)] {
@@ -230,7 +246,7 @@ fn agrees_with_a_second_decoder_on_random_records() {
             let said = Said { kind, tsx: turn % 2 == 0, virt_bits, ecx };
             let layout = layout(said);
             let records: Vec<RawEntry> =
-                (0..1000).map(|_| raw(values.value(), values.value(), values.info())).collect();
+                (0..100).map(|_| raw(values.value(), values.value(), values.info())).collect();
 
             let mut held = 0;
             for record in &records {
@@ -315,6 +331,47 @@ mod pebs {
         assert_eq!(lbr_entries(PebsLayout::Adaptive, &words), Ok(vec![ENTRY]));
         let short = lbr_entries(PebsLayout::Adaptive, &words[..12]);
         assert_eq!(short, Err(PebsError::Short { needed: 13, found: 12 }));
+    }
+
+    /// The number of entries, less 1, is in bits 31:24; an entry is empty if its FROM is 0.
+    #[test]
+    fn more_entries_than_any_lbr_has_today() {
+        let mut words = record(1 << 3 | 63 << 24, 4, 64);
+        for entry in words[4..].chunks_mut(3) {
+            entry.copy_from_slice(&[ENTRY.from, ENTRY.to, 7]);
+        }
+        assert_eq!(lbr_entries(PebsLayout::Adaptive, &words), Ok(vec![ENTRY; 64]));
+        words[4 + 3 * 40] = 0;
+        assert_eq!(lbr_entries(PebsLayout::Adaptive, &words), Ok(vec![ENTRY; 40]));
+        words.truncate(4 + 3 * 32);
+        let short = Err(PebsError::Short { needed: 4 + 3 * 64, found: 4 + 3 * 32 });
+        assert_eq!(lbr_entries(PebsLayout::Adaptive, &words), short);
+    }
+
+    /// Bits 41:40 of the header: 8 or 16 entries, or as many as the LBR group's header says.
+    #[test]
+    fn the_header_has_the_number_of_entries() {
+        let mut words = record(1 << 41, 2 + 6, 16);
+        words[8 + 3 * 15..].copy_from_slice(&[ENTRY.from, ENTRY.to, 7]);
+        for at in 1..16 {
+            words[8 + 3 * at] = ENTRY.from;
+        }
+        let entries = lbr_entries(PebsLayout::Arch, &words).unwrap();
+        assert_eq!((entries.len(), entries[15]), (16, ENTRY));
+        let mut words = record(3 << 40, 2 + 6, 2);
+        words[4] = 1;
+        assert_eq!(lbr_entries(PebsLayout::Arch, &words), Ok(vec![ENTRY]));
+        // Without the LBR's header.
+        let short = Err(PebsError::Short { needed: 8, found: 4 });
+        assert_eq!(lbr_entries(PebsLayout::Arch, &words[..4]), short);
+    }
+
+    /// The next fragment follows in as many bytes as the first header's low half says.
+    #[test]
+    fn a_fragment_follows_in_its_distance() {
+        let mut words = record(1 << 31 | 40, 5 + 2 + 6, 8);
+        words[5] = 1 << 40;
+        assert_eq!(lbr_entries(PebsLayout::Arch, &words), Ok(vec![ENTRY]));
     }
 
     #[test]

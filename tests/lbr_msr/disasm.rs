@@ -1,5 +1,8 @@
 //! Instructions as text, compared with hand-written text and with binutils' objdump.
 
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
 use lbr_msr::disasm::{Disassembler, Syntax};
 
 use crate::support::skip::{skipped, tool};
@@ -50,31 +53,43 @@ fn addresses_and_prefixes() {
 }
 
 /// Number of this program's instructions to compare; more take longer and find nothing else.
-const COMPARED: usize = 40_000;
+const COMPARED: usize = 20_000;
 
 /// objdump's output for this program: address, bytes, text.
 fn objdump(syntax: &str) -> Option<Vec<(u64, Vec<u8>, String)>> {
     let program = std::env::current_exe().unwrap();
     let args = ["-d", "-w", "-M", syntax, "-j", ".text", "--insn-width=16"];
-    let out = tool("objdump").args(args).arg(program).output();
-    let Some(out) = out.ok().filter(|out| out.status.success()) else {
-        skipped("objdump for x86 is not installed");
+    let objdump = tool("objdump").args(args).arg(program).stdout(Stdio::piped()).spawn();
+    let Ok(mut objdump) = objdump else {
+        skipped("objdump is not installed");
         return None;
     };
-    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    let mut symbols = 0;
+    let lines = BufReader::new(objdump.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let compared: Vec<_> = lines
+        .inspect(|line| symbols += usize::from(line.ends_with(">:")))
+        .filter_map(|line| {
+            let (address, rest) = line.trim_start().split_once(":\t")?;
+            let (bytes, words) = rest.split_once('\t')?;
+            let bytes: Vec<u8> =
+                bytes.split_whitespace().filter_map(|b| u8::from_str_radix(b, 16).ok()).collect();
+            Some((u64::from_str_radix(address, 16).ok()?, bytes, words.trim().to_owned()))
+        })
+        .take(COMPARED)
+        .collect();
+    // The rest of the program is not needed.
+    let _ = objdump.kill();
+    objdump.wait().unwrap();
+    if compared.is_empty() {
+        skipped("objdump for x86 is not installed");
+        return None;
+    }
     // Only symbols separate functions from the data between them.
-    if text.lines().filter(|line| line.ends_with(">:")).count() < 2 {
+    if symbols < 2 {
         skipped("the tests were built without symbols");
         return None;
     }
-    let lines = text.lines().filter_map(|line| {
-        let (address, rest) = line.trim_start().split_once(":\t")?;
-        let (bytes, words) = rest.split_once('\t')?;
-        let bytes: Vec<u8> =
-            bytes.split_whitespace().filter_map(|b| u8::from_str_radix(b, 16).ok()).collect();
-        Some((u64::from_str_radix(address, 16).ok()?, bytes, words.trim().to_owned()))
-    });
-    Some(lines.take(COMPARED).collect())
+    Some(compared)
 }
 
 /// The mnemonic in a form common to both.

@@ -372,6 +372,24 @@ fn every_source_starts_with_a_documented_tag() {
     }
 }
 
+#[test]
+fn words_name_the_bits_of_a_value() {
+    let status = find("IA32_PERF_GLOBAL_STATUS");
+    assert_eq!(meaning(&status, "OVF_PMC", 0b1101), "overflowed: 0, 2, 3");
+    assert_eq!(meaning(&status, "OVF_FIXED_CTR", 1 << 33), "overflowed: 1");
+    assert_eq!(meaning(&status, "OVF_PMC", 1 << 33), "no counter overflowed");
+    let fixed = find("IA32_FIXED_CTR_CTRL");
+    let counts = [0x0, 0x1, 0x2, 0x3, 0x6].map(|value| meaning(&fixed, "CTR0", value));
+    let user_of_core = "counts in user mode, of all threads of the core";
+    let [off, kernel, user, all] =
+        ["off", "counts in the kernel", "counts in user mode", "counts everywhere"];
+    assert_eq!(counts, [off, kernel, user, all, user_of_core]);
+    // Format 4's FROM of a kernel address, and with one copy of its sign missing.
+    let from = on("LASTBRANCH_0_FROM_IP", "06_3C");
+    assert_eq!(meaning(&from, "SIGN_EXT", 0x1FFF_FFFF_8100_0123), "copies of bit 47");
+    assert_eq!(meaning(&from, "SIGN_EXT", 0x0FFF_FFFF_8100_0123), "not copies of bit 47");
+}
+
 /// Values as Linux writes them (perf record -b of cycles, with adaptive or Architectural PEBS), taken
 /// apart by hand.
 #[test]

@@ -128,6 +128,12 @@ fn each_quirk() {
     }
     let broadwell = legacy(0x306D4);
     assert_eq!(broadwell.quirks(0x32C4), Quirks::TSX_LESS_FORMAT_4 | Quirks::PT_DISABLES);
+    // FROM's bits 62:61 are copies of the sign only in format 4.
+    let other = haswell.probe(0x32C3).unwrap();
+    assert_eq!(
+        (other.layout, other.quirks),
+        (Layout::Legacy { format: LbrFormat(3), tsx: false }, Quirks::DOUBLE_ABORT)
+    );
     // Knights Landing reports 1 and means 3.
     let knl = legacy(0x50671).probe(0x32C1).unwrap();
     assert_eq!(knl.format, Some(LbrFormat(1)));
@@ -184,6 +190,16 @@ fn each_quirk() {
     };
     assert_eq!(with(Quirks::PT_DISABLES), [0x3D, 0x47, 0x4E, 0x4F, 0x56, 0x5E]);
     assert_eq!(with(Quirks::PT_EXCLUDES), [0x55, 0x66, 0x8E, 0x9E, 0xA5, 0xA6]);
+    // Linux's core.c sets lbr_double_abort for these four.
+    assert_eq!(with(Quirks::DOUBLE_ABORT), [0x3C, 0x3F, 0x45, 0x46]);
+    // SDM 17.10.3: Skylake to Rocket Lake and Lakefield, Goldmont, Goldmont Plus, Tremont.
+    assert_eq!(
+        with(Quirks::DEEP_C_STATE_WIPES),
+        [
+            0x4E, 0x55, 0x5C, 0x5E, 0x5F, 0x66, 0x6A, 0x6C, 0x7A, 0x7D, 0x7E, 0x86, 0x8A, 0x8C,
+            0x8D, 0x8E, 0x96, 0x9C, 0x9D, 0x9E, 0xA5, 0xA6, 0xA7
+        ]
+    );
     // Streamlined freeze starts with perfmon version 4.
     for (version, streamlined) in [(3, false), (4, true), (5, true)] {
         let quirks = Intel { perfmon: version, ..SKYLAKE }.quirks(0x33C5);
@@ -229,6 +245,10 @@ fn architectural_lbr() {
         odd.layout,
         Layout::Arch { mispredict: false, timed: true, types: false, counters: 0xA, tsx: false }
     );
+    // EAX[7]: 64 records; EBX[2] alone announces call stacks.
+    let deep = Intel { leaf_1c: [0x0000_0088, 3, 0], ..golden_cove }.probe(0x3F).unwrap();
+    assert_eq!((deep.depth, deep.depth_mask), (64, 0x88));
+    assert_eq!(deep.filter, FilterRegister::LbrCtl { cpl: true, branch: true, call_stack: false });
     assert!(!odd.call_stack() && !odd.quirks.contains(Quirks::DEEP_C_STATE_WIPES));
     let empty = Intel { leaf_1c: [0x4000_0000, 7, 7], ..golden_cove }.probe(0x3F).unwrap_err();
     assert_eq!(empty.why, Why::ArchWithoutDepth);
@@ -306,6 +326,15 @@ fn hypervisors() {
         assert!(sentence.contains(word), "{sentence}");
     }
 
+    // The highest leaf decides whether leaf 1CH is there.
+    for (highest, present) in [(0x1B, false), (0x1C, true)] {
+        let mut guest = firecracker.clone();
+        guest.insert(0, 0, highest, 0x756E_6547, 0x6C65_746E, 0x4965_6E69);
+        let why = probe(&guest, Some(&mut Hidden)).unwrap_err().why;
+        let found = matches!(why, Why::HiddenArch { leaf_present: true, .. });
+        assert_eq!(found, present, "{why:?}");
+    }
+
     // Old KVM reports no highest leaf.
     firecracker.insert(0x4000_0000, 0, 0, 0x4B4D_564B, 0x564B_4D56, 0x4D);
     assert_eq!(identify(&firecracker).hypervisor.as_deref(), Some("KVMKVMKVM"));
@@ -363,7 +392,10 @@ fn assumptions() {
     assert_eq!(by_hand.format, Some(LbrFormat(5)));
     let told = assume("depth=16,from=680,to=6C0,tos=1C9,format=3", new, None).unwrap();
     assert_eq!(told.layout, Layout::Legacy { format: LbrFormat(3), tsx: true });
-    assert_eq!(told.filter, FilterRegister::None);
+    assert_eq!((told.filter, told.order), (FilterRegister::None, Order::Tos));
+    let orders = ["depth=1,from=1DB,to=1DC,format=2", "depth=2,from=1DB,to=1DD,format=2"]
+        .map(|text| assume(text, new, None).unwrap().order);
+    assert_eq!(orders, [Order::Single, Order::NewestFirst]);
 
     let why = |result: Result<LbrCaps, Unsupported>| result.unwrap_err().why;
     assert_eq!(why(assume("depth=16,from=680,to=6C0", new, None)), Why::AssumedFormatMissing);

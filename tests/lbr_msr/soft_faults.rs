@@ -32,9 +32,9 @@ fn a_fault_names_cpu_register_and_access() {
 fn each_cpu_has_its_own_registers_and_no_others() {
     let rows: [(lbr_msr::LbrCaps, &[u32], &[u32]); 13] = [
         (by_hand::p6(), &[0x1D9, 0x1DB, 0x1DC, 0x1DD, 0x1DE], &[0x40, 0x1C9, 0x1DA, 0x345, 0x38E]),
-        (by_hand::pentium_m(), &[0x40, 0x47, 0x1C9, 0x1D9], &[0x48, 0x60, 0x1C8, 0x1DD, 0x680]),
+        (by_hand::pentium_m(), &[0x40, 0x47, 0x1C9, 0x1D9], &[0x48, 0x60, 0x1C8, 0x1DD, 0x1DE]),
         (by_hand::willamette(), &[0x1DB, 0x1DE, 0x1DA, 0x1D7, 0x1D8], &[0x1DF, 0x1C9, 0x680]),
-        (by_hand::prescott(), &[0x680, 0x68F, 0x6C0, 0x6CF, 0x1DA, 0x1D7], &[0x690, 0x6D0, 0x1DD]),
+        (by_hand::prescott(), &[0x680, 0x68F, 0x6C0, 0x6CF, 0x1DA, 0x1D7], &[0x690, 0x1DD, 0x1DE]),
         (by_hand::core2(), &[0x40, 0x43, 0x60, 0x63, 0x1C9, 0x1DD, 0x38E], &[0x44, 0x64, 0x1C8]),
         (by_hand::bonnell(), &[0x47, 0x67, 0x1C9], &[0x48, 0x68, 0x1C8]),
         (by_hand::silvermont(), &[0x47, 0x67, 0x1C8], &[0x48, 0x680]),
@@ -213,6 +213,16 @@ fn from_and_to_are_checked_as_the_format_lays_them_out() {
         }
         for bad in [1 << 62, noncanonical, 0x3FFF_8000_0000_0000] {
             assert!(soft.write(Msr(0x680), bad).is_err(), "{bad:#x}");
+        }
+    }
+    // Architectural LBR came with five-level paging: 57 bits.
+    let mut soft = SoftLbr::new(&by_hand::golden_cove(), None);
+    for msr in [Msr(0x1500), Msr(0x1600)] {
+        for good in [0x00FF_8000_0000_0000, 0xFF00_0000_0000_0000, CANONICAL_KERNEL] {
+            soft.write(msr, good).unwrap();
+        }
+        for bad in [0x0100_0000_0000_0000, 0xFE00_0000_0000_0000] {
+            assert!(soft.write(msr, bad).is_err(), "{bad:#x}");
         }
     }
     // Format 6: the cycle count replaces TO's sign bits.

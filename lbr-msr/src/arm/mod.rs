@@ -29,7 +29,7 @@ use alloc::vec::Vec;
 
 use crate::access::{MsrError, MsrRead, MsrWrite};
 use crate::address::{IA32_DEBUGCTL, IA32_RTIT_CTL, Msr};
-use crate::caps::{Facility, LbrCaps, Quirks, RegisterMap, Vendor};
+use crate::caps::{Facility, LbrCaps, Quirks, RegisterMap};
 use crate::register::{DebugCtl, PerfGlobalStatus, RtitCtl};
 
 const FREEZE_LBRS_ON_PMI: u64 = DebugCtl::FREEZE_LBRS_ON_PMI.bits();
@@ -102,9 +102,7 @@ impl ArmPlan {
                 mask: caps.depth_mask,
             });
         }
-        let streamlined = caps.quirks.contains(Quirks::STREAMLINED_FREEZE);
-        let by_version = caps.perfmon_version >= 4 && caps.cpu.vendor != Vendor::Amd;
-        let status = (streamlined || by_version).then(|| caps.status_registers());
+        let status = caps.freeze_status().map(|_| caps.status_registers());
         let mut plan = ArmPlan {
             facility,
             map: caps.registers,
@@ -272,7 +270,7 @@ impl ArmPlan {
         {
             registers.write(reset, LBR_FRZ)?;
         }
-        let mut control = saved.control | self.map.enable;
+        let mut control = saved.control;
         for step in self.arm_steps() {
             let left = step.run(registers)?;
             if step.msr() == self.map.control {

@@ -52,11 +52,11 @@ impl Probed {
             enable,
             depth: None,
         };
-        // raw-cpuid has no getter for EAX[2]: LBR and counters freeze at a PMI.
-        let freezes = stack.is_some() && cpuid.cpuid1(LEAF_DEBUG).eax & LEAF_DEBUG_EAX_FREEZE != 0;
         let virt_bits = self.virt_bits;
         let (facility, depth, layout, registers, order, filter, quirks) = if let Some(depth) = stack
         {
+            // raw-cpuid has no getter for EAX[2]: LBR and counters freeze at a PMI.
+            let freezes = cpuid.cpuid1(LEAF_DEBUG).eax & LEAF_DEBUG_EAX_FREEZE != 0;
             (
                 Facility::AmdLbrV2,
                 depth,

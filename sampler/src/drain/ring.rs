@@ -2,7 +2,7 @@
 
 use lbr_msr::LbrFormat;
 use lbr_msr::address::Msr;
-use lbr_msr::caps::{Facility, Layout, LbrCaps, Order, Quirks, RegisterMap, Vendor};
+use lbr_msr::caps::{Facility, Layout, LbrCaps, Order, Quirks, RegisterMap};
 use lbr_msr::record::{Head, RawEntry};
 
 use super::DrainError;
@@ -76,10 +76,7 @@ impl RingPlan {
         if caps.order != Order::Tos {
             map.tos = None;
         }
-        // Perfmon 4 and later freezes by status; probing sets the quirk from that.
-        let by_version = caps.perfmon_version >= 4 && caps.cpu.vendor == Vendor::Intel;
-        let is_there = by_version || caps.freeze_status().is_some();
-        let status = is_there.then(|| caps.status_registers());
+        let status = caps.freeze_status().map(|_| caps.status_registers());
         let select = map.select.filter(|select| *select != map.control);
         Ok(RingPlan { map, kind, depth, status, select })
     }
