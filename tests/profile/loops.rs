@@ -58,7 +58,7 @@ fn histogram(one: &Loop) -> BTreeMap<u64, u64> {
 #[test]
 fn random_programs_complete() {
     let mut compared = 0;
-    for seed in 0..80 {
+    for seed in 0..31 {
         let mut program = Structured::new(seed, 3000);
         program.run();
         let depth = 1 + seed as usize % 31;
@@ -85,10 +85,10 @@ fn random_programs_complete() {
             "{seed} {others:x?}"
         );
     }
-    assert!(compared > 200, "{compared}");
+    assert!(compared > 75, "{compared}");
 }
 
-/// 1,000 subsamples of one run: the intervals contain its mean as often as they claim.
+/// 200 subsamples of one run: the intervals contain its mean as often as they claim.
 #[test]
 fn means_of_subsamples_cover_the_truth() {
     let kinds = [(0, 12, false), (1, 6, false), (2, 9, true), (0, 20, true), (1, 40, false)];
@@ -106,7 +106,7 @@ fn means_of_subsamples_cover_the_truth() {
     assert_eq!(truth.len(), kinds.len());
     let mut random = Random(99);
     let mut covered: BTreeMap<u64, u32> = BTreeMap::new();
-    for _ in 0..1000 {
+    for _ in 0..200 {
         let found = loops(&sampled(&program.trace, 32, 100, &mut random));
         assert!(!found.complete);
         for (head, truth) in &truth {
@@ -117,7 +117,7 @@ fn means_of_subsamples_cover_the_truth() {
             *covered.entry(*head).or_default() += u32::from(low && high);
         }
     }
-    assert!(covered.values().all(|n| (930..=970).contains(n)), "{covered:?} of 1000");
+    assert!(covered.values().all(|n| (181..=199).contains(n)), "{covered:?} of 200");
 }
 
 /// A loop longer than any stack: still a mean, and bounds for quantiles.

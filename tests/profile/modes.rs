@@ -48,7 +48,7 @@ fn drawn(humps: &[(Hump, f64)], n: u64, seed: u64) -> Cycles {
     cycles
 }
 
-const SEEDS: u64 = 40;
+const SEEDS: u64 = 20;
 
 /// In how many of [`SEEDS`] samples the modes differ from these, allowing a distance for each.
 fn wrong(humps: &[(Hump, f64)], n: u64, expected: &[(f64, f64)]) -> u64 {
@@ -159,7 +159,7 @@ fn mixture(random: &mut Random) -> (Humps, Vec<(f64, f64)>) {
 fn mixtures_of_known_modes() {
     for n in [500, 2_000, 20_000] {
         let mut failed = Vec::new();
-        for seed in 0..400 {
+        for seed in 0..100 {
             let (humps, expected) = mixture(&mut Random(seed * 104_729 + n));
             let mut modes = drawn(&humps, n, seed + n).modes();
             modes.sort_unstable();
@@ -170,7 +170,7 @@ fn mixtures_of_known_modes() {
                 failed.push((humps, modes));
             }
         }
-        assert!(failed.len() <= 20, "n {n}, {} of 400: {failed:#?}", failed.len());
+        assert!(failed.len() <= 5, "n {n}, {} of 100: {failed:#?}", failed.len());
     }
 }
 
