@@ -220,6 +220,71 @@ fn amd_slots_without_a_record_are_skipped_and_counted() {
     assert_eq!(stack.new_slots, 1);
 }
 
+/// The first records since arming, of which the newest is none.
+#[test]
+fn an_amd_slot_without_a_record_does_not_end_the_first_drain() {
+    let mut model = Model::armed(Shape::Amd, 16);
+    let mut state = begin(&mut model);
+    model.branch(0x4000, 0x5000);
+    model.force((0x1234, 0, 0));
+    let stack = drain(&mut state, &mut model);
+    assert!(stack.integrity.is_exact());
+    assert_eq!(stack.new_slots, 2);
+    assert_eq!(oldest_first(&model, &stack), [(0x4000, 0x5000 | 1 << 63, 0)]);
+}
+
+/// The accesses of whoever froze the LBR, and will thaw it, count too.
+#[test]
+fn a_drain_of_a_frozen_stack_counts_freeze_and_thaw() {
+    for shape in SHAPES {
+        let mut model = Model::armed(shape, 16);
+        let mut state = begin(&mut model);
+        model.branch(0x4000, 0x5000);
+        let on = model.control;
+        model.control &= !model.caps.registers.enable;
+        model.log.clear();
+        let (stack, control) = state.drain_frozen(&mut model, THREAD, Some(on)).unwrap();
+        assert_eq!(control, on);
+        assert_eq!(stack.entries().len(), 1);
+        assert_eq!(stack.accesses.total() as usize, model.log.len() + 3, "{shape:?}");
+        // A mark, the freeze, the thaw.
+        assert_eq!(stack.accesses.writes, 3, "{shape:?}");
+    }
+}
+
+/// The software BRBE: VALID 0 ends the records, and each drain invalidates them.
+#[test]
+fn brbe_records_are_drained_once() {
+    use lbr_msr::record::HwBranchType;
+    use lbr_msr::soft::{Retired, SoftCpu, SoftLbr};
+    use lbr_msr::{BranchFilter, MsrRead as _, MsrWrite as _};
+    for cpu in SoftCpu::all_brbe() {
+        let depth = cpu.caps.depth as u64;
+        let mut soft = SoftLbr::new(&cpu.caps, None);
+        soft.arm("any,u".parse::<BranchFilter>().unwrap()).unwrap();
+        let mode = Mode::Stream;
+        let mut state = Drain::begin(&cpu.caps, mode, Placement::SourceWaits, &mut soft).unwrap();
+        let mut next = 0;
+        for burst in [0, 1, depth - 1, depth, 2] {
+            for n in next..next + burst {
+                soft.retire(&Retired::user(0x1000 + n, 0x2000 + n, HwBranchType::RelJmp));
+            }
+            next += burst;
+            let stack = state.drain(&mut soft, THREAD).unwrap();
+            let froms = stack.entries().iter().rev().map(|entry| entry.from);
+            assert_eq!(
+                froms.collect::<Vec<u64>>(),
+                (0x1000 + next - burst..0x1000 + next).collect::<Vec<u64>>()
+            );
+            assert_eq!(stack.integrity.head == Head::Joined, burst < depth, "{burst}");
+        }
+        // An invalidation by others is a loss that BRBE cannot show; switched off, it does.
+        let control = soft.read(cpu.caps.registers.control).unwrap();
+        soft.write(cpu.caps.registers.control, control & !1).unwrap();
+        assert_ne!(state.drain(&mut soft, THREAD).unwrap().integrity.label, Label::Stream);
+    }
+}
+
 #[test]
 fn packed_records_in_a_batch_never_claim_unproven_contiguity() {
     let mut model = Model { one_call: true, ..Model::armed(Shape::Packed, 8) };

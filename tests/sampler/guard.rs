@@ -243,7 +243,7 @@ fn wait_for_death() -> ! {
 fn the_watchdog_restores_when_the_recorder_is_killed() {
     for whole_group in [false, true] {
         let (caps, _) = caps("06_5E");
-        let mut rings = [filed(0), filed(1), filed(2)];
+        let mut rings = [filed(0), filed(1), filed(2), filed(3)];
         let views: Vec<Filed> = rings.iter().map(again).collect();
         let status = recorded(
             |tell| {
@@ -252,6 +252,7 @@ fn the_watchdog_restores_when_the_recorder_is_killed() {
                     .map(|ring| Ready::new(again(ring), plan(&caps, 0x101)).unwrap())
                     .collect();
                 keeper::watch(&mut ready).unwrap();
+                let _last = ready.pop().unwrap().arm().unwrap();
                 let never_armed = ready.pop();
                 let second = ready.pop().unwrap().arm().unwrap();
                 let _first = ready.pop().unwrap().arm().unwrap();
@@ -274,8 +275,10 @@ fn the_watchdog_restores_when_the_recorder_is_killed() {
             },
         );
         assert!(matches!(status, WaitStatus::Signaled(_, Signal::SIGKILL, _)), "{status:?}");
-        let first = &mut rings[0];
-        assert_eq!((first.read(DEBUGCTL), first.read(SELECT)), (Ok(2), Ok(0x1C4)));
+        for at in [0, 3] {
+            let ours = &mut rings[at];
+            assert_eq!((ours.read(DEBUGCTL), ours.read(SELECT)), (Ok(2), Ok(0x1C4)), "{at}");
+        }
         assert_eq!(rings[1].read(DEBUGCTL), Ok(1), "settled: the watchdog leaves it");
         assert_eq!(rings[2].read(Msr(0x680)), Ok(0x77), "never armed: the watchdog leaves it");
     }

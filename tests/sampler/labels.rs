@@ -1,5 +1,6 @@
 //! Labels of a drain when something interferes.
 
+use lbr_msr::caps::Quirks;
 use lbr_msr::record::{Head, HwBranchType, Label};
 use lbr_msr::soft::Retired;
 use proptest::prelude::*;
@@ -25,7 +26,7 @@ fn running(shape: Shape) -> (Model, sampler::drain::Drain) {
 fn running_by(shape: Shape, one_call: bool) -> (Model, sampler::drain::Drain) {
     let mut model = Model { one_call, ..Model::armed(shape, 16) };
     if shape == Shape::Info || shape == Shape::Arch {
-        model.caps.perfmon_version = 4;
+        model.caps.quirks |= Quirks::STREAMLINED_FREEZE;
         model.status = Some(0);
     }
     let mut state = begin(&mut model);
@@ -62,6 +63,39 @@ fn a_wipe_is_detected_whatever_was_recorded_after_it() {
             model.branch(0x900, 0xA00);
             assert!(drain(&mut state, &mut model).integrity.is_exact(), "{shape:?} {after}");
         }
+    }
+}
+
+/// Nothing was marked yet: only TOS shows that the records are not those of before.
+#[test]
+fn a_wipe_before_the_first_drain_is_detected_by_tos() {
+    for shape in [Shape::Flags, Shape::Info, Shape::Packed] {
+        let mut model = Model::armed(shape, 16);
+        model.tos = 5;
+        let mut state = begin(&mut model);
+        model.branch(0x500, 0x600);
+        model.wipe();
+        model.branch(0x700, 0x800);
+        let stack = drain(&mut state, &mut model);
+        assert_eq!(stack.integrity.label, Label::Wiped, "{shape:?}");
+        assert_eq!(stack.entries().len(), 1);
+    }
+}
+
+/// An empty LBR in which somebody wrote TO, or the half of a packed record that is TO.
+#[test]
+fn an_empty_record_that_is_not_blank_is_foreign() {
+    for (shape, record) in [
+        (Shape::Flags, (0, 0x5000, 0)),
+        (Shape::Info, (0, 0x5000, 0)),
+        (Shape::Packed, (0x5000 << 32, 0, 0)),
+    ] {
+        let mut model = Model::armed(shape, 16);
+        let mut state = begin(&mut model);
+        model.slots[0] = record;
+        let stack = drain(&mut state, &mut model);
+        assert_eq!(stack.integrity.label, Label::Foreign, "{shape:?}");
+        assert!(stack.entries().is_empty());
     }
 }
 
@@ -144,6 +178,19 @@ fn a_control_register_taken_over_and_off_is_not_switched_on() {
     let stack = state.drain(&mut model, THREAD).unwrap();
     assert_eq!(stack.integrity.label, Label::Foreign);
     assert_eq!(model.control, 0);
+}
+
+/// LBR_FRZ belongs to whoever changed the control register.
+#[test]
+fn a_freeze_by_others_is_not_released() {
+    for (shape, one_call) in all().filter(|(shape, _)| matches!(shape, Shape::Info | Shape::Arch)) {
+        let (mut model, mut state) = running_by(shape, one_call);
+        model.control ^= 1 << 11;
+        model.status = Some(1 << 58);
+        let stack = state.drain(&mut model, THREAD).unwrap();
+        assert_eq!(stack.integrity.label, Label::Foreign, "{shape:?}");
+        assert_eq!(model.status, Some(1 << 58), "{shape:?}");
+    }
 }
 
 #[test]
@@ -343,6 +390,27 @@ fn snapshots_are_the_frames_of_the_moment() {
             let stack = drain(&mut state, &mut model);
             assert!(stack.integrity.truncated);
             assert_eq!(stack.entries().len(), 8);
+        }
+    }
+}
+
+#[test]
+fn a_snapshot_that_changes_while_it_is_read_is_torn() {
+    for shape in [Shape::Flags, Shape::Info, Shape::Arch] {
+        for late in [false, true] {
+            let mut model = call_stack(shape, 8, false);
+            let mut state = begin(&mut model);
+            for n in 0..3 {
+                model.retire(&call(n));
+            }
+            let reads = drain(&mut state, &mut model).accesses.total() as usize;
+            // At the newest record, or at the last check before the thaw.
+            let at = if late { reads - 3 } else { 4 };
+            let frame = model.encode(0x777, 0x888);
+            model.intruder = Some((at, frame));
+            let stack = drain(&mut state, &mut model);
+            assert_eq!(stack.integrity.label, Label::Torn, "{shape:?} {at}");
+            assert_eq!(drain(&mut state, &mut model).integrity.label, Label::Snapshot);
         }
     }
 }

@@ -329,7 +329,11 @@ impl MsrRead for Model {
 impl MsrWrite for Model {
     fn write(&mut self, msr: Msr, value: u64) -> Result<(), MsrError> {
         match self.access(msr, true)? {
-            Place::Control => self.control = value,
+            Place::Control => {
+                let others = !self.caps.registers.enable;
+                assert_eq!((self.control ^ value) & others, 0, "bits of others change");
+                self.control = value;
+            }
             Place::Tos => self.tos = value % self.depth() as u64,
             Place::Select => self.select = value,
             Place::Depth => self.slots.fill((0, 0, 0)),

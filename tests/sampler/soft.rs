@@ -1,7 +1,7 @@
 //! The whole path with the software LBR: retired branches, registers by address, drains, decoding,
 //! samples.
 
-use lbr_msr::caps::{Layout, LbrCaps};
+use lbr_msr::caps::{Layout, LbrCaps, Quirks};
 use lbr_msr::record::{BranchEntry, Event, Head, HwBranchType, Label, SourceKnowledge};
 use lbr_msr::soft::{Retired, SoftLbr};
 use lbr_msr::{LbrFormat, MsrWrite};
@@ -155,6 +155,7 @@ fn a_freeze_on_pmi_is_stopped_and_released() {
     for (perfmon_version, depth) in [(2, 16), (4, 16), (4, 32)] {
         let mut caps = model_caps(Shape::Info, depth);
         caps.perfmon_version = perfmon_version;
+        caps.quirks.set(Quirks::STREAMLINED_FREEZE, perfmon_version >= 4);
         caps.format = Some(LbrFormat::INFO);
         let mut soft = SoftLbr::new(&caps, Some(0x33C5));
         let options = ArmOptions { freeze_on_pmi: true, ..ArmOptions::default() };

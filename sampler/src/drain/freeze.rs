@@ -31,7 +31,7 @@ impl Drain {
     ) -> Result<Frozen, MsrError> {
         let control = registers.read(self.ring.map.control)?;
         let frozen = self.judge(control);
-        if !frozen.stopped {
+        if control & self.ring.map.enable != 0 {
             registers.write(self.ring.map.control, control & !self.ring.map.enable)?;
         }
         Ok(frozen)
@@ -42,7 +42,8 @@ impl Drain {
         Frozen {
             control,
             foreign: (control ^ self.control) & !enable != 0,
-            stopped: control & enable == 0,
+            // BRBE's are several bits, of which one alone stops recording.
+            stopped: control & enable != enable,
             by_status: false,
         }
     }
