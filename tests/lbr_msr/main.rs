@@ -22,6 +22,7 @@ mod decode;
 mod explain;
 mod filter;
 mod order;
+mod perf_flags;
 mod presets;
 mod probe;
 mod snapshot;

@@ -307,6 +307,82 @@ mod tests {
         (heads.collect(), not_joined)
     }
 
+    fn samples(stacks: &[RawStack]) -> (Vec<Sample>, Decoded) {
+        let mut events: Vec<Event> = Vec::new();
+        let (_sender, received) = mpsc::channel();
+        let code = Decoding { ours: Some(OURS..OURS + 16), ..Decoding::default() };
+        let knowledge = SourceKnowledge::HARDWARE;
+        let mut decoder = Decoder::new(Layout::Plain, knowledge, code, None, &mut events, received);
+        for stack in stacks {
+            decoder.stack(stack).expect("a vector takes all");
+        }
+        let decoded = decoder.finish().expect("a vector takes all");
+        let samples = events.into_iter().filter_map(|event| match event {
+            Event::Sample(sample) => Some(sample),
+            _ => None,
+        });
+        (samples.collect(), decoded)
+    }
+
+    /// perf's IP is where the newest branch went; the branches of a stack that joins the one
+    /// before are all that ran, so they are its period.
+    #[test]
+    fn ip_and_period_of_a_sample() {
+        let mut joined = stack(USER, 0x10, Head::Joined, Label::Stream);
+        joined.push(RawEntry { from: USER, to: 0x20, info: None });
+        joined.period = 1000;
+        let mut alone = joined;
+        alone.integrity.head = Head::Lost;
+        let (samples, _) = samples(&[joined, alone]);
+        let found: Vec<_> = samples.iter().map(|sample| (sample.ip, sample.period)).collect();
+        assert_eq!(found, [(0x10, 2), (0x10, 1000)]);
+    }
+
+    #[test]
+    fn empty_records_are_counted_and_only_the_kernels_jumps_to_us_are_ours() {
+        let mut raw = stack(USER, OURS, Head::Joined, Label::Stream);
+        for (from, to) in [(0, 0x10), (KERNEL, OURS), (0, 0x20), (KERNEL, USER), (USER, KERNEL)] {
+            raw.push(RawEntry { from, to, info: None });
+        }
+        let (samples, decoded) = samples(&[raw]);
+        assert_eq!(decoded.unreadable, 2);
+        let kept: Vec<_> =
+            samples[0].stack.entries.iter().map(|entry| (entry.from, entry.to)).collect();
+        assert_eq!(kept, [(USER, OURS), (KERNEL, USER), (USER, KERNEL)]);
+    }
+
+    #[test]
+    fn a_stack_that_is_left_out_breaks_only_the_next_of_its_cpu() {
+        let on = |cpu, label| {
+            let mut stack = stack(USER, USER, Head::Joined, label);
+            stack.cpu = cpu;
+            stack
+        };
+        let (samples, decoded) = samples(&[
+            on(1, Label::Torn),
+            on(2, Label::Stream),
+            on(1, Label::Stream),
+            on(1, Label::Stream),
+        ]);
+        let heads: Vec<_> = samples.iter().map(|sample| sample.stack.integrity.head).collect();
+        assert_eq!(heads, [Head::Joined, Head::Lost, Head::Joined]);
+        assert_eq!((decoded.lost, decoded.not_joined, decoded.cut), (1, 1, 4));
+    }
+
+    /// An empty call stack is a sample, because the outermost function ran.
+    #[test]
+    fn only_a_snapshot_may_be_empty() {
+        let empty = |label| {
+            let mut stack = RawStack::empty(ThreadId { pid: 7, tid: 7 }, 1);
+            stack.integrity.label = label;
+            stack
+        };
+        let (samples, decoded) = samples(&[empty(Label::Stream), empty(Label::Snapshot)]);
+        let labels: Vec<_> = samples.iter().map(|sample| sample.stack.integrity.label).collect();
+        assert_eq!(labels, [Label::Snapshot]);
+        assert_eq!((decoded.samples, decoded.not_joined), (1, 0));
+    }
+
     #[test]
     fn the_head_of_a_stack_of_lbrs_own_branches_passes_to_the_next() {
         use Head::{Joined, Lost, Unknown};

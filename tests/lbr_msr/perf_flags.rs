@@ -1,0 +1,55 @@
+//! The flags of a branch as the kernel lays them out: `perf_branch_entry` of Linux's perf_event.h.
+
+use lbr_msr::record::{BranchEntry, BranchSpec, BranchType, EntryFlags, HwBranchType, RawBranch};
+
+#[test]
+fn a_branch_with_neither_bit_has_no_prediction() {
+    let predictions = [0, 1, 2, 3].map(|word| EntryFlags(word).mispredicted());
+    assert_eq!(predictions, [None, Some(true), Some(false), Some(true)]);
+}
+
+/// 16 bits of cycles from bit 4 up. 0 is unknown, and the maximum may have been more.
+#[test]
+fn cycles_saturate_and_leave_the_other_bits() {
+    let all = EntryFlags(!0);
+    assert_eq!(all.with_cycles(0).0, !0xF_FFF0);
+    assert_eq!(all.with_cycles(0).cycles(), None);
+    assert_eq!(EntryFlags(2).with_cycles(0x1_0001).0, 0xF_FFF2);
+    let decoded = [0xFFFE, 0xFFFF].map(|cycles| {
+        RawBranch { from: 1, to: 2, flags: EntryFlags(cycles << 4) }.decode(false).cycles_saturated
+    });
+    assert_eq!(decoded, [Some(false), Some(true)]);
+}
+
+/// Bits 23:20 are the type, 25:24 the speculation, 29:26 the type if bits 23:20 are 15.
+#[test]
+fn a_type_replaces_the_one_before() {
+    let extended = EntryFlags(0).with_type(Some(BranchType(BranchType::NEW_BASE + 15)));
+    assert_eq!(extended.0, 15 << 20 | 15 << 26);
+    assert_eq!(extended.branch_type(), Some(BranchType(31)));
+    assert_eq!(extended.with_type(Some(BranchType::IRQ)).0, 12 << 20);
+    assert_eq!(EntryFlags(!0).with_type(None).0, !(0xF << 20 | 0xF << 26));
+    assert_eq!(EntryFlags(!0).with_spec(Some(BranchSpec::WrongPath)).0, !(2 << 24));
+}
+
+/// A classified type is finer than the CPU's.
+#[test]
+fn a_classified_type_comes_before_the_cpus() {
+    let entry = BranchEntry {
+        mispredicted: Some(false),
+        abort: Some(true),
+        hw_type: Some(HwBranchType::Cond),
+        branch_type: Some(BranchType::SYSCALL),
+        ..BranchEntry::default()
+    };
+    assert_eq!(EntryFlags::of(&entry, true).0, 2 | 8 | 7 << 20);
+    assert_eq!(EntryFlags::of(&entry, false).0, 2 | 8);
+    let by_cpu = BranchEntry { branch_type: None, ..entry };
+    assert_eq!(EntryFlags::of(&by_cpu, true).branch_type(), Some(BranchType::COND));
+}
+
+#[test]
+fn an_entry_with_one_address_is_not_empty() {
+    let empty = |from, to| RawBranch { from, to, flags: EntryFlags(0) }.is_empty();
+    assert_eq!([empty(0, 0), empty(0, 1), empty(1, 0)], [true, false, false]);
+}
