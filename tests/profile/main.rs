@@ -21,6 +21,7 @@ mod annotate;
 mod arguments;
 mod brstack;
 mod callgraph;
+mod cleaning;
 mod compare;
 mod compiled;
 mod counters;

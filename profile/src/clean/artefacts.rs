@@ -107,10 +107,8 @@ fn second_aborts(entries: &Entries<'_>) -> Vec<usize> {
         if let Some(newer) = newer.filter(|newer| newer.flags.abort() != branch.flags.abort())
             && (newer.from, newer.to) == (branch.from, branch.to)
         {
-            let second = if branch.flags.abort() { index.saturating_sub(1) } else { index };
-            if found.last() != Some(&second) {
-                found.push(second);
-            }
+            // In ascending order; an entry between two with the bit is found twice.
+            found.push(if branch.flags.abort() { index.saturating_sub(1) } else { index });
         }
         newer = Some(branch);
         index += 1;

@@ -1,0 +1,139 @@
+//! The cleaning pass at its limits: where a stack continues another, which entries are dropped.
+
+use std::io::Cursor;
+
+use lbr_msr::record::{BranchEntry, Comm, Event, Lost, Task};
+use profile::flow::{Flow, FlowCounter};
+use profile::interval::{Clusters, Interval};
+use profile::note::{Moves, Source};
+use profile::paths::{self, Growth};
+use profile::quality::Quality;
+use profile::{Entries, EntryFlags, RawBranch, Recording, SampleHead, Stack};
+
+use crate::recorded::{entry, exact, sample};
+use crate::views::{at, count, ran};
+
+fn text(text: &str) -> Flow {
+    let stream = Box::new(Cursor::new(text.as_bytes().to_vec()));
+    Flow::count(&mut Recording::from_stream(stream).unwrap(), |_, _| {}).unwrap()
+}
+
+/// Whether the code between two stacks of one thread is a block, `between` them.
+fn continues(first: Vec<BranchEntry>, between: &[Event]) -> bool {
+    let second = vec![entry(at(0x24), at(0x30))];
+    let mut events = vec![sample(1, first, exact())];
+    events.extend_from_slice(between);
+    events.push(sample(9, second, exact()));
+    count(&events).blocks.iter().any(|block| (block.entry, block.exit) == (at(0x20), at(0x24)))
+}
+
+#[test]
+fn a_stack_continues_the_one_before_unless_something_happened() {
+    let first = || vec![entry(at(0x10), at(0x20))];
+    assert!(continues(first(), &[]));
+    let lost = |label| Lost { time: 2, pid: 0, tid: 0, cpu: 1, stacks: 1, label };
+    // A loss without a reason may be of any thread.
+    assert!(!continues(first(), &[Event::Lost(lost(None))]));
+    let comm = |exec| Comm { time: 2, pid: 100, tid: 101, comm: "other".to_owned(), exec };
+    assert!(continues(first(), &[Event::Comm(comm(false))]), "only a new name");
+    assert!(!continues(first(), &[Event::Comm(comm(true))]));
+    let exit = |tid| Event::Exit(Task { time: 2, pid: 100, tid, ppid: 100, ptid: 100 });
+    assert!(continues(first(), &[exit(102)]), "of another thread");
+    assert!(!continues(first(), &[exit(101)]));
+}
+
+/// An empty newest entry: unknown code ran after the branch before it.
+#[test]
+fn nothing_continues_after_an_empty_newest_entry() {
+    let branch = |from, to| RawBranch { from, to, flags: EntryFlags(0) };
+    let blocks = |first: &[RawBranch]| {
+        let integrity = exact();
+        let head = SampleHead { source: Source::Software, integrity, ..SampleHead::default() };
+        let mut counter = FlowCounter::new();
+        for entries in [first, &[branch(0x24, 0x30)]] {
+            let (entries, moves) = (Entries::Parsed(entries), Moves::default());
+            counter.stack(&Stack { head, entries, counters: None, registers: None, moves });
+        }
+        counter.finish().blocks.len()
+    };
+    assert_eq!(blocks(&[branch(0x10, 0x20)]), 1);
+    assert_eq!(blocks(&[branch(0, 0), branch(0x10, 0x20)]), 0);
+}
+
+/// Around an empty entry, no block and no chain.
+#[test]
+fn nothing_follows_across_an_empty_entry() {
+    let followed = |newest_first: &str| {
+        let bytes = newest_first.as_bytes().to_vec();
+        let mut recording = Recording::from_stream(Box::new(Cursor::new(bytes))).unwrap();
+        let mut finder = paths::finder();
+        finder.recording(&mut recording, |_, _| {}).unwrap();
+        let paths = finder.finish().replay(Growth::default()).unwrap();
+        paths.paths.iter().map(|path| path.links.len()).max()
+    };
+    let (one, two) = ("0x10/0x20", "0x24/0x10");
+    assert_eq!(followed(&format!(" {two} {one} {two} {one}\n")), Some(2));
+    assert_eq!(followed(&format!(" {two} 0x0/0x0 {one} 0x0/0x0 {two} 0x0/0x0 {one}\n")), Some(1));
+}
+
+/// AutoFDO's limit: a block of 0x1000 bytes is a loop, a longer one a duplicate.
+#[test]
+fn a_repeated_newest_entry_is_a_duplicate_above_the_stride() {
+    let counted = |from: u64| {
+        let flow = text(&format!(" {from:#x}/0x1000 {from:#x}/0x1000 0x10/0x20\n"));
+        (flow.taken, flow.quality.duplicated_newest)
+    };
+    assert_eq!(counted(0x2000), (3, 0));
+    assert_eq!(counted(0x2001), (2, 1));
+    // A software LBR records nothing twice.
+    let flow = count(&[ran(1, &[(0x10, 0x20), (0x9000, 0), (0x9000, 0)])]);
+    assert_eq!((flow.taken, flow.quality.duplicated_newest), (3, 0));
+}
+
+/// Straight-line code of up to 1 MiB.
+#[test]
+fn the_longest_block() {
+    let blocks = |exit: u64| {
+        let flow = text(&format!(" {exit:#x}/0x10 0x20/0x1000\n"));
+        (flow.blocks.len(), flow.block_quality.too_long)
+    };
+    assert_eq!(blocks(0x1000 + (1 << 20)), (1, 0));
+    assert_eq!(blocks(0x1001 + (1 << 20)), (0, 1));
+    assert_eq!(blocks(0x1000), (1, 0), "the branch is the target itself");
+}
+
+/// Text tells neither its source nor labels.
+#[test]
+fn text_has_no_labels() {
+    let flow = text(" 0x10/0x20 0x30/0x8\n");
+    assert!(flow.quality.labels.is_empty(), "{:?}", flow.quality.labels);
+    assert_eq!((flow.quality.software, flow.quality.hardware, flow.quality.exact), (0, 0, 0));
+    assert_eq!(flow.quality.exact_share(), None);
+}
+
+#[test]
+fn excluded_and_empty_stacks_do_not_narrow_an_interval() {
+    let quality = Quality { samples: 100, empty_stacks: 10, excluded: 30, ..Quality::default() };
+    assert_eq!(quality.share_interval(0.25), Interval::widest(0.25, 60));
+    assert_ne!(quality.share_interval(0.25), Interval::widest(0.25, 90));
+}
+
+/// A ratio's variance does not depend on the unit, also where the sums of squares overflow
+/// integers.
+#[test]
+fn a_variance_of_large_counts() {
+    let variance = |unit: u64| {
+        let mut sums = Clusters::default();
+        for (x, y) in [(8, 1), (4, 3), (6, 0), (2, 2)] {
+            sums.add(1, x * unit, y * unit);
+        }
+        sums.variance().unwrap()
+    };
+    // By hand: ratio 6/20; residuals y - 0.3 x are -1.4, 1.8, -1.8, 1.4, whose squares sum to 10.4;
+    // times 4/3, divided by 20 squared.
+    let by_hand = 4.0 / 3.0 * 10.4 / 400.0;
+    for unit in [1, 1 << 10, 1 << 20, 1 << 28] {
+        let found = variance(unit);
+        assert!((found / by_hand - 1.0).abs() < 1e-9, "{unit}: {found}, not {by_hand}");
+    }
+}
