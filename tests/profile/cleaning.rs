@@ -118,22 +118,22 @@ fn excluded_and_empty_stacks_do_not_narrow_an_interval() {
     assert_ne!(quality.share_interval(0.25), Interval::widest(0.25, 90));
 }
 
-/// A ratio's variance does not depend on the unit, also where the sums of squares overflow
-/// integers.
+/// By hand: ratio 6/20; residuals y - 0.3 x are -1.4, 1.8, -1.8, 1.4, whose squares sum to 10.4;
+/// times the stacks divided by one less, divided by 20 squared.
 #[test]
 fn a_variance_of_large_counts() {
-    let variance = |unit: u64| {
+    let variance = |stacks: u64, unit: u64| {
         let mut sums = Clusters::default();
         for (x, y) in [(8, 1), (4, 3), (6, 0), (2, 2)] {
-            sums.add(1, x * unit, y * unit);
+            sums.add(stacks, x * unit, y * unit);
         }
         sums.variance().unwrap()
     };
-    // By hand: ratio 6/20; residuals y - 0.3 x are -1.4, 1.8, -1.8, 1.4, whose squares sum to 10.4;
-    // times 4/3, divided by 20 squared.
-    let by_hand = 4.0 / 3.0 * 10.4 / 400.0;
-    for unit in [1, 1 << 10, 1 << 20, 1 << 28] {
-        let found = variance(unit);
-        assert!((found / by_hand - 1.0).abs() < 1e-9, "{unit}: {found}, not {by_hand}");
+    // The last ones overflow integers of 128 bits.
+    for (stacks, unit) in [(1, 1), (1, 1 << 28), (1 << 36, 1), (1 << 36, 1 << 10)] {
+        let all = 4.0 * stacks as f64;
+        let by_hand = all / (all - 1.0) * 10.4 / (400.0 * stacks as f64);
+        let found = variance(stacks, unit);
+        assert!((found / by_hand - 1.0).abs() < 1e-9, "{stacks}, {unit}: {found}, not {by_hand}");
     }
 }

@@ -83,7 +83,10 @@ fuzz_target!(|bytes: &[u8]| {
         4 => {
             let growth = Growth { least: f64::from(option >> 3) / 31.0, cross_calls: bit(3) };
             if let Ok(found) = profile::paths::finder().count(&mut recording, |_, _| {}) {
-                if let Err(found) = found.replay(growth) {
+                // The second pass, from the kept branches and from the recording.
+                if bit(4) {
+                    let _ = found.replay(growth);
+                } else {
                     let _ = found.counter(growth).count(&mut reopened(), |_, _| {});
                 }
             }
