@@ -76,6 +76,23 @@ fn nothing_follows_across_an_empty_entry() {
     assert_eq!(followed(&format!(" {two} 0x0/0x0 {one} 0x0/0x0 {two} 0x0/0x0 {one}\n")), Some(1));
 }
 
+/// Around an empty entry, calls that were open are unknown.
+#[test]
+fn a_call_graph_starts_again_after_an_empty_entry() {
+    let depth = |newest_first: &str| {
+        let bytes = newest_first.as_bytes().to_vec();
+        let mut recording = Recording::from_stream(Box::new(Cursor::new(bytes))).unwrap();
+        let counter = profile::callgraph::counter(true);
+        let graph = counter.count(&mut recording, |_, _| {}).unwrap();
+        let own = graph.nodes.iter().enumerate().filter(|(_, node)| node.own > 0);
+        own.map(|(at, _)| graph.path(at).len()).max()
+    };
+    let (call, inside) = ("0x1008/0x2000/P/-/-/0/CALL", "0x2004/0x2010/P/-/-/0/COND");
+    // The callers of the first are missing, which is a frame.
+    assert_eq!(depth(&format!(" {inside} {call}\n")), Some(3));
+    assert_eq!(depth(&format!(" {inside} 0x0/0x0/P/-/-/0/- {call}\n")), Some(2));
+}
+
 /// AutoFDO's limit: a block of 0x1000 bytes is a loop, a longer one a duplicate.
 #[test]
 fn a_repeated_newest_entry_is_a_duplicate_above_the_stride() {
