@@ -64,12 +64,12 @@ pub(crate) struct LintArgs {
 }
 
 const STRIDE: &str = "Duplicated newest entries:
-  Skylake writes the newest record twice now and then; a loop that is one block does the same.
-  They are told apart by the stride, FROM - TO of the repeated branch: loops of one long block are
-  rare, and a branch forwards cannot be repeated at all. The rule is AutoFDO's: count a stack whose
-  two newest entries have the same FROM and TO if the stride is larger than the limit. As AutoFDO,
-  which looks at one program, the count is of branches of the program that each process runs; those
-  in its libraries are said beside it. Beyond 0x50 bytes it is a suspicion; beyond 0x1000, AutoFDO's
+  Skylake writes the newest record twice now and then; a loop that is one block does the same. The
+  stride, FROM - TO of the repeated branch, distinguishes them: loops of one long block are rare,
+  and a forward branch cannot be repeated at all. The rule is AutoFDO's: count a stack whose two
+  newest entries have the same FROM and TO if the stride is larger than the limit. Like AutoFDO,
+  which reads one program, lint counts branches of the program that each process runs, and lists
+  those in its libraries separately. Above 0x50 bytes it is a suspicion; above 0x1000, AutoFDO's
   own limit, `lbr report` drops one of the two.";
 
 /// The printed result, without the flow, which takes memory for each distinct branch.

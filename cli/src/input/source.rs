@@ -107,7 +107,7 @@ impl Source {
             (offsets_in_files, "offsets in files in place of addresses"),
             (processes_unsaid, "threads without their processes"),
             (guessed, "stacks put together from entries that join"),
-            (straights > 0, "straight code without its branches"),
+            (straights > 0, "fall-through ranges without their branches"),
         ];
         limits.into_iter().filter(|(is_so, _)| *is_so).map(|(_, what)| what).collect()
     }
@@ -246,10 +246,10 @@ pub(crate) fn warn(source: &Source) {
         ),
         (
             notes.straights,
-            "line says straight code without its branches: it counts in blocks and outcomes, \
-             without cycles, order and what led there",
-            "lines say straight code without its branches: it counts in blocks and outcomes, \
-             without cycles, order and what led there",
+            "line is a fall-through range without its branches: it counts in blocks and outcomes, \
+             without cycles and order",
+            "lines are fall-through ranges without their branches: they count in blocks and \
+             outcomes, without cycles and order",
         ),
     ]);
     for words in counts {

@@ -303,7 +303,7 @@ fn say_losses(program: &str, losses: &Losses, traced: &Traced) {
     let (ranges, pieces) = losses.ranges;
     let program = escaped(program);
     say!(
-        "{program}: {} of {} ({} different); straight code run {} ({} different)",
+        "{program}: {} of {} ({} different); fall-through ranges run {} ({} different)",
         grouped(branches),
         counted(losses.recorded, "branch", "branches"),
         grouped(different as u64),
@@ -313,11 +313,11 @@ fn say_losses(program: &str, losses: &Losses, traced: &Traced) {
     let lost = [
         (losses.outside, "branches with neither end in it"),
         (losses.leaving, "branches that leave it"),
-        (losses.ranges_outside, "times straight code that begins or ends outside of it"),
-        (losses.bogus, "times straight code that cannot have run so"),
-        (losses.without_lines, "instructions run that no function of the debug information has"),
+        (losses.ranges_outside, "runs of fall-through ranges that start or end outside of it"),
+        (losses.bogus, "runs of fall-through ranges that are not possible"),
+        (losses.without_lines, "executed instructions in no function of the debug information"),
         (traced.tally.dropped, "entries that its reader drops (kernel, duplicate, not taken)"),
-        (traced.tally.filtered, "stacks without every taken branch: their straight code"),
+        (traced.tally.filtered, "stacks that lack some branches: their fall-through ranges"),
     ];
     for (count, what) in lost.into_iter().filter(|(count, _)| *count > 0) {
         say!("not in it: {} {what}", grouped(count));

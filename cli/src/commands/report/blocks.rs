@@ -353,7 +353,7 @@ fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {
     let ran = || blocks.iter().filter(|block| !block.contradicted);
     let (all, rows) = (ran().count(), ran().take(limit).enumerate());
     Ok(html! {
-        p { "A block is straight code, from the target of a branch to the next branch taken. Cycles are core cycles of one run." }
+        p { "A block is straight-line code, from the target of a branch to the next branch taken. Cycles are core cycles of one run." }
         (table(block_quality.blocks, quality, has_counters(blocks)).html("Blocks", maps, rows))
         (rest(all, all.min(limit), "blocks"))
     })
