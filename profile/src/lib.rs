@@ -36,6 +36,7 @@ pub mod export;
 mod index;
 mod read;
 mod texts;
+mod varint;
 mod views;
 
 pub use clean::{interval, quality};

@@ -15,6 +15,7 @@ use super::debug::{Frame, Functions};
 use crate::code::hex;
 use crate::code::maps::{Location, Maps};
 use crate::texts::Texts;
+use crate::varint;
 use crate::views::hot::HotTable;
 
 /// A protocol buffers message, or a part of one.
@@ -22,13 +23,8 @@ use crate::views::hot::HotTable;
 struct Message(Vec<u8>);
 
 impl Message {
-    /// Base-128 varint: seven bits per byte, lowest first; the top bit marks continuation.
-    fn varint(&mut self, mut value: u64) {
-        while value > 0x7f {
-            self.0.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.0.push(value as u8);
+    fn varint(&mut self, value: u64) {
+        varint::push(&mut self.0, value);
     }
 
     fn number(mut self, field: u32, value: u64) -> Message {

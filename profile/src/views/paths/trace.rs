@@ -10,6 +10,7 @@
 
 use crate::clean::{Cleaned, Continuity};
 use crate::read::stack::Thread;
+use crate::varint;
 use crate::views::walk::Step;
 
 /// Maximum size, bytes. A recording that needs more is read twice.
@@ -147,14 +148,9 @@ impl Trace {
         }
     }
 
-    /// Appends a number, seven bits a byte, the lowest first.
     #[inline]
-    fn number(&mut self, mut number: u64) {
-        while number > 0x7F {
-            self.bytes.push(number as u8 | 0x80);
-            number >>= 7;
-        }
-        self.bytes.push(number as u8);
+    fn number(&mut self, number: u64) {
+        varint::push(&mut self.bytes, number);
     }
 
     /// Whether it has everything.
@@ -174,19 +170,19 @@ impl Trace {
                 continue;
             }
             if flags & OTHER_THREAD != 0 {
-                let mut id = || number(&mut bytes).checked_sub(1).map(|id| id as u32);
+                let mut id = || varint::take(&mut bytes).checked_sub(1).map(|id| id as u32);
                 thread = (id(), id());
             }
             let part = Part {
                 thread,
-                weight: if flags & WEIGHTED != 0 { number(&mut bytes) } else { 1 },
+                weight: if flags & WEIGHTED != 0 { varint::take(&mut bytes) } else { 1 },
                 joined: flags & JOINED != 0,
                 goes_on: flags & GOES_ON != 0,
             };
             steps.clear();
-            let (mut left, mut previous) = (number(&mut bytes), None);
+            let (mut left, mut previous) = (varint::take(&mut bytes), None);
             while left > 0 {
-                let run = number(&mut bytes).min(left);
+                let run = varint::take(&mut bytes).min(left);
                 for _ in 0..run {
                     let next = previous.and_then(|before| successors.first(before));
                     let edge = next.unwrap_or_default();
@@ -197,11 +193,11 @@ impl Trace {
                 if left == 0 {
                     break;
                 }
-                let word = number(&mut bytes);
+                let word = varint::take(&mut bytes);
                 let edge = (word >> 2) as usize;
                 let before = match word & 3 {
                     PREVIOUS => previous,
-                    OTHER => Some(number(&mut bytes) as usize),
+                    OTHER => Some(varint::take(&mut bytes) as usize),
                     _ => None,
                 };
                 if word & 3 == PREVIOUS
@@ -221,17 +217,4 @@ impl Trace {
 /// The second pass needs no more of a step.
 fn step(edge: usize, before: Option<usize>) -> Step {
     Step { edge, before, follows: before.is_some(), cycles: None }
-}
-
-/// A number as [`Trace::number`] writes it.
-#[inline]
-fn number(bytes: &mut impl Iterator<Item = u8>) -> u64 {
-    let mut value = 0;
-    for (byte, shift) in bytes.zip((0..u64::BITS).step_by(7)) {
-        value |= u64::from(byte & 0x7F) << shift;
-        if byte & 0x80 == 0 {
-            break;
-        }
-    }
-    value
 }
