@@ -106,10 +106,7 @@ pub(super) fn measure(
     let (modelled, predicted) = (source.modelled, args.mca.is_some());
     let placed = codes.iter().any(|code| code.body.page_offset.is_some());
     let mut turns = Turns { made, whole, in_cycles: false, modelled, predicted, placed };
-    let mut sides = turns.sides(codes, &source);
-    for (side, instructions) in sides.iter_mut().zip(instructions) {
-        side.instructions = instructions;
-    }
+    let sides = turns.sides(codes, &instructions, &source);
     Ok((turns, sides, source))
 }
 
@@ -131,7 +128,12 @@ pub(super) fn run(args: &TimeArgs, options: Options, codes: &mut [TimedCode]) ->
 }
 
 impl Turns {
-    fn sides(&mut self, codes: &[TimedCode], source: &Source) -> Vec<Side> {
+    fn sides(
+        &mut self,
+        codes: &[TimedCode],
+        instructions: &[Option<f64>],
+        source: &Source,
+    ) -> Vec<Side> {
         let of = |i: usize| self.whole.iter().filter_map(move |turn| turn.pieces.get(i));
         let cycles: Vec<Vec<Option<f64>>> = (0..codes.len())
             .zip(codes)
@@ -163,7 +165,7 @@ impl Turns {
             label: label(codes, i),
             rounds: code.body.rounds,
             unroll: code.body.unroll,
-            instructions: None,
+            instructions: instructions.get(i).copied().flatten(),
             cycles: cycles.get(i).and_then(|each| median(each.iter().flatten().copied())),
             ticks: median(of(i).filter_map(ticks_of)),
             ratio: (i > 0).then(|| ratio(i)),
