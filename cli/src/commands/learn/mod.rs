@@ -81,7 +81,7 @@ pub(crate) struct Learn {
     /// Start at this function or place of your program
     ///
     /// May also follow the program: -- ./prog --from main
-    #[arg(long, value_name = "SYMBOL", requires = "command", help_heading = heading::RECORDING)]
+    #[arg(long, value_name = "PLACE", requires = "command", help_heading = heading::RECORDING)]
     from: Option<String>,
 
     /// Instructions of your program, at most

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use lab::learn::{self, Own, Session, Setup};
-use lbr_msr::insn::Isa;
 use lbr_msr::record::Mmap;
 use lbr_msr::soft::{Faults, SoftCpu};
 use profile::place::find_code;
@@ -17,7 +16,6 @@ use sampler::target;
 use super::{Learn, Subject};
 use crate::commands::backend::not_started;
 use crate::commands::record::in_user_mode;
-use crate::commands::soft::runs;
 use crate::exit::{Failure, OrExit, USAGE};
 use crate::input::source_text::Sources;
 use crate::present::out::say;
@@ -50,10 +48,7 @@ pub(super) fn subject(args: &Learn) -> Result<Subject, Failure> {
     }
     named(&mut own);
     let cpu = match &args.soft_cpu {
-        Some(cpu) => {
-            runs(cpu, Isa::X86_64)?;
-            cpu.clone()
-        }
+        Some(cpu) => cpu.clone(),
         None => SoftCpu::preset("skylake").or_exit(USAGE)?,
     };
     let setup = Setup { filter, set: Vec::new(), faults: Faults::NONE };
