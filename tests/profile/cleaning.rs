@@ -3,7 +3,7 @@
 use std::io::Cursor;
 
 use lbr_msr::record::{BranchEntry, Comm, Event, Lost, Task};
-use profile::flow::{Flow, FlowCounter};
+use profile::flow::FlowCounter;
 use profile::interval::{Clusters, Interval};
 use profile::note::{Moves, Source};
 use profile::paths::{self, Growth};
@@ -11,11 +11,10 @@ use profile::quality::Quality;
 use profile::{Entries, EntryFlags, RawBranch, Recording, SampleHead, Stack};
 
 use crate::recorded::{entry, exact, sample};
-use crate::views::{at, count, ran};
+use crate::views::{at, count, ran, text};
 
-fn text(text: &str) -> Flow {
-    let stream = Box::new(Cursor::new(text.as_bytes().to_vec()));
-    Flow::count(&mut Recording::from_stream(stream).unwrap(), |_, _| {}).unwrap()
+fn recording(text: &str) -> Recording {
+    Recording::from_stream(Box::new(Cursor::new(text.as_bytes().to_vec()))).unwrap()
 }
 
 /// Whether the code between two stacks of one thread is a block, `between` them.
@@ -64,10 +63,8 @@ fn nothing_continues_after_an_empty_newest_entry() {
 #[test]
 fn nothing_follows_across_an_empty_entry() {
     let followed = |newest_first: &str| {
-        let bytes = newest_first.as_bytes().to_vec();
-        let mut recording = Recording::from_stream(Box::new(Cursor::new(bytes))).unwrap();
         let mut finder = paths::finder();
-        finder.recording(&mut recording, |_, _| {}).unwrap();
+        finder.recording(&mut recording(newest_first), |_, _| {}).unwrap();
         let paths = finder.finish().replay(Growth::default()).unwrap();
         paths.paths.iter().map(|path| path.links.len()).max()
     };
@@ -80,10 +77,8 @@ fn nothing_follows_across_an_empty_entry() {
 #[test]
 fn a_call_graph_starts_again_after_an_empty_entry() {
     let depth = |newest_first: &str| {
-        let bytes = newest_first.as_bytes().to_vec();
-        let mut recording = Recording::from_stream(Box::new(Cursor::new(bytes))).unwrap();
         let counter = profile::callgraph::counter(true);
-        let graph = counter.count(&mut recording, |_, _| {}).unwrap();
+        let graph = counter.count(&mut recording(newest_first), |_, _| {}).unwrap();
         let own = graph.nodes.iter().enumerate().filter(|(_, node)| node.own > 0);
         own.map(|(at, _)| graph.path(at).len()).max()
     };

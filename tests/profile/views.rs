@@ -27,7 +27,7 @@ pub(crate) fn count(events: &[Event]) -> Flow {
     count_as(meta(), events)
 }
 
-fn text(text: &str) -> Flow {
+pub(crate) fn text(text: &str) -> Flow {
     let stream = Box::new(Cursor::new(text.as_bytes().to_vec()));
     Flow::count(&mut Recording::from_stream(stream).unwrap(), |_, _| {}).unwrap()
 }
