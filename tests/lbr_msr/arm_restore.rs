@@ -70,7 +70,8 @@ fn an_exclusive_plan_restores_the_whole_control_register() {
     }
 }
 
-/// The recorder dies before its first write: the watchdog restores what nobody changed.
+/// The recorder dies before its first write: the watchdog restores
+/// unchanged registers.
 #[test]
 fn an_exclusive_plan_that_was_never_armed_reports_no_change() {
     let caps = by_hand::golden_cove();

@@ -348,7 +348,7 @@ mod pebs {
         assert_eq!(lbr_entries(PebsLayout::Adaptive, &words), short);
     }
 
-    /// Bits 41:40 of the header: 8 or 16 entries, or as many as the LBR group's header says.
+    /// Bits 41:40 of the header: 8 or 16 entries, or the number in the LBR group's header.
     #[test]
     fn the_header_has_the_number_of_entries() {
         let mut words = record(1 << 41, 2 + 6, 16);

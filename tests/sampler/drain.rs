@@ -233,7 +233,7 @@ fn an_amd_slot_without_a_record_does_not_end_the_first_drain() {
     assert_eq!(oldest_first(&model, &stack), [(0x4000, 0x5000 | 1 << 63, 0)]);
 }
 
-/// The accesses of whoever froze the LBR, and will thaw it, count too.
+/// Freezing and thawing the LBR are accesses, too.
 #[test]
 fn a_drain_of_a_frozen_stack_counts_freeze_and_thaw() {
     for shape in SHAPES {

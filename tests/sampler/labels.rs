@@ -180,7 +180,7 @@ fn a_control_register_taken_over_and_off_is_not_switched_on() {
     assert_eq!(model.control, 0);
 }
 
-/// LBR_FRZ belongs to whoever changed the control register.
+/// Another user changed the control register: LBR_FRZ is theirs.
 #[test]
 fn a_freeze_by_others_is_not_released() {
     for (shape, one_call) in all().filter(|(shape, _)| matches!(shape, Shape::Info | Shape::Arch)) {

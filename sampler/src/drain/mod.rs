@@ -157,6 +157,7 @@ impl Drain {
         let edge = Edge::Blank { index: ring.map.tos.map(|_| base), head: Head::Joined };
         Ok(Drain { ring, mode, placement, control, select, base, edge, owed: None, damaged: false })
     }
+
     /// The last stack was not delivered, so the next one does not continue it.
     pub fn stack_dropped(&mut self) {
         self.owed = Some(Head::Lost);

@@ -7,12 +7,14 @@ use std::str::FromStr;
 ///
 /// | text | meaning |
 /// |---|---|
-/// | `0x401136`; without 0x, three hexadecimal digits or more of which the first is a decimal one,
-/// or five or more with a decimal one | an address of the recording |
+/// | `0x401136`, `1149`, `c0de5` | an address of the recording |
 /// | `main` | a function, all of it |
 /// | `main+1a`, `main+0x1a` | the byte at that hexadecimal offset |
 /// | `libc.so.6:malloc`, `libc.so.6:malloc+4` | the same in the given file |
 /// | `foo.c:12`, `src/foo.c:12` | all code of a source line |
+///
+/// Without 0x, an address has at least three hexadecimal digits, the first a decimal one, or at
+/// least five with a decimal one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum LocationSpec {
     /// An address of the recording.
@@ -54,9 +56,9 @@ impl FromStr for LocationSpec {
         if let Some(digits) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
             return hex(digits).map(LocationSpec::Address).ok_or_else(wrong);
         }
-        let number = text.starts_with(|first: char| first.is_ascii_digit()) && text.len() >= 3;
-        let mixed = text.len() >= 5 && text.bytes().any(|digit| digit.is_ascii_digit());
-        if (number || mixed)
+        let is_number = text.starts_with(|first: char| first.is_ascii_digit()) && text.len() >= 3;
+        let is_mixed = text.len() >= 5 && text.bytes().any(|digit| digit.is_ascii_digit());
+        if (is_number || is_mixed)
             && let Some(addr) = hex(text)
         {
             return Ok(LocationSpec::Address(addr));
