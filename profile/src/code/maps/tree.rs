@@ -145,15 +145,19 @@ fn insert(link: &mut Link, new: Mapping, copied: &mut usize) -> bool {
         return true;
     };
     let node = own(node, copied);
-    let added = match new.start.cmp(&node.mapping.start) {
-        Ordering::Less => insert(&mut node.low, new, copied),
-        Ordering::Greater => insert(&mut node.high, new, copied),
+    let child = match new.start.cmp(&node.mapping.start) {
+        Ordering::Less => &mut node.low,
+        Ordering::Greater => &mut node.high,
         Ordering::Equal => {
             node.mapping = new;
-            false
+            return false;
         }
     };
-    balance(link, copied);
+    let before = height(child);
+    let added = insert(child, new, copied);
+    if height(child) != before {
+        balance(link, copied);
+    }
     added
 }
 
