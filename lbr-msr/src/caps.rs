@@ -266,7 +266,7 @@ impl CpuIdentity {
 }
 
 /// The capabilities of one CPU's branch records.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LbrCaps {
     /// The CPU.
     pub cpu: CpuIdentity,

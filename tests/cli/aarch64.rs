@@ -65,6 +65,13 @@ impl Program {
         assert!(qemu.output().unwrap().status.code().is_some());
         let mut threads: Vec<Vec<u64>> = Vec::new();
         for line in std::fs::read_to_string(log).unwrap().lines() {
+            // An instruction that was about to run is interrupted, and logged again later.
+            if let Some(rest) = line.strip_prefix("Stopped execution of TB chain before ") {
+                let pc = hex(rest.split(['[', ']']).nth(1).unwrap());
+                let stopped = threads.iter_mut().find(|pcs| pcs.last() == Some(&pc));
+                stopped.expect("its thread").pop();
+                continue;
+            }
             let Some((thread, rest)) =
                 line.strip_prefix("Trace ").and_then(|rest| rest.split_once(':'))
             else {

@@ -2,7 +2,7 @@
 //! bit tables, independently of the decoder.
 
 /// The registers of one record; 0 for a register that the record lacks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Slot {
     /// FROM; for packed layouts the only register.
     pub(super) from: u64,
@@ -45,7 +45,7 @@ const AMD_VALID: u64 = 1 << 63;
 const BRS_TO: u64 = (1 << 61) - 1;
 
 /// A CPU's record layout.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Encoding {
     /// FROM in bits 31:0, TO in 63:32 of one register. Format 0.
     Packed,

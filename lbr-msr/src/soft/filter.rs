@@ -52,7 +52,7 @@ pub(super) const fn selector_of(branch: &Retired) -> u32 {
 }
 
 /// The effect of a filter register's value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Filter {
     /// Bit [`selector`] is set if such a branch is recorded.
     pub(super) pass: u32,

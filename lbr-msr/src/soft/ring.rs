@@ -15,7 +15,7 @@ pub(super) const MAX_DEPTH: usize = 64;
 const HIDDEN: u64 = !0;
 
 /// The register that enables recording.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Control {
     DebugCtl,
     LbrCtl,
@@ -24,7 +24,7 @@ pub(super) enum Control {
 }
 
 /// The effect of a branch that passes the filter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Mode {
     /// Overwrites the oldest record.
     Ring,
@@ -66,7 +66,7 @@ pub(super) enum Mode {
 /// - An SMI disables recording and its RSM re-enables it, without a trace.
 /// - AMD BRS records as soon as BRSMEN is written, as if the counter it waits for had already
 ///   fired.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct SoftLbr {
     /// Bit [`selector_of`] is set if such a branch has any effect.
     pub(super) watch: u32,

@@ -220,7 +220,7 @@ impl States {
 
     fn identity(&self, session: &Session) -> u64 {
         let state = session.state();
-        self.hasher.hash_one((state.done, format!("{:?}", state.lbr)))
+        self.hasher.hash_one((state.done, &state.lbr))
     }
 
     /// The number of a state.
