@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::lbr::{done, lbr, text};
 use crate::support::programs::{BARE, build};
@@ -88,4 +88,32 @@ fn every_edge_of_the_recording_is_drawn_once() {
     let wrong = lbr(&["annotate", place, "-i", &file, "--graph", &path("a.png")]);
     assert_eq!(wrong.status.code(), Some(2));
     assert!(text(&wrong.stderr).contains("neither .svg nor .dot"));
+}
+
+/// A branch has one share, in its block, however many edges leave it.
+#[test]
+fn a_share_of_mispredictions_is_printed_once() {
+    let Some(program) = build("kinds/computed_goto.c", &["-O1"]) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (file, svg) = (path("perf.data"), path("a.svg"));
+    let out = lbr(&["record", "--model", "-o", &file, program.name()]);
+    if out.status.code() == Some(4) {
+        return skipped(text(&out.stderr));
+    }
+    let rows = done(&["annotate", "--json", "main", "-i", &file]);
+    let rows: Vec<Value> = rows.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    done(&["annotate", "main", "-i", &file, "--graph", &svg]);
+    let picture = std::fs::read_to_string(&svg).unwrap();
+    let mut shared = 0;
+    for branch in rows.iter().map(|row| &row["branch"]).filter(|branch| branch["type"] != "RET") {
+        let Some(rate) = branch["mispredict_rate"].as_f64().filter(|rate| *rate > 0.0) else {
+            continue;
+        };
+        let text = format!(">{:.2}% mispredicted<", rate * 100.0);
+        let alike = rows.iter().filter(|row| row["branch"]["mispredict_rate"] == json!(rate));
+        assert_eq!(picture.matches(&text).count(), alike.count(), "{text}");
+        shared += usize::from(branch["targets"].as_array().unwrap().len() > 2);
+    }
+    assert!(shared > 0, "no branch with several targets: {rows:?}");
 }

@@ -63,7 +63,16 @@ struct Hot<'a> {
 /// The text of all nodes.
 fn all_lines(annotated: &Annotated, graph: &Graph) -> Vec<Lines> {
     let hot = Hot { ending: annotated.blocks_by_end(), peak: annotated.peak() as f64 };
-    graph.nodes.iter().map(|node| lines(annotated, &hot, node)).collect()
+    let text = |(at, node): (usize, &Node)| {
+        let mut text = lines(annotated, &hot, node);
+        // All edges of a branch have its share, so it is printed once.
+        let share = graph.edges.iter().filter(|edge| edge.from == at).find_map(|e| e.mispredicted);
+        if let (Node::Block(_), Some(share)) = (node, share.filter(|share| *share > 0.0)) {
+            text.lines.push(format!("{} mispredicted", percent(share)));
+        }
+        text
+    };
+    graph.nodes.iter().enumerate().map(text).collect()
 }
 
 /// The text of a node.
@@ -132,9 +141,6 @@ fn instruction(annotated: &Annotated, insn: &Instruction) -> String {
 /// The label of an edge: its count, and the mean trips of the loop that it closes.
 fn label(annotated: &Annotated, edge: &Edge) -> String {
     let mut label = edge.count.map(grouped).unwrap_or_default();
-    if let Some(missed) = edge.mispredicted.filter(|missed| *missed > 0.0) {
-        label += &format!(" {} missed", percent(missed));
-    }
     if let Some(trips) = edge.trips {
         let about = if annotated.exact { "" } else { "~" };
         label += &format!(" (loop: {about}{trips:.1} trips)");
