@@ -325,4 +325,31 @@ mod tests {
             assert_eq!(summary(&twice), summary(&merged));
         }
     }
+
+    #[test]
+    fn parts_merge_into_the_whole() {
+        let of = |values: std::ops::Range<u32>| {
+            let mut cycles = Cycles::default();
+            values.for_each(|value| cycles.add(value, 1));
+            cycles
+        };
+        let mut merged = of(10..30);
+        merged.merge(&of(100..120));
+        let range = (merged.min(), merged.max());
+        assert_eq!((merged.n(), range, merged.quantile(0.5)), (40, (Some(10), Some(119)), Some(29)));
+        merged.merge(&of(1..9));
+        assert_eq!((merged.min(), merged.max()), (Some(1), Some(119)));
+
+        // 2001 has eleven bits; the lowest six are dropped, as those of the rounded side were.
+        let mut rounded = of(2001..2002);
+        rounded.merge(&of(1..1100));
+        assert!(rounded.is_rounded());
+        assert_eq!((rounded.iter().last(), rounded.max()), (Some((1984, 1)), Some(2001)));
+        let mut small = of(2001..2009);
+        let mut large = of(1..1100);
+        large.merge(&of(2001..2002));
+        assert_eq!(large, rounded);
+        small.merge(&large);
+        assert_eq!(small.iter().last(), Some((1984, 9)));
+    }
 }
