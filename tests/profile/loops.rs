@@ -120,6 +120,80 @@ fn means_of_subsamples_cover_the_truth() {
     assert!(covered.values().all(|n| (181..=199).contains(n)), "{covered:?} of 200");
 }
 
+const ENTRY: Branch = (0x900, 0x1000, BranchType::UNCOND);
+const BACK: Branch = (0x1020, 0x1000, BranchType::UNCOND);
+/// The test at the head, which leaves the loop.
+const EXIT: Branch = (0x1008, 0x1100, BranchType::COND);
+const CALL: Branch = (0x1010, 0x2000, BranchType::CALL);
+
+/// The loops of these stacks, of a sample or of a complete recording.
+fn loops_of(stacks: &[Vec<Branch>], integrity: Integrity) -> Vec<Loop> {
+    loops(&stream(meta(), &events(stacks.iter().cloned(), integrity))).loops
+}
+
+/// The last arrival at the head may be followed by the test that leaves the loop.
+#[test]
+fn an_entry_without_its_end_has_a_lower_bound() {
+    let stacks = [vec![ENTRY, BACK, BACK, EXIT], vec![ENTRY, BACK, BACK, BACK]];
+    let [one] = &loops_of(&stacks, Integrity::UNKNOWN)[..] else { panic!("one loop") };
+    assert!(one.tested_at_head);
+    assert_eq!(histogram(one), BTreeMap::from([(2, 1)]));
+    assert_eq!((one.trips.open(), one.trips.longest_open()), (1, Some(3)));
+}
+
+/// The thread starts behind the head of a `do` loop: it is in its first trip.
+#[test]
+fn a_thread_that_starts_in_a_loop_is_in_its_first_trip() {
+    let trace = [(0x1020, 0x1000, BranchType::COND); 3];
+    let trace = [&trace[..], &[(0x1040, 0x3000, BranchType::UNCOND)]].concat();
+    let [one] = &loops_of(&[trace], exact())[..] else { panic!("one loop") };
+    assert_eq!((histogram(one), one.headless), (BTreeMap::from([(4, 1)]), 0));
+}
+
+/// 65,536 frames are kept.
+#[test]
+fn a_forgotten_frame_leaves_its_loop_open() {
+    let calls = vec![(0x2010, 0x2000, BranchType::CALL); 1 << 16];
+    let trace = [&[ENTRY, BACK, BACK, CALL][..], &calls].concat();
+    let stacks: Vec<Vec<Branch>> = trace.chunks(1000).map(<[Branch]>::to_vec).collect();
+    let [one] = &loops_of(&stacks, exact())[..] else { panic!("one loop") };
+    assert_eq!((one.trips.n(), one.trips.open(), one.trips.longest_open()), (0, 1, Some(3)));
+}
+
+/// A stack starts with a call in the inner of two loops: the outer one calls too.
+#[test]
+fn a_call_in_a_loop_is_in_the_loops_around_it() {
+    let inner: Branch = (0x1020, 0x1010, BranchType::COND);
+    let outer: Branch = (0x1030, 0x1000, BranchType::COND);
+    let silent = vec![ENTRY, inner, inner, outer, inner, outer];
+    let call: Branch = (0x1018, 0x2000, BranchType::CALL);
+    let back: Branch = (0x2010, 0x101D, BranchType::RET);
+    for (stacks, calls) in
+        [(vec![silent.clone()], false), (vec![silent, vec![call, back, inner]], true)]
+    {
+        let found = loops_of(&stacks, Integrity::UNKNOWN);
+        let made: Vec<(u64, bool)> = found.iter().map(|one| (one.head, one.calls)).collect();
+        assert_eq!(made, [(0x1010, calls), (0x1000, calls)]);
+    }
+}
+
+/// A saturated count is a lower bound, so no trip that contains it is timed.
+#[test]
+fn saturated_cycles_time_no_trip() {
+    // Newest first.
+    let cycles = [20, 0xFFFF, 10, 30];
+    let entries = cycles.map(|cycles| BranchEntry {
+        from: BACK.0,
+        to: BACK.1,
+        cycles: Some(cycles),
+        branch_type: Some(BACK.2),
+        ..BranchEntry::default()
+    });
+    let stack = sample(1, entries.to_vec(), Integrity::UNKNOWN);
+    let [one] = &loops(&stream(meta(), &[stack])).loops[..] else { panic!("one loop") };
+    assert_eq!(one.cycles.iter().collect::<Vec<_>>(), [(10, 1), (20, 1)]);
+}
+
 /// A loop longer than any stack: still a mean, and bounds for quantiles.
 #[test]
 fn loops_longer_than_the_lbr_stack() {

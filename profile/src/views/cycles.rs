@@ -336,7 +336,10 @@ mod tests {
         let mut merged = of(10..30);
         merged.merge(&of(100..120));
         let range = (merged.min(), merged.max());
-        assert_eq!((merged.n(), range, merged.quantile(0.5)), (40, (Some(10), Some(119)), Some(29)));
+        assert_eq!(
+            (merged.n(), range, merged.quantile(0.5)),
+            (40, (Some(10), Some(119)), Some(29))
+        );
         merged.merge(&of(1..9));
         assert_eq!((merged.min(), merged.max()), (Some(1), Some(119)));
 
@@ -345,6 +348,8 @@ mod tests {
         rounded.merge(&of(1..1100));
         assert!(rounded.is_rounded());
         assert_eq!((rounded.iter().last(), rounded.max()), (Some((1984, 1)), Some(2001)));
+        let high = of(2001..3101);
+        assert_eq!((high.iter().next(), high.quantile(0.0)), (Some((1984, 47)), Some(2001)));
         let mut small = of(2001..2009);
         let mut large = of(1..1100);
         large.merge(&of(2001..2002));
