@@ -300,19 +300,48 @@ fn several_events() {
     assert_eq!((reader.notes().without_branches, reader.notes().unknown_event), (1, 1));
 }
 
+/// Without `IDENTIFIER`, the id of a sample is after its address, and that of another record before
+/// its CPU.
+#[test]
+fn ids_among_other_fields() {
+    const SAMPLE_ID_ALL: u64 = 1 << 18;
+    let mut file = Crafted::new(false);
+    let with_id = 1 | 8 | 0x40 | 0x80 | BRANCH_STACK;
+    file.attr_of(128, (0, 0, SAMPLE_ID_ALL), with_id | 4, 0, 8, &[11]);
+    file.attr_of(128, (0, 0, SAMPLE_ID_ALL), with_id, 0, 8, &[12]);
+    // ip, time, address, id, CPU.
+    file.sample(&[0xa0, 99, 0xdead, 11, 3, 1, 0x10, 0x20, 2]);
+    let words = |words: &[u64]| -> Vec<u8> { words.iter().flat_map(|w| w.to_le_bytes()).collect() };
+    let name = u64::from_le_bytes(*b"prog\0\0\0\0");
+    file.record(3, 2, &words(&[7 << 32 | 7, name, 98, 11, 3]));
+    file.record(3, 2, &words(&[8 << 32 | 8, name, 12, 3]));
+    let mut reader = reader(&file.bytes).unwrap();
+    let found = read(&mut reader).unwrap();
+    let times: Vec<(u64, u32)> = found
+        .iter()
+        .map(|event| match event {
+            Event::Comm(comm) => (comm.time, comm.pid),
+            Event::Sample(sample) => (sample.time, sample.cpu),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(times, [(99, 3), (98, 7), (0, 8)]);
+    assert_eq!(reader.notes().unknown_event, 0);
+}
+
 /// On big-endian machines, bit fields start at the top.
 #[test]
 fn the_other_byte_order() {
     let mut file = Crafted::new(true);
     file.attr(112, 1 | 2 | BRANCH_STACK, 0, 8, &[]);
     // mispredicted 63, predicted 62, in_tx 61, abort 60, cycles 59..44,
-    // type 43..40, spec 39..38, new type 37..34, privilege 33..31.
-    let word = 1 << 63 | 1 << 60 | 0x1234 << 44 | 15 << 40 | 2 << 38 | 5 << 34 | 3 << 31;
+    // type 43..40, spec 39..38, new type 37..34, privilege 33..31, not taken 30.
+    let word = 1 << 63 | 1 << 60 | 0x1234 << 44 | 15 << 40 | 2 << 38 | 5 << 34 | 3 << 31 | 1 << 30;
     file.sample(&[0xa0, 6 << 32 | 7, 1, 0x10, 0x20, word]);
     let mut reader = reader(&file.bytes).unwrap();
     let Some(Record::Stack(stack)) = reader.next_record().unwrap() else { panic!() };
     assert_eq!((stack.head.pid, stack.head.tid), (Some(6), Some(7)));
-    let little = 1 | 1 << 3 | 0x1234 << 4 | 15 << 20 | 2 << 24 | 5 << 26 | 3 << 30;
+    let little = 1 | 1 << 3 | 0x1234 << 4 | 15 << 20 | 2 << 24 | 5 << 26 | 3 << 30 | 1 << 33;
     assert_eq!(stack.entries.get(0), Some(branch(0x10, 0x20, little)));
     let entry = stack.entries.get(0).unwrap().decode(false);
     assert_eq!((entry.mispredicted, entry.abort), (Some(true), Some(true)));

@@ -200,4 +200,11 @@ mod tests {
             changes.map(|of| (of.adjusted.map(|p| (p * 1e6).round() / 1e6), of.significant));
         assert_eq!(adjusted, [(Some(0.04), false), (Some(0.03), true), (Some(0.04), false)]);
     }
+
+    #[test]
+    fn medians_of_three_or_more() {
+        let of = |ratios: &[f64]| median(ratios.to_vec());
+        assert_eq!([of(&[]), of(&[3.0]), of(&[3.0, 5.0])], [1.0; 3]);
+        assert_eq!([of(&[4.0, 1.0, 2.0]), of(&[10.0, 1.0, 2.0, 3.0])], [2.0, 2.5]);
+    }
 }
