@@ -59,18 +59,21 @@ fn registers_are_found_in_either_byte_order() {
 /// are closer to the sample and take precedence.
 #[test]
 fn registers_at_the_sample_come_first() {
-    let mut file = Crafted::new(false);
-    let fields = IP | BRANCH_STACK | REGS_USER | STACK_USER | WEIGHT | REGS_INTR;
-    file.attr(128, fields, 0, ANY, &[]);
-    file.registers(1 << 5, 1 << 5);
-    // 16 bytes of stack, and how many of them are valid.
-    file.sample(&[0x20, 0, ABI_64, 1, 16, 0, 0, 16, 99, ABI_64, 2]);
-    file.sample(&[0x20, 0, ABI_64, 1, 0, 99, ABI_64, 2]);
-    file.sample(&[0x20, 0, ABI_64, 1, 0, 99, 0]);
-    // Truncated.
-    file.sample(&[0x20, 0, ABI_64, 1, 16, 0]);
-    let of = |value| Some([Some(value), None, None, None, None, None]);
-    assert_eq!(registers(&file), [of(2), of(2), of(1), None]);
+    // `PERF_SAMPLE_WEIGHT_STRUCT` replaces the weight.
+    for weight in [WEIGHT, 1 << 24] {
+        let mut file = Crafted::new(false);
+        let fields = IP | BRANCH_STACK | REGS_USER | STACK_USER | weight | REGS_INTR;
+        file.attr(128, fields, 0, ANY, &[]);
+        file.registers(1 << 5, 1 << 5);
+        // 16 bytes of stack, and how many of them are valid.
+        file.sample(&[0x20, 0, ABI_64, 1, 16, 0, 0, 16, 99, ABI_64, 2]);
+        file.sample(&[0x20, 0, ABI_64, 1, 0, 99, ABI_64, 2]);
+        file.sample(&[0x20, 0, ABI_64, 1, 0, 99, 0]);
+        // Truncated.
+        file.sample(&[0x20, 0, ABI_64, 1, 16, 0]);
+        let of = |value| Some([Some(value), None, None, None, None, None]);
+        assert_eq!(registers(&file), [of(2), of(2), of(1), None]);
+    }
 }
 
 /// A callee with two callers: only samples at the target of their newest branch count, and only at

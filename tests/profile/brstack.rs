@@ -47,6 +47,13 @@ fn fields_mean_what_they_say() {
     assert_eq!((entry.in_tx, entry.abort), (Some(true), None));
     assert_eq!(entry.branch_type, Some(BranchType::SYSRET));
     assert_eq!(entry.spec, Some(BranchSpec::SpecCorrectPath));
+    let typed = |name: &str| {
+        let entry = format!("0x1/0x2/P/-/-/0/{name}/-");
+        parse_entry(entry.as_bytes()).map(|(branch, _)| branch.decode(false).branch_type)
+    };
+    // New types are numbered from 16 to 31.
+    assert_eq!(typed("TYPE_31"), Ok(Some(BranchType(31))));
+    assert_eq!(typed("TYPE_32"), typed("NO_TYPE_OF_PERF"));
     let unknown = parsed("0x1/0x2/-/-/-/0").decode(false);
     assert_eq!((unknown.mispredicted, unknown.cycles, unknown.branch_type), (None, None, None));
 }

@@ -86,6 +86,19 @@ fn full_stacks_have_callers_missing_until_they_are_stitched() {
 }
 
 /// The kernel ran for the program: its frame is above the program's.
+/// Of an LBR with 16 records, a stack of 16 may have lost calls; of a deeper one it has not.
+#[test]
+fn a_stack_is_full_if_none_is_deeper() {
+    let truncated = |stacks: &[(u64, u64)]| {
+        let events =
+            stacks.iter().zip(1..).map(|((inner, outer), time)| open(time, *inner, *outer));
+        count(&call_stacks(&events.collect::<Vec<_>>()), false).passage.truncated
+    };
+    assert_eq!(truncated(&[(15, 1), (16, 1)]), 1);
+    assert_eq!(truncated(&[(17, 1), (16, 1)]), 0);
+    assert_eq!(truncated(&[(32, 1), (16, 1)]), 1);
+}
+
 #[test]
 fn where_it_stood_is_the_innermost_frame() {
     let mut kernel = open(1, 2, 1);
