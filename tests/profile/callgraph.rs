@@ -9,7 +9,7 @@ use profile::callgraph::{CallGraph, MISSING, Unit, score};
 use profile::note::Source;
 use profile::perf_data::Meta;
 
-use crate::recorded::{entry, meta, sample, stream};
+use crate::recorded::{entry, exact, meta, sample, stream};
 
 /// The events as `perf record --call-graph lbr` opens them.
 fn call_stacks(events: &[Event]) -> Vec<u8> {
@@ -151,4 +151,19 @@ fn inverted() {
         sums.iter().find(|s| graph.functions[s.function].label() == name).map(|s| (s.total, s.own))
     };
     assert_eq!((total("0x1008"), total("0x3000")), (Some((2, 0)), Some((2, 2))));
+}
+
+/// Without types or code, a branch into the kernel is a call, and one out of it a return.
+#[test]
+fn untyped_branches_into_the_kernel_are_calls() {
+    const KERNEL: u64 = 0xFFFF_FFFF_8100_0000;
+    let branches = [(0x1000, 0x1010), (0x1020, KERNEL), (KERNEL + 0x40, 0x1022), (0x1030, 0x1040)];
+    let branches = branches.map(|(from, to)| entry(from, to));
+    let newest_first = branches.into_iter().rev().collect();
+    let graph = count(&stream(meta(), &[sample(1, newest_first, exact())]), false);
+    // A branch is counted where it comes from.
+    let path = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let kernel = path(&["0x1000", "0xffffffff81000000"]);
+    assert_eq!(paths(&graph), [(path(&["0x1000"]), 3), (kernel, 1)]);
+    assert_eq!((graph.passage.underflow, graph.passage.untyped), (0, 2));
 }
