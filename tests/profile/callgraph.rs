@@ -3,13 +3,14 @@
 use std::io::Cursor;
 
 use lbr_msr::BranchFilter;
-use lbr_msr::record::{Event, Integrity};
+use lbr_msr::record::{BranchEntry, BranchType, Event, Integrity, Task};
 use profile::Recording;
 use profile::callgraph::{CallGraph, MISSING, Unit, score};
 use profile::note::Source;
 use profile::perf_data::Meta;
+use profile::symbols::Sources;
 
-use crate::recorded::{entry, exact, meta, sample, stream};
+use crate::recorded::{entry, exact, map, meta, sample, stream};
 
 /// The events as `perf record --call-graph lbr` opens them.
 fn call_stacks(events: &[Event]) -> Vec<u8> {
@@ -85,7 +86,6 @@ fn full_stacks_have_callers_missing_until_they_are_stitched() {
     assert_eq!(score(&graph, &truth), None);
 }
 
-/// The kernel ran for the program: its frame is above the program's.
 /// Of an LBR with 16 records, a stack of 16 may have lost calls; of a deeper one it has not.
 #[test]
 fn a_stack_is_full_if_none_is_deeper() {
@@ -99,6 +99,7 @@ fn a_stack_is_full_if_none_is_deeper() {
     assert_eq!(truncated(&[(32, 1), (16, 1)]), 1);
 }
 
+/// The kernel ran for the program: its frame is above the program's.
 #[test]
 fn where_it_stood_is_the_innermost_frame() {
     let mut kernel = open(1, 2, 1);
@@ -166,4 +167,32 @@ fn untyped_branches_into_the_kernel_are_calls() {
     let kernel = path(&["0x1000", "0xffffffff81000000"]);
     assert_eq!(paths(&graph), [(path(&["0x1000"]), 3), (kernel, 1)]);
     assert_eq!((graph.passage.underflow, graph.passage.untyped), (0, 2));
+}
+
+/// A new thread with the number of one that ended has none of its callers.
+#[test]
+fn a_thread_that_ended_gives_no_callers() {
+    let ended = Event::Exit(Task { time: 2, pid: 100, tid: 101, ppid: 100, ptid: 100 });
+    let completed = |events: &[Event]| count(&call_stacks(events), true).passage.completed;
+    assert_eq!(completed(&[open(1, 31, 1), open(3, 33, 2)]), 1);
+    assert_eq!(completed(&[open(1, 31, 1), ended, open(3, 33, 2)]), 0);
+}
+
+/// A jump to the cold part of a function is not a tail call.
+#[test]
+fn a_cold_part_is_in_its_function() {
+    let names = tempfile::tempdir().unwrap();
+    let list = "1000 40 f\n2000 40 f.cold\n3000 40 g\n";
+    std::fs::write(names.path().join("perf-100.map"), list).unwrap();
+    for (target, tail_calls) in [(0x2000, 0), (0x3000, 1)] {
+        let jumps = [entry(0x1010, target), entry(0x1004, 0x1008)];
+        let typed = jumps.map(|jump| BranchEntry { branch_type: Some(BranchType::UNCOND), ..jump });
+        let events = [map("//anon", 0x1000, 0x3000, 0), sample(1, typed.to_vec(), exact())];
+        let bytes = stream(meta(), &events);
+        let mut counter = profile::callgraph::counter(false);
+        counter.maps().set_sources(Sources { jit: names.path().to_owned(), ..Sources::default() });
+        let mut recording = Recording::from_stream(Box::new(Cursor::new(bytes))).unwrap();
+        let graph = counter.count(&mut recording, |_, _| {}).unwrap();
+        assert_eq!(graph.passage.tail_calls, tail_calls, "{target:#x}");
+    }
 }
