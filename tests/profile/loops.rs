@@ -141,7 +141,7 @@ fn an_entry_without_its_end_has_a_lower_bound() {
     assert_eq!((one.trips.open(), one.trips.longest_open()), (1, Some(3)));
 }
 
-/// The thread starts behind the head of a `do` loop: it is in its first trip.
+/// The thread starts after the head of a `do` loop: it is in its first trip.
 #[test]
 fn a_thread_that_starts_in_a_loop_is_in_its_first_trip() {
     let trace = [(0x1020, 0x1000, BranchType::COND); 3];
