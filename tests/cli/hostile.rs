@@ -114,9 +114,8 @@ fn a_file_that_is_not_a_recording() {
         file(&dir, "cut.zst", &[0x28, 0xB5, 0x2F, 0xFD]),
         dir.path().join("absent"),
         PathBuf::from("/dev/null"),
+        PathBuf::from("/dev/zero"),
     ];
-    // All read a line of the same length before they refuse it.
-    assert_eq!(ends_well(COMMANDS[0], Path::new("/dev/zero"), "without an end"), 2);
     for path in &other {
         for command in COMMANDS {
             let code = ends_well(command, path, "");

@@ -173,7 +173,7 @@ fn leaks_are_found_at_their_lines_and_constant_time_code_has_none() {
         };
         let first = std::str::from_utf8(known).unwrap();
         let Some(first) = record(first, "first") else { return };
-        for _ in 0..25 {
+        for _ in 0..100 {
             // Any number of leading bytes is right.
             let right = 2 * (random(state) as usize % 8);
             let letters: Vec<u8> = (0..16)
