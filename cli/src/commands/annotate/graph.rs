@@ -63,22 +63,21 @@ struct Hot<'a> {
 /// The text of all nodes.
 fn all_lines(annotated: &Annotated, graph: &Graph) -> Vec<Lines> {
     let hot = Hot { ending: annotated.blocks_by_end(), peak: annotated.peak() as f64 };
-    let text = |(at, node): (usize, &Node)| {
-        let mut text = lines(annotated, &hot, node);
-        // All edges of a branch have its share, so it is printed once.
-        let share = graph.edges.iter().filter(|edge| edge.from == at).find_map(|e| e.mispredicted);
-        if let (Node::Block(_), Some(share)) = (node, share.filter(|share| *share > 0.0)) {
-            text.lines.push(format!("{} mispredicted", percent(share)));
+    // All edges of a branch have its share, so its block has it, once.
+    let mut shares = vec![None; graph.nodes.len()];
+    for edge in &graph.edges {
+        if let Some(share) = shares.get_mut(edge.from) {
+            *share = share.or(edge.mispredicted);
         }
-        text
-    };
-    graph.nodes.iter().enumerate().map(text).collect()
+    }
+    let nodes = graph.nodes.iter().zip(shares);
+    nodes.map(|(node, share)| lines(annotated, &hot, node, share)).collect()
 }
 
-/// The text of a node.
-fn lines(annotated: &Annotated, hot: &Hot<'_>, node: &Node) -> Lines {
+/// The text of a node, with the share of its branch that was mispredicted.
+fn lines(annotated: &Annotated, hot: &Hot<'_>, node: &Node, mispredicted: Option<f64>) -> Lines {
     match node {
-        Node::Block(block) => block_lines(annotated, hot, block),
+        Node::Block(block) => block_lines(annotated, hot, block, mispredicted),
         Node::Folded { blocks } => {
             let what = if annotated.exact { "not executed" } else { "not seen" };
             let blocks = counted(*blocks as u64, "block", "blocks");
@@ -91,7 +90,12 @@ fn lines(annotated: &Annotated, hot: &Hot<'_>, node: &Node) -> Lines {
     }
 }
 
-fn block_lines(annotated: &Annotated, hot: &Hot<'_>, block: &BasicBlock) -> Lines {
+fn block_lines(
+    annotated: &Annotated,
+    hot: &Hot<'_>,
+    block: &BasicBlock,
+    mispredicted: Option<f64>,
+) -> Lines {
     let insns = annotated.instructions.get(block.first..block.end).unwrap_or_default();
     let offset = |address: u64| address.wrapping_sub(annotated.function.address);
     let mut lines = Vec::new();
@@ -122,6 +126,9 @@ fn block_lines(annotated: &Annotated, hot: &Hot<'_>, block: &BasicBlock) -> Line
         foot += &format!("  p50 {}", counted(cycles.into(), "cycle", "cycles"));
     }
     lines.push(foot);
+    if let Some(share) = mispredicted.filter(|share| *share > 0.0) {
+        lines.push(format!("{} mispredicted", percent(share)));
+    }
     let heat = Heat::of(block.count.map(|count| count as f64), hot.peak);
     Lines { class: heat.name(), lines }
 }
