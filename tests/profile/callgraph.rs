@@ -25,9 +25,12 @@ fn open(time: u64, inner: u64, outer: u64) -> Event {
     sample(time, calls.collect(), Integrity::UNKNOWN)
 }
 
+fn recording(bytes: &[u8]) -> Recording {
+    Recording::from_stream(Box::new(Cursor::new(bytes.to_vec()))).unwrap()
+}
+
 fn count(bytes: &[u8], stitch: bool) -> CallGraph {
-    let mut recording = Recording::from_stream(Box::new(Cursor::new(bytes.to_vec()))).unwrap();
-    profile::callgraph::counter(stitch).count(&mut recording, |_, _| {}).unwrap()
+    profile::callgraph::counter(stitch).count(&mut recording(bytes), |_, _| {}).unwrap()
 }
 
 /// Each path with its count.
@@ -191,8 +194,7 @@ fn a_cold_part_is_in_its_function() {
         let bytes = stream(meta(), &events);
         let mut counter = profile::callgraph::counter(false);
         counter.maps().set_sources(Sources { jit: names.path().to_owned(), ..Sources::default() });
-        let mut recording = Recording::from_stream(Box::new(Cursor::new(bytes))).unwrap();
-        let graph = counter.count(&mut recording, |_, _| {}).unwrap();
+        let graph = counter.count(&mut recording(&bytes), |_, _| {}).unwrap();
         assert_eq!(graph.passage.tail_calls, tail_calls, "{target:#x}");
     }
 }
