@@ -33,14 +33,25 @@ echo 0 >/proc/sys/kernel/randomize_va_space
 last() {
   grep '"kind":"branch"' "$1" | tail -n1 | sed 's/"from":"\([^"]*\)".*"to":"\([^"]*\)".*"type":"\([^"]*\)".*/\1 \2 \3/; s/^.//'
 }
+# Steps on both CPUs, before the registers of one are in use.
+step() {
+  cpu=$1
+  shift
+  for way; do
+    taskset $cpu lbr crash --source ptrace --children --json /work/crashes $way >/tmp/stepped-$way 2>/tmp/stderr-$way
+    echo $? >/tmp/status-$way
+  done
+}
+step 1 null dangling stack overflow handler &
+step 2 overrun abort divide ud2 code exec
+wait
 for way in null dangling stack overrun abort overflow divide ud2 code handler exec; do
-  lbr crash --source ptrace --children --json /work/crashes $way >/tmp/stepped 2>/tmp/stderr
-  expected=$?
+  expected=$(cat /tmp/status-$way)
   lbr crash -C 1 --backend msr --json /work/crashes $way >/tmp/out 2>/tmp/stderr
-  [ $? = $expected ] || fail "$way: not status $expected: $(cat /tmp/stderr)"
+  [ $? = $expected ] || fail "$way: not status $expected: $(cat /tmp/stderr /tmp/stderr-$way)"
   [ -n "$(last /tmp/out)" ] || fail "$way: no branch: $(cat /tmp/out /tmp/stderr)"
-  [ "$(last /tmp/out)" = "$(last /tmp/stepped)" ] ||
-    fail "$way: the last branch is $(last /tmp/out), stepped $(last /tmp/stepped)"
+  [ "$(last /tmp/out)" = "$(last /tmp/stepped-$way)" ] ||
+    fail "$way: the last branch is $(last /tmp/out), stepped $(last /tmp/stepped-$way)"
   echo "$way: $(last /tmp/out)"
 done
 expect 2 'need every branch' lbr crash -C 1 --backend msr --at call:main /work/dies

@@ -63,7 +63,8 @@ pub struct SourceNotes {
     pub unresolved: u64,
     /// Threads that were not recorded because too many ran at once.
     pub threads_left: u64,
-    /// Every instruction was single-stepped, because debug registers are unavailable: slow.
+    /// Every instruction was single-stepped, because debug registers are unavailable or emulated:
+    /// slow.
     pub without_breakpoints: bool,
 }
 

@@ -117,7 +117,7 @@ fn lines(summary: &Summary, told: &Details<'_>) -> Vec<String> {
     }
     lines.extend(missed(&summary.notes));
     if summary.notes.without_breakpoints && summary.time > PATIENCE {
-        lines.push("every instruction was stepped: no debug registers here".to_owned());
+        lines.push("every instruction was stepped: no dependable debug registers here".to_owned());
     }
     lines
 }

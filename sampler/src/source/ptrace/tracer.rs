@@ -2,6 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use lbr_msr::caps::CpuIdentity;
+use lbr_msr::probe::{RecordedCpuid, identify};
 use lbr_msr::record::Event;
 use nix::errno::Errno;
 use nix::libc::{self, user_regs_struct};
@@ -47,6 +49,18 @@ pub(super) enum Breakpoints {
     Tried(i32),
     Work,
     Missing,
+}
+
+impl Breakpoints {
+    /// On this CPU. QEMU without KVM passes over a breakpoint now and then: 16 of 80 recordings of
+    /// 1,635 branches lost some (QEMU 11, 27 November 2026), and the next stop does not show it.
+    fn on(cpu: &CpuIdentity) -> Breakpoints {
+        if cpu.hypervisor.as_deref() == Some("QEMU") {
+            Breakpoints::Missing
+        } else {
+            Breakpoints::Unknown
+        }
+    }
 }
 
 /// A running target.
@@ -121,7 +135,7 @@ impl<'a, R: Recorder> Tracer<'a, R> {
             function: None,
             recording: false,
             notes: SourceNotes::default(),
-            breakpoints: Breakpoints::Unknown,
+            breakpoints: Breakpoints::on(&identify(&RecordedCpuid::here())),
             delivered: Delivered::default(),
         };
         shared.runs(tracer.main);
@@ -452,5 +466,24 @@ impl<'a, R: Recorder> Tracer<'a, R> {
 
     pub(super) fn regs(&self, tid: i32) -> Result<user_regs_struct, SourceError> {
         ptrace::getregs(Pid::from_raw(tid)).map_err(|e| SourceError::os("reading registers", e))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The signature of a hypervisor, in EBX, ECX and EDX of CPUID.40000000H.
+    #[test]
+    fn an_emulated_cpu_has_no_dependable_breakpoints() {
+        let on = |signature: &[u8; 12]| {
+            let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| signature[at + i]));
+            let mut cpuid = RecordedCpuid::new();
+            cpuid.insert(1, 0, 0x806C1, 0, 1 << 31, 0);
+            cpuid.insert(0x4000_0000, 0, 0x4000_0001, word(0), word(4), word(8));
+            Breakpoints::on(&identify(&cpuid))
+        };
+        assert_eq!(on(b"TCGTCGTCGTCG"), Breakpoints::Missing);
+        assert_eq!(on(b"KVMKVMKVM\0\0\0"), Breakpoints::Unknown);
     }
 }
