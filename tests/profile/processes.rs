@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::io::Cursor;
 
-use lbr_msr::record::{BranchEntry, BranchStack, Event, Head, Integrity, Sample, Task};
+use lbr_msr::record::{BranchEntry, BranchStack, BranchType, Event, Head, Integrity, Sample, Task};
 use profile::Recording;
 use profile::flow::Flow;
 use profile::hot::HotTable;
 use profile::maps::{Location, Maps};
 use profile::note::Source;
-use profile::paths::Growth;
+use profile::paths::{Break, Growth};
 use profile::perf_data::Meta;
 use proptest::prelude::*;
 
@@ -144,6 +144,26 @@ fn the_same_code_of_a_thousand_processes_is_one() {
     counts.dedup_by_key(|(location, _)| *location);
     assert_eq!(counts.iter().map(|(_, count)| *count).collect::<Vec<_>>(), [4000; 3]);
     assert_eq!(paths.paths.iter().map(|path| path.links.len()).sum::<usize>(), 3);
+}
+
+/// A branch whose type only a later process's records tell is a call in all of them: a chain ends
+/// with it.
+#[test]
+fn a_type_that_one_process_tells_holds_in_all() {
+    let mut events = Vec::new();
+    for (pid, typed) in [(1, None), (2, Some(BranchType::CALL))] {
+        let program = 0x5500_0000_0000 + u64::from(pid) * 0x10_0000;
+        events.push(mapping(pid, program, 0x1000, 0, "/nowhere/program"));
+        let call = BranchEntry { branch_type: typed, ..entry(program + 0x20, program + 0x80) };
+        let round = [entry(program + 0x88, program + 0x10), call];
+        events.push(stack(pid, round.repeat(4)));
+    }
+    // Our recorder's processes are counted separately and merged at the end.
+    let bytes = stream(meta(), &events);
+    let finder = profile::paths::finder().count(&mut open(&bytes), |_, _| {}).unwrap();
+    let paths = finder.counter(Growth::default()).count(&mut open(&bytes), |_, _| {}).unwrap();
+    let [path] = &paths.paths[..] else { panic!("{} paths", paths.paths.len()) };
+    assert_eq!((paths.taken, path.links.len(), &path.ends), (16, 2, &Break::Call));
 }
 
 /// Processes come and go; their data does not grow without bound.
