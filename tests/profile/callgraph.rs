@@ -3,7 +3,7 @@
 use std::io::Cursor;
 
 use lbr_msr::BranchFilter;
-use lbr_msr::record::{BranchEntry, BranchType, Event, Integrity, Task};
+use lbr_msr::record::{BranchEntry, BranchType, Event, Integrity, MoveKind, Task, ThreadMove};
 use profile::Recording;
 use profile::callgraph::{CallGraph, MISSING, Unit, score};
 use profile::note::Source;
@@ -197,4 +197,36 @@ fn a_cold_part_is_in_its_function() {
         let graph = counter.count(&mut recording(&bytes), |_, _| {}).unwrap();
         assert_eq!(graph.passage.tail_calls, tail_calls, "{target:#x}");
     }
+}
+
+/// A signal interrupts a function that was called: when the handler returns, the function still
+/// has its caller.
+#[test]
+fn a_handlers_return_leaves_the_callers_known() {
+    let typed =
+        |from, to, branch_type| BranchEntry { branch_type: Some(branch_type), ..entry(from, to) };
+    // Newest first.
+    let entries = vec![
+        typed(0x2008, 0x3000, BranchType::CALL),
+        typed(0x9018, 0x9100, BranchType::RET),
+        typed(0x9008, 0x9010, BranchType::UNCOND),
+        typed(0x1008, 0x2000, BranchType::CALL),
+    ];
+    let moved = |newer, kind, from, to| ThreadMove { newer, kind, from, to };
+    let moves = vec![
+        moved(4, MoveKind::Start, 0, 0x1000),
+        moved(3, MoveKind::Signal, 0x2004, 0x9000),
+        moved(1, MoveKind::Return, 0x9108, 0x2004),
+    ];
+    let mut interrupted = sample(1, entries, exact());
+    let Event::Sample(sample) = &mut interrupted else { unreachable!() };
+    sample.stack.moves = moves;
+    let program = map("/nowhere/program", 0x1000, 0x9000, 0);
+    let graph = count(&stream(meta(), &[program, interrupted]), false);
+    // Offsets in the file, by the branches that each took.
+    let expected: [(&[&str], u64); 3] =
+        [(&["program+0x8"], 1), (&["program+0x8", "program+0x1000"], 1), (&["program+0x8008"], 2)];
+    let expected =
+        expected.map(|(path, own)| (path.iter().map(|&name| name.into()).collect(), own));
+    assert_eq!(paths(&graph), expected);
 }
