@@ -52,8 +52,9 @@ pub(super) enum Breakpoints {
 }
 
 impl Breakpoints {
-    /// On this CPU. QEMU without KVM passes over a breakpoint now and then: 16 of 80 recordings of
-    /// 1,635 branches lost some (QEMU 11, 27 November 2026), and the next stop does not show it.
+    /// On this CPU. QEMU without KVM passes over a breakpoint now and then, and the next stop does
+    /// not show it: 18 of 120 recordings of at most 1,922 branches lost some (QEMU 11, 27 November
+    /// 2026).
     fn on(cpu: &CpuIdentity) -> Breakpoints {
         if cpu.hypervisor.as_deref() == Some("QEMU") {
             Breakpoints::Missing
