@@ -480,6 +480,7 @@ mod tests {
         let on = |signature: &[u8; 12]| {
             let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| signature[at + i]));
             let mut cpuid = RecordedCpuid::new();
+            cpuid.insert(0, 0, 7, 0x756E_6547, 0x6C65_746E, 0x4965_6E69);
             cpuid.insert(1, 0, 0x806C1, 0, 1 << 31, 0);
             cpuid.insert(0x4000_0000, 0, 0x4000_0001, word(0), word(4), word(8));
             Breakpoints::on(&identify(&cpuid))
