@@ -253,9 +253,11 @@ impl Program {
                     let end = of.len().min(start + 12);
                     format!("{:x?}", of.get(start..end).unwrap_or_default())
                 };
+                let before = (0..at).rev().find(|&at| is_here(at));
                 panic!(
-                    "{what}: run {n} of {} branches is not on the path behind {at}: from {from} on \
-                     it agrees for {agree}; the path there is\n{}\nand the run\n{}",
+                    "{what}: run {n} of {} branches is not on the path behind {at} (before it: \
+                     {before:?}): from {from} on it agrees for {agree}; the path there is\n{}\n\
+                     and the run\n{}",
                     run.len(),
                     few(&self.path, from + around),
                     few(run, around)
