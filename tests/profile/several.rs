@@ -42,6 +42,8 @@ fn the_same_code_of_two_recordings_is_one() {
     let [one] = &loops.loops[..] else { panic!("{:?}", loops.loops) };
     assert_eq!(one.rounds, 8);
     assert_eq!(one.back_edges.iter().map(|back| back.count).collect::<Vec<_>>(), [8]);
+    let kept = all(profile::loops::finder(), &both).replay().unwrap();
+    assert_eq!(format!("{:?}", kept.loops), format!("{:?}", loops.loops));
     let paths = all(all(profile::paths::finder(), &both).counter(Growth::default()), &both);
     assert_eq!((paths.taken, paths.distinct), (12, 3));
     assert_eq!(paths.quality.samples, 2);

@@ -77,13 +77,17 @@ fuzz_target!(|bytes: &[u8]| {
         }
         3 => {
             if let Ok(found) = profile::loops::finder().count(&mut recording, |_, _| {}) {
-                let _ = found.counter().count(&mut reopened(), |_, _| {});
+                // The second pass, from the kept branches or from the recording.
+                if bit(4) {
+                    let _ = found.replay();
+                } else {
+                    let _ = found.counter().count(&mut reopened(), |_, _| {});
+                }
             }
         }
         4 => {
             let growth = Growth { least: f64::from(option >> 3) / 31.0, cross_calls: bit(3) };
             if let Ok(found) = profile::paths::finder().count(&mut recording, |_, _| {}) {
-                // The second pass, from the kept branches and from the recording.
                 if bit(4) {
                     let _ = found.replay(growth);
                 } else {

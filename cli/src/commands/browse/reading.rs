@@ -219,6 +219,12 @@ impl Worker {
         let _ = self.tell.send((self.number, told));
     }
 
+    fn tell_unless_stale(&self, told: Told) {
+        if !self.is_stale() {
+            self.tell(told);
+        }
+    }
+
     fn is_stale(&self) -> bool {
         self.latest.load(Ordering::Relaxed) != self.number
     }
@@ -256,19 +262,23 @@ impl Worker {
             }
             Ask::Loops => {
                 let (finder, _) = self.count(recordings, loops::finder())?;
-                self.pass(recordings, finder.counter(), |loops| Told::Loops(Box::new(loops)))
+                let told = |loops| Told::Loops(Box::new(loops));
+                match finder.replay() {
+                    Ok(loops) => self.tell_unless_stale(told(loops)),
+                    Err(finder) => self.pass(recordings, finder.counter(), told)?,
+                }
+                Ok(())
             }
             Ask::Paths => {
                 let (finder, _) = self.count(recordings, paths::finder())?;
                 let told = |paths| Told::Paths(Box::new(paths));
                 match finder.replay(Growth::default()) {
-                    Ok(_) if self.is_stale() => Ok(()),
-                    Ok(paths) => {
-                        self.tell(told(paths));
-                        Ok(())
+                    Ok(paths) => self.tell_unless_stale(told(paths)),
+                    Err(finder) => {
+                        self.pass(recordings, finder.counter(Growth::default()), told)?
                     }
-                    Err(finder) => self.pass(recordings, finder.counter(Growth::default()), told),
                 }
+                Ok(())
             }
         }
     }
@@ -277,9 +287,7 @@ impl Worker {
         for (at, by) in MATCHES.into_iter().enumerate() {
             let terms = Terms { by, shown, symbols: &self.symbols, level: diff::LEVEL };
             let compared = diff::compare(&Watched(self, sides), &terms)?;
-            if !self.is_stale() {
-                self.tell(Told::Compared(at, Box::new(compared)));
-            }
+            self.tell_unless_stale(Told::Compared(at, Box::new(compared)));
         }
         Ok(())
     }
@@ -323,9 +331,7 @@ impl Worker {
         told: impl FnOnce(V::Table) -> Told,
     ) -> Result<(), Failure> {
         let (table, _) = self.count(recordings, counter)?;
-        if !self.is_stale() {
-            self.tell(told(table));
-        }
+        self.tell_unless_stale(told(table));
         Ok(())
     }
 

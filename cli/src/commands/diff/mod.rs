@@ -282,7 +282,10 @@ pub(crate) fn compare(
     let (counted_b, maps_b) = count(&mut b.looked, 1)?;
     let trips = |side| {
         let (finder, _) = recordings.count(side, loops::finder())?;
-        let (mut loops, _) = recordings.count(side, finder.counter())?;
+        let mut loops = match finder.replay() {
+            Ok(loops) => loops,
+            Err(finder) => recordings.count(side, finder.counter())?.0,
+        };
         symbols.apply(&mut loops.maps);
         Ok::<_, Failure>(loops)
     };

@@ -31,8 +31,11 @@ const NAMED: usize = 12;
 
 fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     let recordings = Reread::new(args.inputs.paths(), &args.select.reading())?;
-    let (finder, _) = recordings.count(loops::finder())?;
-    let (loops, sources) = recordings.count(finder.counter())?;
+    let (finder, sources) = recordings.count(loops::finder())?;
+    let (loops, sources) = match finder.replay() {
+        Ok(loops) => (loops, sources),
+        Err(finder) => recordings.count(finder.counter())?,
+    };
     let totals = Totals::of(loops.taken, loops.distinct);
     let Loops { loops: found, mut maps, quality, complete, filtered, broken, .. } = loops;
     args.symbols.apply(&mut maps);
@@ -282,10 +285,12 @@ fn histogram(trips: &Trips) -> Vec<TripCount> {
     trips.iter().map(|(trips, entries)| TripCount { entries, trips }).collect()
 }
 
-/// Reads the recordings twice more.
 fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {
     let (finder, _) = page.recordings.count(loops::finder())?;
-    let (loops, _) = page.recordings.count(finder.counter())?;
+    let loops = match finder.replay() {
+        Ok(loops) => loops,
+        Err(finder) => page.recordings.count(finder.counter())?.0,
+    };
     let Loops { loops: found, mut maps, complete, filtered, .. } = loops;
     page.args.symbols.apply(&mut maps);
     let mut listed: Vec<Ranked<'_, Loop>> = found.iter().enumerate().collect();

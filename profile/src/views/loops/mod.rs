@@ -17,8 +17,9 @@
 //! sample there are two estimates: the mean from rounds per exit, see [`Mean`], and quantiles from
 //! the entries whose start was recorded, see [`Trips::quantile`].
 //!
-//! Two loops with the same head are one. The recording is read twice: once for the graph, once for
-//! the trips.
+//! Two loops with the same head are one. One pass finds the graph, a second one the trips. It
+//! follows the branches that the first pass kept, or reads the recording again if there were too
+//! many.
 
 mod describe;
 mod forest;
@@ -32,7 +33,7 @@ use crate::clean::quality::Quality;
 use crate::clean::{Cleaned, CommonResult, Counter, View, add};
 use crate::code::maps::{Location, Maps};
 use crate::views::cycles::Cycles;
-use crate::views::walk::{Edges, Step, Visit, Walk, touch};
+use crate::views::walk::{Edges, Part, Step, Trace, Visit, Walk, touch};
 
 use describe::{Ground, closing, head_test, passed_backwards};
 use forest::Forest;
@@ -148,9 +149,10 @@ pub struct Loops {
 }
 
 /// The first pass.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct FirstWalk {
     ran: Vec<StraightRuns>,
+    trace: Trace,
 }
 
 impl Visit for FirstWalk {
@@ -170,11 +172,17 @@ impl Visit for FirstWalk {
                 add(&mut ran.ends, stack.weight);
             }
         }
+        self.trace.stack(Part::of(stack), steps);
     }
 
-    fn finish(self, edges: Edges, CommonResult { mut maps, .. }: CommonResult) -> LoopFinder {
-        let passed = passed_backwards(&edges, &self.ran, &mut maps);
-        let mut graph = Graph::new(edges.list(), &self.ran, &passed, &maps);
+    fn next_recording(&mut self) {
+        self.trace.next_recording();
+    }
+
+    fn finish(self, edges: Edges, mut whole: CommonResult) -> LoopFinder {
+        let FirstWalk { ran, trace } = self;
+        let passed = passed_backwards(&edges, &ran, &mut whole.maps);
+        let mut graph = Graph::new(edges.list(), &ran, &passed, &whole.maps);
         let forest = Forest::new(&graph);
         closing(&edges, &mut graph, &forest);
         let ground = Ground {
@@ -183,7 +191,7 @@ impl Visit for FirstWalk {
             forest,
             passed,
         };
-        LoopFinder { edges, ground, maps }
+        LoopFinder { edges, ground, whole, trace }
     }
 }
 
@@ -192,18 +200,33 @@ impl Visit for FirstWalk {
 pub struct LoopFinder {
     edges: Edges,
     ground: Ground,
-    maps: Maps,
+    whole: CommonResult,
+    trace: Trace,
 }
 
 /// Finds the loops of recordings, in a first pass over them.
 pub fn finder() -> Counter<impl View<Table = LoopFinder>> {
-    Counter::of(Walk::new(FirstWalk::default()))
+    Counter::of(Walk::new(FirstWalk { ran: Vec::new(), trace: Trace::with_cycles() }))
 }
 
 impl LoopFinder {
+    /// Counts trips in the branches that the first pass kept.
+    ///
+    /// # Errors
+    /// There were too many to keep: [`counter`](Self::counter) reads them again.
+    pub fn replay(self) -> Result<Loops, Box<LoopFinder>> {
+        if !self.trace.is_whole() {
+            return Err(Box::new(self));
+        }
+        let LoopFinder { edges, ground, whole, trace } = self;
+        let mut tracker = Tracker::new(ground);
+        trace.replay(&edges, &mut tracker);
+        Ok(tracker.finish(edges, whole))
+    }
+
     /// Counts trips, in a second pass over the same recordings in the same order.
     #[must_use]
     pub fn counter(self) -> Counter<impl View<Table = Loops>> {
-        Counter::of(Walk::again(self.edges, self.maps, Tracker::new(self.ground)))
+        Counter::of(Walk::again(self.edges, self.whole.maps, Tracker::new(self.ground)))
     }
 }

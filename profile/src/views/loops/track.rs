@@ -10,11 +10,15 @@ use crate::clean::few::Few;
 use crate::clean::{ByThread, Cleaned, CommonResult, Continuity};
 use crate::code::maps::Maps;
 use crate::read::stack::EntryFlags;
-use crate::views::walk::{Edge, Edges, Frames, Returned, Step, Transfer, Visit, touch};
+use crate::views::walk::{
+    Edge, Edges, Frames, Part, Retrace, Returned, Step, Transfer, Visit, touch,
+};
 
 #[derive(Debug)]
 struct Running {
     frames: Frames<Inside>,
+    /// Of its last stack.
+    weight: u64,
     clock: u64,
     untimed: u64,
 }
@@ -78,16 +82,16 @@ impl Tracker {
         for active in running.frames.into_frames().flat_map(|inside| inside.active) {
             let tested = self.ground.tests.get(active.number).copied().flatten().is_some();
             let at_least = active.arrivals.saturating_sub(u64::from(tested));
-            self.close(active, at_least, false);
+            self.stay(&active, at_least, running.weight);
         }
     }
 
-    fn close(&mut self, active: Active, trips: u64, ended: bool) {
+    /// Counts an entry whose end is not known, and its minimum of trips.
+    fn stay(&mut self, active: &Active, at_least: u64, weight: u64) {
         let Some(seen) = self.seen.get_mut(active.number) else { return };
-        match (active.entry_seen, ended) {
-            (true, true) => seen.trips.add(trips, self.weight),
-            (true, false) => seen.trips.add_open(trips, self.weight),
-            (false, _) => seen.longest_headless = seen.longest_headless.max(trips),
+        match active.entry_seen {
+            true => seen.trips.add_open(at_least, weight),
+            false => seen.longest_headless = seen.longest_headless.max(at_least),
         }
     }
 
@@ -105,7 +109,12 @@ impl Tracker {
         let tested = self.ground.tests.get(active.number).copied().flatten() == Some(source);
         let trips = active.arrivals.saturating_sub(u64::from(tested));
         self.count(active.number, 1, u64::from(!tested));
-        self.close(active, trips, true);
+        if let Some(seen) = self.seen.get_mut(active.number) {
+            match active.entry_seen {
+                true => seen.trips.add(trips, self.weight),
+                false => seen.longest_headless = seen.longest_headless.max(trips),
+            }
+        }
     }
 
     /// Ends all loops of a frame that is left from a node.
@@ -259,7 +268,7 @@ impl Tracker {
                 }
                 if let Some(forgotten) = running.frames.call(edge.from, Inside::default()) {
                     for active in forgotten.active {
-                        self.close(active, active.arrivals, false);
+                        self.stay(&active, active.arrivals, self.weight);
                     }
                 }
                 self.arrive(running, to, from, Way::Branch(number));
@@ -279,6 +288,63 @@ impl Tracker {
             },
             _ => self.arrive(running, to, from, Way::Branch(number)),
         }
+    }
+}
+
+impl Retrace for Tracker {
+    fn part(&mut self, part: Part, steps: &[Step], edges: &Edges) {
+        self.weight = part.weight;
+        self.touch(steps);
+        let mut running = self.threads.remove(&part.thread);
+        if part.joins != Continuity::Before
+            && let Some(running) = running.take()
+        {
+            self.lose(running);
+        }
+        for step in steps {
+            let Some(edge) = edges.get(step.edge) else { continue };
+            let ends = &self.ground.graph.ends;
+            let Some(from) = ends.get(step.edge).map(|ends| ends.from as usize) else { continue };
+            let before = step.before.and_then(|before| ends.get(before));
+            let before = before.map(|before| before.to as usize);
+            self.counts = before.is_some();
+            match (&mut running, before) {
+                (Some(thread), Some(before)) => self.run(thread, before, from),
+                (lost, _) => {
+                    let start = lost.is_none() && part.joins == Continuity::Start;
+                    if let Some(lost) = lost.take() {
+                        self.lose(lost);
+                    }
+                    let frames = Frames::new(self.found_at(from, start));
+                    *lost = Some(Running { frames, weight: part.weight, clock: 0, untimed: 0 });
+                }
+            }
+            let Some(thread) = &mut running else { continue };
+            thread.weight = part.weight;
+            match step.cycles {
+                Some(cycles) if cycles < EntryFlags::MAX_CYCLES => {
+                    thread.clock = thread.clock.saturating_add(u64::from(cycles));
+                }
+                _ => thread.untimed += 1,
+            }
+            self.branch(thread, step.edge, edge);
+        }
+        for (number, (exits, rounds)) in self.here.drain() {
+            if let Some(seen) = self.seen.get_mut(number as usize) {
+                seen.exits.add(part.weight, exits + rounds, exits);
+            }
+        }
+        match running {
+            Some(running) if part.goes_on => {
+                self.threads.insert(part.thread, running);
+            }
+            Some(running) => self.lose(running),
+            None => {}
+        }
+    }
+
+    fn next_recording(&mut self) {
+        self.lose_all();
     }
 }
 
@@ -307,53 +373,7 @@ impl Visit for Tracker {
     }
 
     fn stack(&mut self, stack: &Cleaned<'_>, steps: &[Step], edges: &Edges, _: &mut Maps) {
-        self.weight = stack.weight;
-        self.touch(steps);
-        let mut running = self.threads.remove(&stack.thread);
-        if stack.joins != Continuity::Before
-            && let Some(running) = running.take()
-        {
-            self.lose(running);
-        }
-        for step in steps {
-            let Some(edge) = edges.get(step.edge) else { continue };
-            let ends = &self.ground.graph.ends;
-            let Some(from) = ends.get(step.edge).map(|ends| ends.from as usize) else { continue };
-            let before = step.before.and_then(|before| ends.get(before));
-            let before = before.map(|before| before.to as usize);
-            self.counts = before.is_some();
-            match (&mut running, before) {
-                (Some(thread), Some(before)) => self.run(thread, before, from),
-                (lost, _) => {
-                    let start = lost.is_none() && stack.joins == Continuity::Start;
-                    if let Some(lost) = lost.take() {
-                        self.lose(lost);
-                    }
-                    let frames = Frames::new(self.found_at(from, start));
-                    *lost = Some(Running { frames, clock: 0, untimed: 0 });
-                }
-            }
-            let Some(thread) = &mut running else { continue };
-            match step.cycles {
-                Some(cycles) if cycles < EntryFlags::MAX_CYCLES => {
-                    thread.clock = thread.clock.saturating_add(u64::from(cycles));
-                }
-                _ => thread.untimed += 1,
-            }
-            self.branch(thread, step.edge, edge);
-        }
-        for (number, (exits, rounds)) in self.here.drain() {
-            if let Some(seen) = self.seen.get_mut(number as usize) {
-                seen.exits.add(stack.weight, exits + rounds, exits);
-            }
-        }
-        match running {
-            Some(running) if stack.goes_on => {
-                self.threads.insert(stack.thread, running);
-            }
-            Some(running) => self.lose(running),
-            None => {}
-        }
+        self.part(Part::of(stack), steps, edges);
     }
 
     fn event(&mut self, event: &Event) {

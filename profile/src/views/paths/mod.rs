@@ -12,17 +12,15 @@
 
 mod grow;
 mod successors;
-mod trace;
 
 use crate::clean::pieces::Pieces;
 use crate::clean::quality::Quality;
-use crate::clean::{ByThread, Cleaned, CommonResult, Counter, View, add};
+use crate::clean::{ByThread, Cleaned, CommonResult, Continuity, Counter, View, add};
 use crate::code::maps::{Location, Maps};
-use crate::views::walk::{Edges, Step, Visit, Walk, touch};
+use crate::views::walk::{Edges, Part, Retrace, Step, Trace, Visit, Walk, touch};
 
 use grow::{Chain, Grown, grow};
 use successors::Followers;
-use trace::{Part, Trace, Traced};
 
 pub use successors::FOLLOWERS;
 
@@ -291,11 +289,13 @@ impl SecondWalk {
         }
         path
     }
+}
 
+impl Retrace for SecondWalk {
     fn part(&mut self, part: Part, steps: &[Step], edges: &Edges) {
         let weight = part.weight;
         let mut stands = self.threads.remove(&part.thread);
-        if !part.joined
+        if part.joins != Continuity::Before
             && let Some(place) = stands.take()
         {
             self.ran(place.edge, |ran| add(&mut ran.lost, weight));
@@ -353,6 +353,13 @@ impl SecondWalk {
             None => {}
         }
     }
+
+    /// The next branch after the end of a recording is unknown.
+    fn next_recording(&mut self) {
+        for (_, place) in std::mem::take(&mut self.threads) {
+            self.ran(place.edge, |ran| add(&mut ran.lost, 1));
+        }
+    }
 }
 
 impl Visit for SecondWalk {
@@ -362,15 +369,12 @@ impl Visit for SecondWalk {
         self.part(Part::of(stack), steps, edges);
     }
 
-    /// The next branch after the end of a recording is unknown.
     fn next_recording(&mut self) {
-        for (_, place) in std::mem::take(&mut self.threads) {
-            self.ran(place.edge, |ran| add(&mut ran.lost, 1));
-        }
+        Retrace::next_recording(self);
     }
 
     fn finish(mut self, mut edges: Edges, whole: CommonResult) -> Paths {
-        self.next_recording();
+        Retrace::next_recording(&mut self);
         edges.merge(&self.firsts);
         let complete = whole.is_complete();
         let CommonResult { quality, gaps, maps, .. } = whole;
@@ -433,10 +437,7 @@ impl PathFinder {
         }
         let trace = std::mem::take(&mut self.trace);
         let (mut walk, edges, whole) = self.grown(growth);
-        trace.replay(|item| match item {
-            Traced::Stack(part, steps) => walk.part(part, steps, &edges),
-            Traced::NextRecording => walk.next_recording(),
-        });
+        trace.replay(&edges, &mut walk);
         Ok(walk.finish(edges, whole))
     }
 

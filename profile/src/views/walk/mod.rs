@@ -3,6 +3,7 @@
 
 mod contexts;
 mod frames;
+mod trace;
 
 use lbr_msr::record::{BranchType, Event};
 
@@ -15,6 +16,7 @@ use crate::read::{KERNEL, crosses};
 
 use contexts::Contexts;
 pub(crate) use frames::{Frames, Returned, returns_after};
+pub(crate) use trace::{Part, Retrace, Trace};
 
 /// The effect of a branch on control flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

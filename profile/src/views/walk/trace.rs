@@ -2,46 +2,47 @@
 //! recording again.
 //!
 //! A branch is usually followed by the branch that followed it first. Such a step only extends a
-//! run; any other one takes some four bytes.
+//! run; any other one takes some three bytes.
 //!
-//! CPU time of `lbr report --view paths` with it and without (November 2026, loaded machine): 1.1
-//! and 1.9 times `lbr report` for a text of 400,000 names, 0.36 s and 0.45 s for 1.6 million
-//! branches of perf.data.
+//! CPU time with it and without (November 2026, loaded machine): paths of a text of 400,000 names
+//! take 1.1 and 1.9 times `lbr report`, loops of 20 million branches of a Perl program 1.2 s and
+//! 1.9 s.
 
+use super::{Edges, Step};
 use crate::clean::{Cleaned, Continuity};
 use crate::read::stack::Thread;
 use crate::varint;
-use crate::views::walk::Step;
 
 /// Maximum size, bytes. A recording that needs more is read twice.
 const MOST: usize = if cfg!(fuzzing) { 1 << 6 } else { 32 << 20 };
 
 /// The properties of a stack that the second pass needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Part {
-    pub(super) thread: Thread,
-    pub(super) weight: u64,
-    /// Whether it continues the thread's previous stack.
-    pub(super) joined: bool,
+pub(crate) struct Part {
+    pub(crate) thread: Thread,
+    pub(crate) weight: u64,
+    pub(crate) joins: Continuity,
     /// Whether the thread's next stack may continue it.
-    pub(super) goes_on: bool,
+    pub(crate) goes_on: bool,
 }
 
 impl Part {
-    pub(super) fn of(stack: &Cleaned<'_>) -> Part {
+    pub(crate) fn of(stack: &Cleaned<'_>) -> Part {
         let Cleaned { thread, weight, joins, goes_on, .. } = *stack;
-        Part { thread, weight, joined: joins == Continuity::Before, goes_on }
+        Part { thread, weight, joins, goes_on }
     }
 }
 
-/// An item of the trace.
-#[derive(Debug)]
-pub(super) enum Traced<'a> {
-    Stack(Part, &'a [Step]),
-    NextRecording,
+/// Receives the steps of a second pass.
+pub(crate) trait Retrace {
+    /// A stack's steps, oldest first.
+    fn part(&mut self, part: Part, steps: &[Step], edges: &Edges);
+    /// Another recording follows: equal thread numbers mean other threads.
+    fn next_recording(&mut self);
 }
 
 // The first byte of a stack.
+/// [`Continuity::Before`].
 const JOINED: u8 = 1;
 const GOES_ON: u8 = 2;
 /// Its thread differs from the previous stack's.
@@ -49,16 +50,23 @@ const OTHER_THREAD: u8 = 4;
 const WEIGHTED: u8 = 8;
 /// Not a stack: another recording follows.
 const NEXT_RECORDING: u8 = 16;
+/// [`Continuity::Start`].
+const STARTS: u8 = 32;
+/// The cycles of each step follow the steps.
+const TIMED: u8 = 64;
 
-// The lowest bits of a step that does not extend a run: the step before it.
+// The lowest bits of a number. That of a step says which step is before it; the others are its edge.
 const NONE: u64 = 0;
 const PREVIOUS: u64 = 1;
 const OTHER: u64 = 2;
+/// The others are the number of steps that extend a run.
+const RUN: u64 = 3;
 
 /// Stacks with their steps.
 #[derive(Debug, Default)]
-pub(super) struct Trace {
+pub(crate) struct Trace {
     bytes: Vec<u8>,
+    has_cycles: bool,
     thread: Thread,
     successors: Successors,
     /// It was too long, and is empty.
@@ -91,20 +99,28 @@ impl Successors {
 }
 
 impl Trace {
-    pub(super) fn next_recording(&mut self) {
+    /// Keeps cycles too.
+    pub(crate) fn with_cycles() -> Trace {
+        Trace { has_cycles: true, ..Trace::default() }
+    }
+
+    pub(crate) fn next_recording(&mut self) {
         if !self.ended {
             self.bytes.push(NEXT_RECORDING);
         }
     }
 
-    pub(super) fn stack(&mut self, part: Part, steps: &[Step]) {
+    pub(crate) fn stack(&mut self, part: Part, steps: &[Step]) {
         if self.ended {
             return;
         }
         let other = part.thread != self.thread;
+        let is_timed = self.has_cycles && steps.iter().any(|step| step.cycles.is_some());
         let flag = |is: bool, flag: u8| if is { flag } else { 0 };
         self.bytes.push(
-            flag(part.joined, JOINED)
+            flag(part.joins == Continuity::Before, JOINED)
+                | flag(part.joins == Continuity::Start, STARTS)
+                | flag(is_timed, TIMED)
                 | flag(part.goes_on, GOES_ON)
                 | flag(other, OTHER_THREAD)
                 | flag(part.weight != 1, WEIGHTED),
@@ -129,7 +145,7 @@ impl Trace {
                 run += 1;
                 continue;
             }
-            self.number(std::mem::take(&mut run));
+            self.run(std::mem::take(&mut run));
             let (kind, other) = match (follows, before) {
                 (Some(_), _) => (PREVIOUS, None),
                 (None, Some(before)) => (OTHER, Some(*before)),
@@ -140,11 +156,18 @@ impl Trace {
                 self.number(before as u64);
             }
         }
-        if run > 0 {
-            self.number(run);
+        self.run(run);
+        for step in steps.iter().filter(|_| is_timed) {
+            self.number(step.cycles.map_or(0, |cycles| u64::from(cycles) + 1));
         }
         if self.bytes.len() > MOST {
             *self = Trace { ended: true, ..Trace::default() };
+        }
+    }
+
+    fn run(&mut self, steps: u64) {
+        if steps > 0 {
+            self.number(steps << 2 | RUN);
         }
     }
 
@@ -154,19 +177,19 @@ impl Trace {
     }
 
     /// Whether it has everything.
-    pub(super) fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         !self.ended
     }
 
-    /// Passes everything to `take`, in order.
-    pub(super) fn replay(self, mut take: impl FnMut(Traced<'_>)) {
+    /// Passes everything on, in order.
+    pub(crate) fn replay(self, edges: &Edges, visit: &mut impl Retrace) {
         let mut bytes = self.bytes.iter().copied();
         let mut successors = Successors::default();
         let mut thread = Thread::default();
         let mut steps: Vec<Step> = Vec::new();
         while let Some(flags) = bytes.next() {
             if flags == NEXT_RECORDING {
-                take(Traced::NextRecording);
+                visit.next_recording();
                 continue;
             }
             if flags & OTHER_THREAD != 0 {
@@ -176,24 +199,28 @@ impl Trace {
             let part = Part {
                 thread,
                 weight: if flags & WEIGHTED != 0 { varint::take(&mut bytes) } else { 1 },
-                joined: flags & JOINED != 0,
+                joins: match (flags & JOINED, flags & STARTS) {
+                    (0, 0) => Continuity::No,
+                    (0, _) => Continuity::Start,
+                    _ => Continuity::Before,
+                },
                 goes_on: flags & GOES_ON != 0,
             };
             steps.clear();
             let (mut left, mut previous) = (varint::take(&mut bytes), None);
             while left > 0 {
-                let run = varint::take(&mut bytes).min(left);
-                for _ in 0..run {
-                    let next = previous.and_then(|before| successors.first(before));
-                    let edge = next.unwrap_or_default();
-                    steps.push(step(edge, previous));
-                    previous = Some(edge);
-                }
-                left -= run;
-                if left == 0 {
-                    break;
-                }
                 let word = varint::take(&mut bytes);
+                if word & 3 == RUN {
+                    let run = (word >> 2).min(left);
+                    for _ in 0..run {
+                        let next = previous.and_then(|before| successors.first(before));
+                        let edge = next.unwrap_or_default();
+                        steps.push(step(edge, previous));
+                        previous = Some(edge);
+                    }
+                    left -= run;
+                    continue;
+                }
                 let edge = (word >> 2) as usize;
                 let before = match word & 3 {
                     PREVIOUS => previous,
@@ -209,12 +236,16 @@ impl Trace {
                 previous = Some(edge);
                 left -= 1;
             }
-            take(Traced::Stack(part, &steps));
+            for step in steps.iter_mut().filter(|_| flags & TIMED != 0) {
+                let cycles = varint::take(&mut bytes).checked_sub(1);
+                step.cycles = cycles.map(|cycles| cycles as u32);
+            }
+            visit.part(part, &steps, edges);
         }
     }
 }
 
-/// The second pass needs no more of a step.
+/// A second pass needs no more of a step, and the cycles where they are kept.
 fn step(edge: usize, before: Option<usize>) -> Step {
     Step { edge, before, follows: before.is_some(), cycles: None }
 }
