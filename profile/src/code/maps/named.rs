@@ -14,8 +14,8 @@ pub(super) struct NamedPlaces {
     symbols: SymbolList,
     /// The file of each symbol.
     file_of: Vec<u32>,
-    /// Files by printed name.
-    files: HashMap<Option<Box<str>>, usize>,
+    /// Files by printed name; empty without one.
+    files: HashMap<Box<str>, usize>,
     /// For each recording with symbols, its symbols in order.
     tables: Vec<Vec<u32>>,
     /// Whether the current recording has symbols.
@@ -89,14 +89,13 @@ impl Maps {
     }
 
     fn named_file(&mut self, path: Option<&str>) -> usize {
-        let key: Option<Box<str>> = path.map(Into::into);
-        if let Some(file) = self.named.files.get(&key) {
+        let path = path.unwrap_or_default();
+        if let Some(file) = self.named.files.get(path) {
             return *file;
         }
         let file = self.files.len();
-        let path = path.unwrap_or_default().to_owned();
-        self.files.push(MappedFile::new(path, None, FileKind::Named));
-        self.named.files.insert(key, file);
+        self.files.push(MappedFile::new(path.to_owned(), None, FileKind::Named));
+        self.named.files.insert(path.into(), file);
         file
     }
 

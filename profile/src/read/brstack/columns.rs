@@ -156,6 +156,10 @@ pub(crate) fn head(
     layout: Option<Layout>,
     after: AfterColumns,
 ) -> Result<Reading<'_>, LineError> {
+    // Columns before a name end with a space.
+    if after == AfterColumns::Name && memchr::memchr(b' ', text).is_none() {
+        return Ok(Reading::default());
+    }
     match layout.and_then(|layout| read(text, layout, after)) {
         Some(reading) => Ok(reading),
         None => alone(text, after).map_err(|Ambiguous| LineError::Ambiguous),
