@@ -9,7 +9,7 @@ use crate::{
         AmdLbrSelect, DbgExtnCfg, DebugCtl, DebugCtlA, Field, LbrCtl, LbrDepth, LbrSelect,
         NetBurstTos, PerfCapabilities, PerfGlobalStatus, PerfGlobalStatusReset, RtitCtl, Tos,
         amd::{self, AmdFrom, AmdTo},
-        brbe::{self, BrbInf},
+        brbe::{self, BrbFcr, BrbInf},
         debugctl, perfmon, pmu,
         record::{
             ADDRESS, ADDRESS_48, ARCH_FROM, ArchInfo, CyclesTo, FlagsFrom, LbrInfo, PackedRecord,
@@ -395,7 +395,7 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry("BRBCR_EL12", &[], "BRBE", "BRBCR_EL1, as accessed from EL2 with VHE",
         &[arm(system(5, 0, 0), brbe::CR)]),
     entry("BRBFCR_EL1", &[], "BRBE", "branch types to record, and the bank to read",
-        &[arm(system(1, 0, 1), brbe::FCR)]),
+        &[arm(system(1, 0, 1), BrbFcr::FIELDS)]),
     entry("BRBTS_EL1", &[], "BRBE",
         "time of the freeze, in the clock that BRBCR.TS selects",
         &[arm(system(1, 0, 2), brbe::TS)]),

@@ -4,7 +4,7 @@ use super::{BranchClasses, BranchFilter, FilterError};
 use crate::{
     caps::FilterRegister,
     record::HwBranchType,
-    register::{LbrCtl, LbrSelect},
+    register::{LbrCtl, LbrSelect, brbe::BrbFcr},
 };
 
 /// Each class with its suppress bit in MSR_LBR_SELECT and AMD LBR_SELECT and its capture bit in
@@ -20,16 +20,14 @@ const CLASSES: [(BranchClasses, LbrSelect, LbrCtl); 7] = [
 ];
 
 /// Each class with its capture bit in BRBFCR_EL1; exceptions are BRBCR_EL1's. Source: BRBE.
-pub(crate) const BRBE_CLASSES: [(BranchClasses, HwBranchType, u64); 6] = [
-    (BranchClasses::REL_JMP, HwBranchType::RelJmp, 1 << 17),
-    (BranchClasses::IND_JMP, HwBranchType::IndJmp, 1 << 18),
-    (BranchClasses::RET, HwBranchType::Ret, 1 << 19),
-    (BranchClasses::IND_CALL, HwBranchType::IndCall, 1 << 20),
-    (BranchClasses::REL_CALL, HwBranchType::RelCall, 1 << 21),
-    (BranchClasses::COND, HwBranchType::Cond, 1 << 22),
+pub(crate) const BRBE_CLASSES: [(BranchClasses, HwBranchType, BrbFcr); 6] = [
+    (BranchClasses::REL_JMP, HwBranchType::RelJmp, BrbFcr::DIRECT),
+    (BranchClasses::IND_JMP, HwBranchType::IndJmp, BrbFcr::INDIRECT),
+    (BranchClasses::RET, HwBranchType::Ret, BrbFcr::RTN),
+    (BranchClasses::IND_CALL, HwBranchType::IndCall, BrbFcr::INDCALL),
+    (BranchClasses::REL_CALL, HwBranchType::RelCall, BrbFcr::DIRCALL),
+    (BranchClasses::COND, HwBranchType::Cond, BrbFcr::CONDDIR),
 ];
-/// BRBFCR_EL1.EnI: the types excluded instead of included.
-pub(crate) const BRBE_EXCLUDES: u64 = 1 << 16;
 
 /// The branches that a register value records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -171,7 +169,7 @@ pub fn to_register_including(
         }
         FilterRegister::Brbfcr => {
             let captured = BRBE_CLASSES.iter().filter(|(class, ..)| classes.contains(*class));
-            Ok(captured.fold(0, |value, (.., bit)| value | bit))
+            Ok(captured.fold(BrbFcr::empty(), |value, (.., bit)| value | *bit).bits())
         }
         FilterRegister::LbrCtl { cpl, branch, .. } => {
             let mut value = LbrCtl::empty();
@@ -223,8 +221,9 @@ pub fn from_register(value: u64, register: FilterRegister) -> Result<Captured, F
         }
         FilterRegister::AmdSelect => unsuppressed(LbrSelect::from_bits_retain(value)),
         FilterRegister::Brbfcr => {
-            let is_in = |bit: u64| (value & bit != 0) == (value & BRBE_EXCLUDES == 0);
-            let captured = BRBE_CLASSES.iter().filter(|(.., bit)| is_in(*bit));
+            let value = BrbFcr::from_bits_retain(value);
+            let excludes = value.contains(BrbFcr::EN_I);
+            let captured = BRBE_CLASSES.iter().filter(|(.., bit)| value.contains(*bit) != excludes);
             let classes = captured.fold(BranchClasses::empty(), |all, (class, ..)| all | *class);
             Captured { user: true, kernel: false, classes, call_stack: false, enabled: None }
         }

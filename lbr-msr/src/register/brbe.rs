@@ -8,7 +8,7 @@ use alloc::{
 
 use super::{
     field::{Code, Field, code},
-    fields, table, words,
+    fields, flags, table, words,
 };
 
 use crate::record::{BranchType, HwBranchType};
@@ -228,13 +228,13 @@ const CLOCK: Field = Field::codes(
     SOURCE,
 );
 
-/// BRBFCR.
-pub(crate) const FCR: &[Field] = &table! {
-    "BRBE" {
+flags! {
+    /// BRBFCR_EL1: branch types to record, and the bank to read.
+    BrbFcr, "BRBE" {
         LASTFAILED [6] "a transaction failed after the newest record"
             / "no transaction failed after it";
         PAUSED [7] "recording is paused" / "recording is not paused";
-        EnI [16] "the types below are excluded" / "the types below are recorded";
+        EN_I "EnI" [16] "the types below are excluded" / "the types below are recorded";
         DIRECT [17] "direct branches match" / "direct branches do not match";
         INDIRECT [18] "indirect branches match" / "indirect branches do not match";
         RTN [19] "returns match" / "returns do not match";
@@ -244,7 +244,7 @@ pub(crate) const FCR: &[Field] = &table! {
             / "conditional direct branches do not match";
     }
     and [BANK]
-};
+}
 
 const BANK: Field = Field::codes(
     "BANK",

@@ -2,8 +2,9 @@
 //! register is written and looked up for each branch.
 
 use crate::caps::FilterRegister;
-use crate::filter::{BRBE_CLASSES, BRBE_EXCLUDES};
+use crate::filter::BRBE_CLASSES;
 use crate::record::HwBranchType;
+use crate::register::brbe::BrbFcr;
 use crate::register::{LbrCtl, LbrSelect};
 
 use super::{Fault, Faults, Retired};
@@ -138,11 +139,12 @@ impl Filter {
 
 /// BRBFCR_EL1. Only EL0 is recorded, and no exceptions.
 fn brbe(value: u64) -> Filter {
-    let excludes = value & BRBE_EXCLUDES != 0;
+    let value = BrbFcr::from_bits_retain(value);
+    let excludes = value.contains(BrbFcr::EN_I);
     let pass = bitmap(|class, _, [_, ring]| {
         let bit = BRBE_CLASSES.iter().find(|(_, known, _)| *known == class);
         let user = ring.capture == LbrCtl::USR.bits();
-        user && bit.is_some_and(|(.., bit)| (value & bit != 0) != excludes)
+        user && bit.is_some_and(|(.., bit)| value.contains(*bit) != excludes)
     });
     Filter { pass, call_stack: false, hide: 0 }
 }
