@@ -186,6 +186,18 @@ fn values_read_back() {
     }
 }
 
+/// The jump bits, which call-stack mode sets, suppress no calls there.
+#[test]
+fn call_stack_mode_round_trips_whether_or_not_jumps_swallow_calls() {
+    for jumps_swallow_calls in [false, true] {
+        let register = FilterRegister::LbrSelect { jumps_swallow_calls, call_stack: true };
+        let filter = BranchFilter::STACK | BranchFilter::USER;
+        let value = to_register(filter, register).unwrap();
+        assert_eq!(value, 0x3C5);
+        assert_eq!(from_register(value, register).unwrap().filter(), Some(filter));
+    }
+}
+
 fn any_register() -> impl Strategy<Value = FilterRegister> {
     prop_oneof![
         Just(FilterRegister::None),

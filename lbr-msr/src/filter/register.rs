@@ -214,7 +214,8 @@ pub fn from_register(value: u64, register: FilterRegister) -> Result<Captured, F
         },
         FilterRegister::LbrSelect { jumps_swallow_calls, .. } => {
             let mut captured = unsuppressed(LbrSelect::from_bits_retain(value));
-            if jumps_swallow_calls {
+            // Call-stack mode always has the jump bits set.
+            if jumps_swallow_calls && !captured.call_stack {
                 captured.classes = reached(captured.classes);
             }
             captured
