@@ -88,8 +88,9 @@ fn check_shares(found: &Counts, truth: &Counts, stacks: usize, what: &str) {
     for (edge, count) in truth {
         let share = *count as f64 / total;
         let seen = found.get(edge).copied().unwrap_or(0) as f64 / all;
-        // Five deviations, and the two ends of the path.
-        let width = 5.0 * (share * (1.0 - share) / stacks as f64).sqrt() + 0.002;
+        // Five deviations, and the stacks at the two ends of the path.
+        let ends = (2.0 / stacks as f64).max(0.002);
+        let width = 5.0 * (share * (1.0 - share) / stacks as f64).sqrt() + ends;
         assert!((seen - share).abs() <= width, "{what}: {edge:x?}: {seen}, not {share} ± {width}");
     }
 }
