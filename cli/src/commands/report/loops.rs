@@ -31,11 +31,7 @@ const NAMED: usize = 12;
 
 fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     let recordings = Reread::new(args.inputs.paths(), &args.select.reading())?;
-    let (finder, sources) = recordings.count(loops::finder())?;
-    let (loops, sources) = match finder.replay() {
-        Ok(loops) => (loops, sources),
-        Err(finder) => recordings.count(finder.counter())?,
-    };
+    let (loops, sources) = find(&recordings)?;
     let totals = Totals::of(loops.taken, loops.distinct);
     let Loops { loops: found, mut maps, quality, complete, filtered, broken, .. } = loops;
     args.symbols.apply(&mut maps);
@@ -72,6 +68,14 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     totals["neighbours_not_joined"] = json!(broken);
     totals["loops"] = json!(found.len());
     args.end(out, totals, rows.as_ref(), (&sources, &maps))
+}
+
+fn find(recordings: &Reread) -> Result<(Loops, Vec<Source>), Failure> {
+    let (finder, sources) = recordings.count(loops::finder())?;
+    match finder.replay() {
+        Ok(loops) => Ok((loops, sources)),
+        Err(finder) => recordings.count(finder.counter()),
+    }
 }
 
 fn notes(complete: bool, filtered: u64) -> Notes {
@@ -286,11 +290,7 @@ fn histogram(trips: &Trips) -> Vec<TripCount> {
 }
 
 fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {
-    let (finder, _) = page.recordings.count(loops::finder())?;
-    let loops = match finder.replay() {
-        Ok(loops) => loops,
-        Err(finder) => page.recordings.count(finder.counter())?.0,
-    };
+    let (loops, _) = find(page.recordings)?;
     let Loops { loops: found, mut maps, complete, filtered, .. } = loops;
     page.args.symbols.apply(&mut maps);
     let mut listed: Vec<Ranked<'_, Loop>> = found.iter().enumerate().collect();

@@ -7,12 +7,9 @@ use super::describe::{Ground, Seen, describe};
 use super::graph::Ends;
 use super::inside::{Active, Inside};
 use crate::clean::few::Few;
-use crate::clean::{ByThread, Cleaned, CommonResult, Continuity};
-use crate::code::maps::Maps;
+use crate::clean::{ByThread, CommonResult, Continuity};
 use crate::read::stack::EntryFlags;
-use crate::views::walk::{
-    Edge, Edges, Frames, Part, Retrace, Returned, Step, Transfer, Visit, touch,
-};
+use crate::views::walk::{Edge, Edges, Frames, Part, Returned, Step, Transfer, Visit, touch};
 
 #[derive(Debug)]
 struct Running {
@@ -291,63 +288,6 @@ impl Tracker {
     }
 }
 
-impl Retrace for Tracker {
-    fn part(&mut self, part: Part, steps: &[Step], edges: &Edges) {
-        self.weight = part.weight;
-        self.touch(steps);
-        let mut running = self.threads.remove(&part.thread);
-        if part.joins != Continuity::Before
-            && let Some(running) = running.take()
-        {
-            self.lose(running);
-        }
-        for step in steps {
-            let Some(edge) = edges.get(step.edge) else { continue };
-            let ends = &self.ground.graph.ends;
-            let Some(from) = ends.get(step.edge).map(|ends| ends.from as usize) else { continue };
-            let before = step.before.and_then(|before| ends.get(before));
-            let before = before.map(|before| before.to as usize);
-            self.counts = before.is_some();
-            match (&mut running, before) {
-                (Some(thread), Some(before)) => self.run(thread, before, from),
-                (lost, _) => {
-                    let start = lost.is_none() && part.joins == Continuity::Start;
-                    if let Some(lost) = lost.take() {
-                        self.lose(lost);
-                    }
-                    let frames = Frames::new(self.found_at(from, start));
-                    *lost = Some(Running { frames, weight: part.weight, clock: 0, untimed: 0 });
-                }
-            }
-            let Some(thread) = &mut running else { continue };
-            thread.weight = part.weight;
-            match step.cycles {
-                Some(cycles) if cycles < EntryFlags::MAX_CYCLES => {
-                    thread.clock = thread.clock.saturating_add(u64::from(cycles));
-                }
-                _ => thread.untimed += 1,
-            }
-            self.branch(thread, step.edge, edge);
-        }
-        for (number, (exits, rounds)) in self.here.drain() {
-            if let Some(seen) = self.seen.get_mut(number as usize) {
-                seen.exits.add(part.weight, exits + rounds, exits);
-            }
-        }
-        match running {
-            Some(running) if part.goes_on => {
-                self.threads.insert(part.thread, running);
-            }
-            Some(running) => self.lose(running),
-            None => {}
-        }
-    }
-
-    fn next_recording(&mut self) {
-        self.lose_all();
-    }
-}
-
 impl Visit for Tracker {
     type Table = Loops;
 
@@ -372,8 +312,57 @@ impl Visit for Tracker {
         }
     }
 
-    fn stack(&mut self, stack: &Cleaned<'_>, steps: &[Step], edges: &Edges, _: &mut Maps) {
-        self.part(Part::of(stack), steps, edges);
+    fn part(&mut self, part: Part, steps: &[Step], edges: &Edges) {
+        self.weight = part.weight;
+        self.touch(steps);
+        let mut running = self.threads.remove(&part.thread);
+        if part.joins != Continuity::Before
+            && let Some(running) = running.take()
+        {
+            self.lose(running);
+        }
+        if let Some(joined) = &mut running {
+            joined.weight = part.weight;
+        }
+        for step in steps {
+            let Some(edge) = edges.get(step.edge) else { continue };
+            let ends = &self.ground.graph.ends;
+            let Some(from) = ends.get(step.edge).map(|ends| ends.from as usize) else { continue };
+            let before = step.before.and_then(|before| ends.get(before));
+            let before = before.map(|before| before.to as usize);
+            self.counts = before.is_some();
+            match (&mut running, before) {
+                (Some(thread), Some(before)) => self.run(thread, before, from),
+                (lost, _) => {
+                    let start = lost.is_none() && part.joins == Continuity::Start;
+                    if let Some(lost) = lost.take() {
+                        self.lose(lost);
+                    }
+                    let frames = Frames::new(self.found_at(from, start));
+                    *lost = Some(Running { frames, weight: part.weight, clock: 0, untimed: 0 });
+                }
+            }
+            let Some(thread) = &mut running else { continue };
+            match step.cycles {
+                Some(cycles) if cycles < EntryFlags::MAX_CYCLES => {
+                    thread.clock = thread.clock.saturating_add(u64::from(cycles));
+                }
+                _ => thread.untimed += 1,
+            }
+            self.branch(thread, step.edge, edge);
+        }
+        for (number, (exits, rounds)) in self.here.drain() {
+            if let Some(seen) = self.seen.get_mut(number as usize) {
+                seen.exits.add(part.weight, exits + rounds, exits);
+            }
+        }
+        match running {
+            Some(running) if part.goes_on => {
+                self.threads.insert(part.thread, running);
+            }
+            Some(running) => self.lose(running),
+            None => {}
+        }
     }
 
     fn event(&mut self, event: &Event) {

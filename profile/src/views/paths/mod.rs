@@ -17,7 +17,7 @@ use crate::clean::pieces::Pieces;
 use crate::clean::quality::Quality;
 use crate::clean::{ByThread, Cleaned, CommonResult, Continuity, Counter, View, add};
 use crate::code::maps::{Location, Maps};
-use crate::views::walk::{Edges, Part, Retrace, Step, Trace, Visit, Walk, touch};
+use crate::views::walk::{Edges, Part, Step, Trace, Visit, Walk, touch};
 
 use grow::{Chain, Grown, grow};
 use successors::Followers;
@@ -291,7 +291,9 @@ impl SecondWalk {
     }
 }
 
-impl Retrace for SecondWalk {
+impl Visit for SecondWalk {
+    type Table = Paths;
+
     fn part(&mut self, part: Part, steps: &[Step], edges: &Edges) {
         let weight = part.weight;
         let mut stands = self.threads.remove(&part.thread);
@@ -360,21 +362,9 @@ impl Retrace for SecondWalk {
             self.ran(place.edge, |ran| add(&mut ran.lost, 1));
         }
     }
-}
-
-impl Visit for SecondWalk {
-    type Table = Paths;
-
-    fn stack(&mut self, stack: &Cleaned<'_>, steps: &[Step], edges: &Edges, _: &mut Maps) {
-        self.part(Part::of(stack), steps, edges);
-    }
-
-    fn next_recording(&mut self) {
-        Retrace::next_recording(self);
-    }
 
     fn finish(mut self, mut edges: Edges, whole: CommonResult) -> Paths {
-        Retrace::next_recording(&mut self);
+        self.next_recording();
         edges.merge(&self.firsts);
         let complete = whole.is_complete();
         let CommonResult { quality, gaps, maps, .. } = whole;

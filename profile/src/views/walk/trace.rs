@@ -8,7 +8,7 @@
 //! take 1.1 and 1.9 times `lbr report`, loops of 20 million branches of a Perl program 1.2 s and
 //! 1.9 s.
 
-use super::{Edges, Step};
+use super::{Edges, Step, Visit};
 use crate::clean::{Cleaned, Continuity};
 use crate::read::stack::Thread;
 use crate::varint;
@@ -31,14 +31,6 @@ impl Part {
         let Cleaned { thread, weight, joins, goes_on, .. } = *stack;
         Part { thread, weight, joins, goes_on }
     }
-}
-
-/// Receives the steps of a second pass.
-pub(crate) trait Retrace {
-    /// A stack's steps, oldest first.
-    fn part(&mut self, part: Part, steps: &[Step], edges: &Edges);
-    /// Another recording follows: equal thread numbers mean other threads.
-    fn next_recording(&mut self);
 }
 
 // The first byte of a stack.
@@ -157,8 +149,10 @@ impl Trace {
             }
         }
         self.run(run);
-        for step in steps.iter().filter(|_| is_timed) {
-            self.number(step.cycles.map_or(0, |cycles| u64::from(cycles) + 1));
+        if is_timed {
+            for step in steps {
+                self.number(step.cycles.map_or(0, |cycles| u64::from(cycles) + 1));
+            }
         }
         if self.bytes.len() > MOST {
             *self = Trace { ended: true, ..Trace::default() };
@@ -182,7 +176,7 @@ impl Trace {
     }
 
     /// Passes everything on, in order.
-    pub(crate) fn replay(self, edges: &Edges, visit: &mut impl Retrace) {
+    pub(crate) fn replay(self, edges: &Edges, visit: &mut impl Visit) {
         let mut bytes = self.bytes.iter().copied();
         let mut successors = Successors::default();
         let mut thread = Thread::default();
@@ -236,9 +230,11 @@ impl Trace {
                 previous = Some(edge);
                 left -= 1;
             }
-            for step in steps.iter_mut().filter(|_| flags & TIMED != 0) {
-                let cycles = varint::take(&mut bytes).checked_sub(1);
-                step.cycles = cycles.map(|cycles| cycles as u32);
+            if flags & TIMED != 0 {
+                for step in &mut steps {
+                    let cycles = varint::take(&mut bytes).checked_sub(1);
+                    step.cycles = cycles.map(|cycles| cycles as u32);
+                }
             }
             visit.part(part, &steps, edges);
         }
