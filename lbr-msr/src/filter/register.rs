@@ -270,8 +270,7 @@ impl FilterRegister {
     pub const fn writable(self) -> u64 {
         match self {
             FilterRegister::None => 0,
-            // EnI to CONDDIR.
-            FilterRegister::Brbfcr => 0x7F_0000,
+            FilterRegister::Brbfcr => BrbFcr::TYPES.bits(),
             FilterRegister::AmdSelect | FilterRegister::LbrSelect { call_stack: false, .. } => {
                 LbrSelect::SUPPRESS.bits()
             }

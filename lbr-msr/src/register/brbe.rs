@@ -246,6 +246,17 @@ flags! {
     and [BANK]
 }
 
+impl BrbFcr {
+    /// Bits 22:16, which choose the types.
+    pub(crate) const TYPES: BrbFcr = BrbFcr::EN_I
+        .union(BrbFcr::DIRECT)
+        .union(BrbFcr::INDIRECT)
+        .union(BrbFcr::RTN)
+        .union(BrbFcr::INDCALL)
+        .union(BrbFcr::DIRCALL)
+        .union(BrbFcr::CONDDIR);
+}
+
 const BANK: Field = Field::codes(
     "BANK",
     (29, 28),
