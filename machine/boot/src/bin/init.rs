@@ -150,7 +150,7 @@ fn exit_code(status: ExitStatus) -> i32 {
     status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(NOT_STARTED)
 }
 
-/// What this process executes on a CPU would fill its branch records: the tests record the others.
+/// Branches of this process would displace the records of the other CPUs, which the tests read.
 fn stay_on_the_first_cpu(port: &mut Port) {
     let mut first = CpuSet::new();
     if let Err(error) = first.set(0).and_then(|()| sched_setaffinity(Pid::from_raw(0), &first)) {
