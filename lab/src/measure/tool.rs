@@ -6,9 +6,11 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use nix::libc;
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
+use nix::unistd::{Pid, getppid};
 
 use super::confine::limit;
 
@@ -43,13 +45,16 @@ pub fn run_tool(tool: &mut Command, most: Duration) -> io::Result<ToolOutput> {
         (libc::RLIMIT_CPU, most.as_secs().saturating_add(1)),
         (libc::RLIMIT_CORE, 0),
     ];
+    let parent = Pid::this();
     // SAFETY: between fork and execve the closure makes system calls, and allocates nothing.
     unsafe {
         tool.pre_exec(move || {
             for (resource, most) in limits {
                 limit(resource, most);
             }
-            Ok(set_pdeathsig(Signal::SIGKILL)?)
+            set_pdeathsig(Signal::SIGKILL)?;
+            // No signal comes if the parent has ended already.
+            if getppid() == parent { Ok(()) } else { Err(Errno::ESRCH.into()) }
         });
     }
     let mut child = tool.spawn()?;
