@@ -14,6 +14,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::termios::tcgetattr;
 use nix::unistd::Pid;
 use proptest::prelude::*;
+use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::Value;
 
 use crate::support::lbr::{PROGRAM, alone, done, lbr, stderr};
@@ -40,10 +41,33 @@ fn recorded(folder: &Path, program: &str, model: bool) -> Option<String> {
     Some(file)
 }
 
+/// A key: a character, or the name of one (`Enter`).
+fn key(name: &str) -> KeyEvent {
+    match name {
+        "Enter" => KeyCode::Enter,
+        "Backspace" => KeyCode::Backspace,
+        "Esc" => KeyCode::Esc,
+        "Tab" => KeyCode::Tab,
+        "BackTab" => KeyCode::BackTab,
+        "Up" => KeyCode::Up,
+        "Down" => KeyCode::Down,
+        "Left" => KeyCode::Left,
+        "Right" => KeyCode::Right,
+        "Home" => KeyCode::Home,
+        "End" => KeyCode::End,
+        "PageUp" => KeyCode::PageUp,
+        "PageDown" => KeyCode::PageDown,
+        "Ctrl-D" => return KeyEvent::new(KeyCode::Char('d'), KeyModifiers::CONTROL),
+        "Ctrl-U" => return KeyEvent::new(KeyCode::Char('u'), KeyModifiers::CONTROL),
+        other => KeyCode::Char(other.chars().next().unwrap_or(' ')),
+    }
+    .into()
+}
+
 /// Presses keys, with spaces in between.
 fn press(browser: &mut Browser, keys: &str) {
-    for key in keys.split_whitespace() {
-        assert!(browser.press(key).unwrap(), "{key} of {keys}");
+    for name in keys.split_whitespace() {
+        assert!(browser.press(key(name)).unwrap(), "{name} of {keys}");
     }
 }
 
@@ -110,7 +134,7 @@ fn written(browser: &mut Browser, folder: &Path) -> Vec<Value> {
     let file = folder.join("rows.json");
     press(browser, "w");
     let path = file.to_str().unwrap();
-    path.chars().for_each(|c| assert!(browser.press(&c.to_string()).unwrap()));
+    path.chars().for_each(|c| assert!(browser.press(key(&c.to_string())).unwrap()));
     press(browser, "Enter");
     let text = fs::read_to_string(&file).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -354,11 +378,11 @@ fn ten_thousand_keys_at_random() {
         let mut browser = Browser::open(&twice[..sides]).unwrap();
         browser.screen(size.0, size.1);
         let (mut ended, mut at) = (false, 0_usize);
-        for key in &keys {
+        for pressed in &keys {
             at += 7;
-            match key.as_str() {
+            match pressed.as_str() {
                 "click" => browser.click(at % 80, at % 24),
-                key => ended = !browser.press(key).unwrap(),
+                name => ended = !browser.press(key(name)).unwrap(),
             }
             if ended {
                 browser = Browser::open(&twice[..sides]).unwrap();
@@ -367,8 +391,8 @@ fn ten_thousand_keys_at_random() {
         }
         browser.screen(size.0, size.1);
         // A prompt takes one Escape; every page one q.
-        browser.press("Esc").unwrap();
-        let way = (0..=keys.len()).find(|_| !browser.press("q").unwrap());
+        browser.press(key("Esc")).unwrap();
+        let way = (0..=keys.len()).find(|_| !browser.press(key("q")).unwrap());
         prop_assert!(way.is_some(), "no way back from {keys:?}");
     });
 }

@@ -13,8 +13,9 @@ use nix::poll::{PollFd, PollFlags, PollTimeout};
 use ratatui_core::buffer::Buffer;
 use ratatui_core::style::{Color as Shade, Modifier, Style as Look};
 use ratatui_crossterm::CrosstermBackend;
+pub(crate) use ratatui_crossterm::crossterm::event::KeyCode as Key;
 use ratatui_crossterm::crossterm::event::{
-    DisableMouseCapture, EnableMouseCapture, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers,
+    DisableMouseCapture, EnableMouseCapture, Event, KeyEvent, KeyEventKind, KeyModifiers,
     MouseButton, MouseEvent, MouseEventKind, poll, read,
 };
 use ratatui_crossterm::crossterm::terminal::{
@@ -27,26 +28,14 @@ use signal_hook::{flag, low_level};
 use super::out::{Row, say};
 use super::pager;
 
-/// A pressed key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Key {
-    /// A character.
-    Char(char),
-    /// A character with Control.
-    Ctrl(char),
-    Up,
-    Down,
-    Left,
-    Right,
-    Home,
-    End,
-    PageUp,
-    PageDown,
-    Enter,
-    Tab,
-    BackTab,
-    Backspace,
-    Esc,
+/// The characters of letters that are typed with Control.
+pub(crate) mod control {
+    pub(crate) const B: char = '\x02';
+    pub(crate) const C: char = '\x03';
+    pub(crate) const D: char = '\x04';
+    pub(crate) const F: char = '\x06';
+    pub(crate) const U: char = '\x15';
+    pub(crate) const Z: char = '\x1A';
 }
 
 /// An event of the terminal.
@@ -157,9 +146,8 @@ impl Terminal {
         }
         match read() {
             Ok(Event::Key(key)) if key.kind != KeyEventKind::Release => match key_of(key) {
-                Some(Key::Ctrl('z')) => self.suspend(),
-                Some(key) => Ok(Input::Key(key)),
-                None => Ok(Input::Nothing),
+                Key::Char(control::Z) => self.suspend(),
+                key => Ok(Input::Key(key)),
             },
             Ok(Event::Mouse(event)) => Ok(mouse_of(event)),
             Ok(Event::Resize(..)) => Ok(Input::Redraw),
@@ -262,25 +250,16 @@ fn look(style: Style, color: bool) -> Look {
     }
 }
 
-fn key_of(key: KeyEvent) -> Option<Key> {
-    Some(match key.code {
-        KeyCode::Char(c) if key.modifiers.contains(KeyModifiers::CONTROL) => Key::Ctrl(c),
-        KeyCode::Char(c) => Key::Char(c),
-        KeyCode::Up => Key::Up,
-        KeyCode::Down => Key::Down,
-        KeyCode::Left => Key::Left,
-        KeyCode::Right => Key::Right,
-        KeyCode::Home => Key::Home,
-        KeyCode::End => Key::End,
-        KeyCode::PageUp => Key::PageUp,
-        KeyCode::PageDown => Key::PageDown,
-        KeyCode::Enter => Key::Enter,
-        KeyCode::Tab => Key::Tab,
-        KeyCode::BackTab => Key::BackTab,
-        KeyCode::Backspace | KeyCode::Delete => Key::Backspace,
-        KeyCode::Esc => Key::Esc,
-        _ => return None,
-    })
+/// The key; a letter with Control as its control character, and Delete as Backspace.
+pub(crate) fn key_of(key: KeyEvent) -> Key {
+    match key.code {
+        Key::Char(c) if key.modifiers.contains(KeyModifiers::CONTROL) => match c {
+            'a'..='z' => Key::Char(char::from(c as u8 & 0x1F)),
+            _ => Key::Null,
+        },
+        Key::Delete => Key::Backspace,
+        code => code,
+    }
 }
 
 fn mouse_of(event: MouseEvent) -> Input {

@@ -4,7 +4,7 @@ use super::app::{App, Prompt};
 use super::lines::{Content, Lines};
 use super::page::{Body, Page, Subject};
 use super::save::save;
-use crate::present::terminal::{Input, Key};
+use crate::present::terminal::{Input, Key, control};
 
 /// Rows that a turn of the wheel moves.
 const WHEEL: isize = 3;
@@ -39,7 +39,7 @@ pub(super) fn help() -> Vec<String> {
 /// Does what is asked for; `false` at the end.
 pub(super) fn input(app: &mut App, input: Input) -> bool {
     match input {
-        Input::Key(Key::Ctrl('c')) | Input::End => return false,
+        Input::Key(Key::Char(control::C)) | Input::End => return false,
         Input::Key(key) if app.prompt.is_some() => typed(app, key),
         Input::Key(key) => {
             app.message.clear();
@@ -72,10 +72,10 @@ fn press(app: &mut App, key: Key) -> bool {
     match key {
         Key::Char('j') | Key::Down => app.page.move_by(1),
         Key::Char('k') | Key::Up => app.page.move_by(-1),
-        Key::Ctrl('d') => app.page.move_by(room / 2),
-        Key::Ctrl('u') => app.page.move_by(-room / 2),
-        Key::Char(' ') | Key::PageDown | Key::Ctrl('f') => app.page.move_by(room),
-        Key::Char('b') | Key::PageUp | Key::Ctrl('b') => app.page.move_by(-room),
+        Key::Char(control::D) => app.page.move_by(room / 2),
+        Key::Char(control::U) => app.page.move_by(-room / 2),
+        Key::Char(' ' | control::F) | Key::PageDown => app.page.move_by(room),
+        Key::Char('b' | control::B) | Key::PageUp => app.page.move_by(-room),
         Key::Char('g') if is_code || is_function(&app.page) => app.about(Subject::Graph),
         Key::Home | Key::Char('g') => app.page.cursor = 0,
         Key::End | Key::Char('G') => app.page.move_by(isize::MAX),
@@ -154,8 +154,8 @@ fn typed(app: &mut App, key: Key) {
     let Some((prompt, typed)) = &mut app.prompt else { return };
     let prompt = *prompt;
     match key {
-        Key::Char(c) if typed.len() < TYPED => typed.push(c),
-        Key::Ctrl('u') => typed.clear(),
+        Key::Char(control::U) => typed.clear(),
+        Key::Char(c) if typed.len() < TYPED && !c.is_control() => typed.push(c),
         Key::Backspace if typed.is_empty() => app.prompt = None,
         Key::Backspace => drop(typed.pop()),
         Key::Esc => {

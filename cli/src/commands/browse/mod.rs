@@ -16,13 +16,14 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::Args;
+use ratatui_crossterm::crossterm::event::KeyEvent;
 
 use self::app::App;
 use self::filters::Filters;
 use self::reading::Reader;
 use crate::exit::{DONE, Failure, OrExit, Outcome, USAGE};
 use crate::input::{self, Inputs};
-use crate::present::terminal::{self, Terminal, is_drawable};
+use crate::present::terminal::{self, Input, Terminal, is_drawable};
 use crate::select::{RowArgs, SelectArgs};
 use crate::symbols::SymbolArgs;
 
@@ -156,31 +157,12 @@ impl Browser {
         Ok(())
     }
 
-    /// Presses a key: a character, or the name of one (`Enter`); `false` if that ends the browser.
+    /// Presses a key; `false` if that ends the browser.
     ///
     /// # Errors
     /// The sentence with which it ends.
-    pub fn press(&mut self, key: &str) -> Result<bool, String> {
-        use crate::present::terminal::{Input, Key};
-        let key = match key {
-            "Enter" => Key::Enter,
-            "Backspace" => Key::Backspace,
-            "Esc" => Key::Esc,
-            "Tab" => Key::Tab,
-            "BackTab" => Key::BackTab,
-            "Up" => Key::Up,
-            "Down" => Key::Down,
-            "Left" => Key::Left,
-            "Right" => Key::Right,
-            "Home" => Key::Home,
-            "End" => Key::End,
-            "PageUp" => Key::PageUp,
-            "PageDown" => Key::PageDown,
-            "Ctrl-D" => Key::Ctrl('d'),
-            "Ctrl-U" => Key::Ctrl('u'),
-            other => Key::Char(other.chars().next().unwrap_or(' ')),
-        };
-        let goes_on = keys::input(&mut self.0, Input::Key(key));
+    pub fn press(&mut self, key: KeyEvent) -> Result<bool, String> {
+        let goes_on = keys::input(&mut self.0, Input::Key(terminal::key_of(key)));
         self.read()?;
         let size = self.0.size;
         draw::draw(&mut self.0, size);
@@ -189,7 +171,7 @@ impl Browser {
 
     /// Clicks on a cell.
     pub fn click(&mut self, column: usize, line: usize) {
-        keys::input(&mut self.0, crate::present::terminal::Input::Click(column, line));
+        keys::input(&mut self.0, Input::Click(column, line));
     }
 
     /// The screen of a terminal with these columns and lines, drawn by `ratatui`.

@@ -3,7 +3,7 @@
 use lab::learn::{Bits, View};
 
 use super::{Subject, cpus, words};
-use crate::present::terminal::Key;
+use crate::present::terminal::{Key, control};
 
 /// The content of the screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl Play {
     /// Does what a key asks for; `false` at the end.
     pub(super) fn press(&mut self, key: Key) -> bool {
         match (&self.page, key) {
-            (_, Key::Ctrl('c' | 'd')) => return false,
+            (_, Key::Char(control::C | control::D)) => return false,
             (Page::Question(..), key) => self.type_answer(key),
             (_, Key::Char('q')) => return false,
             (Page::Text, Key::Char('n' | 'N')) | (Page::Steps, Key::Char('n' | 'N')) => {
