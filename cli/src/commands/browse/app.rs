@@ -14,7 +14,7 @@ use super::listing::Listing;
 use super::page::{Body, Page, Subject};
 use super::reading::{Ask, Model, Reader, Told};
 use super::views::{At, Rows, View};
-use crate::commands::functions::{self, moved};
+use crate::commands::functions::moved;
 use crate::exit::Failure;
 use crate::input;
 use crate::present::number::{counted, percent};
@@ -107,25 +107,11 @@ impl App {
                 self.model = Some(*model);
                 self.outdate();
             }
-            (Told::Graph(graph), Some(model)) => {
-                let maps = &mut model.overview.flow.maps;
-                functions::add_totals(&mut model.functions, maps, &graph);
-                model.graph = Some(*graph);
+            (Told::More(add), Some(model)) => {
+                add(model);
                 self.outdate();
             }
-            (Told::Loops(loops), Some(model)) => {
-                model.loops = Some(*loops);
-                self.outdate();
-            }
-            (Told::Paths(paths), Some(model)) => {
-                model.paths = Some(*paths);
-                self.outdate();
-            }
-            (Told::Compared(at, compared), Some(model)) => {
-                model.compared[at] = Some(*compared);
-                self.outdate();
-            }
-            (_, None) => {}
+            (Told::More(_), None) => {}
         }
         Ok(())
     }

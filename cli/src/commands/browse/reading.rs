@@ -108,11 +108,8 @@ pub(super) enum Told {
     /// The share of this reading that is done.
     Progress(f64),
     Model(Box<Model>),
-    Graph(Box<CallGraph>),
-    Loops(Box<Loops>),
-    Paths(Box<Paths>),
-    /// One of the comparisons.
-    Compared(usize, Box<Difference>),
+    /// Adds what another reading gave to the model.
+    More(Box<dyn FnOnce(&mut Model) + Send>),
     Failed(Failure),
     /// The request is complete.
     Done,
@@ -219,9 +216,10 @@ impl Worker {
         let _ = self.tell.send((self.number, told));
     }
 
-    fn tell_unless_stale(&self, told: Told) {
+    /// Adds to the model, unless it is of another selection by now.
+    fn add(&self, more: impl FnOnce(&mut Model) + Send + 'static) {
         if !self.is_stale() {
-            self.tell(told);
+            self.tell(Told::More(Box::new(more)));
         }
     }
 
@@ -255,29 +253,30 @@ impl Worker {
                 sides.iter_mut().for_each(|side| side.again(&selection));
                 let compared =
                     if baseline.is_empty() { Ok(()) } else { self.compare(sides, &shown) };
-                self.pass(&sides[1], callgraph::counter(false), |graph| {
-                    Told::Graph(Box::new(graph))
-                })?;
+                let (graph, _) = self.count(&sides[1], callgraph::counter(false))?;
+                self.add(|model| {
+                    let maps = &mut model.overview.flow.maps;
+                    functions::add_totals(&mut model.functions, maps, &graph);
+                    model.graph = Some(graph);
+                });
                 compared
             }
             Ask::Loops => {
                 let (finder, _) = self.count(recordings, loops::finder())?;
-                let told = |loops| Told::Loops(Box::new(loops));
-                match finder.replay() {
-                    Ok(loops) => self.tell_unless_stale(told(loops)),
-                    Err(finder) => self.pass(recordings, finder.counter(), told)?,
-                }
+                let loops = match finder.replay() {
+                    Ok(loops) => loops,
+                    Err(finder) => self.count(recordings, finder.counter())?.0,
+                };
+                self.add(|model| model.loops = Some(loops));
                 Ok(())
             }
             Ask::Paths => {
                 let (finder, _) = self.count(recordings, paths::finder())?;
-                let told = |paths| Told::Paths(Box::new(paths));
-                match finder.replay(Growth::default()) {
-                    Ok(paths) => self.tell_unless_stale(told(paths)),
-                    Err(finder) => {
-                        self.pass(recordings, finder.counter(Growth::default()), told)?
-                    }
-                }
+                let paths = match finder.replay(Growth::default()) {
+                    Ok(paths) => paths,
+                    Err(finder) => self.count(recordings, finder.counter(Growth::default()))?.0,
+                };
+                self.add(|model| model.paths = Some(paths));
                 Ok(())
             }
         }
@@ -287,7 +286,7 @@ impl Worker {
         for (at, by) in MATCHES.into_iter().enumerate() {
             let terms = Terms { by, shown, symbols: &self.symbols, level: diff::LEVEL };
             let compared = diff::compare(&Watched(self, sides), &terms)?;
-            self.tell_unless_stale(Told::Compared(at, Box::new(compared)));
+            self.add(move |model| model.compared[at] = Some(compared));
         }
         Ok(())
     }
@@ -322,17 +321,6 @@ impl Worker {
         branches.iter().take(LINES).for_each(|branch| drop(maps.frames(branch.from_location)));
         let (graph, loops, paths, compared) = (None, None, None, [None, None]);
         Ok(Some(Model { overview, functions, sources, share, graph, loops, paths, compared }))
-    }
-
-    fn pass<V: View>(
-        &self,
-        recordings: &Reread,
-        counter: Counter<V>,
-        told: impl FnOnce(V::Table) -> Told,
-    ) -> Result<(), Failure> {
-        let (table, _) = self.count(recordings, counter)?;
-        self.tell_unless_stale(told(table));
-        Ok(())
     }
 
     fn count<V: View>(
