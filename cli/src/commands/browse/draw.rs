@@ -86,17 +86,16 @@ fn title(app: &App, width: usize) -> Row {
         return vec![(BOLD, last(&way.join(" > "), width))];
     };
     // If not all fit, those around the current one.
-    let at = View::ALL.iter().position(|other| *other == view).unwrap_or(0);
-    let wide = |views: &[View]| views.iter().map(|view| view.name().len() + 2).sum::<usize>();
+    let at = view as usize;
+    let wide = |views: &[(View, &str)]| views.iter().map(|view| view.1.len() + 2).sum::<usize>();
     let mut shown = 0..View::ALL.len();
     while wide(&View::ALL[shown.clone()]) > width && shown.len() > 1 {
         if at - shown.start > shown.end - 1 - at { shown.start += 1 } else { shown.end -= 1 }
     }
-    let word = |other: &View| {
-        let style = if *other == view { HERE } else { FAINT };
-        [(style, format!(" {} ", other.name()))]
+    let word = |(other, name): &(View, &str)| {
+        (if *other == view { HERE } else { FAINT }, format!(" {name} "))
     };
-    View::ALL[shown].iter().flat_map(word).collect()
+    View::ALL[shown].iter().map(word).collect()
 }
 
 /// The prompt, a message, or the keys.

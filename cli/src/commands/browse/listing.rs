@@ -3,7 +3,7 @@
 use std::io;
 
 use super::reading::Model;
-use super::views::{Rows, View};
+use super::views::Rows;
 use crate::exit::Failure;
 use crate::present::out::{Out, Row};
 use crate::present::table::Cell;
@@ -34,10 +34,10 @@ pub(super) struct Listing {
     peak: f64,
 }
 
-impl Default for Listing {
-    fn default() -> Self {
+impl Listing {
+    pub(super) fn of(rows: Rows) -> Listing {
         Listing {
-            rows: Rows::View(View::Functions),
+            rows,
             ids: Vec::new(),
             order: Vec::new(),
             own: false,
@@ -48,12 +48,6 @@ impl Default for Listing {
             texts: None,
             peak: 0.0,
         }
-    }
-}
-
-impl Listing {
-    pub(super) fn of(rows: Rows) -> Listing {
-        Listing { rows, ..Listing::default() }
     }
 
     /// Shows only the rows with these letters.

@@ -35,40 +35,29 @@ pub(super) enum View {
 }
 
 impl View {
-    pub(super) const ALL: [View; 10] = [
-        View::Functions,
-        View::Branches,
-        View::Mispredicts,
-        View::Outcomes,
-        View::Targets,
-        View::Blocks,
-        View::Loops,
-        View::Paths,
-        View::CallGraph,
-        View::Lint,
+    /// All, in this order, with their names.
+    pub(super) const ALL: [(View, &'static str); 10] = [
+        (View::Functions, "functions"),
+        (View::Branches, "branches"),
+        (View::Mispredicts, "mispredicts"),
+        (View::Outcomes, "outcomes"),
+        (View::Targets, "targets"),
+        (View::Blocks, "blocks"),
+        (View::Loops, "loops"),
+        (View::Paths, "paths"),
+        (View::CallGraph, "call graph"),
+        (View::Lint, "lint"),
     ];
 
     /// Its name.
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            View::Functions => "functions",
-            View::Branches => "branches",
-            View::Mispredicts => "mispredicts",
-            View::Outcomes => "outcomes",
-            View::Targets => "targets",
-            View::Blocks => "blocks",
-            View::Loops => "loops",
-            View::Paths => "paths",
-            View::CallGraph => "call graph",
-            View::Lint => "lint",
-        }
+    pub(super) fn name(self) -> &'static str {
+        View::ALL[self as usize].1
     }
 
     /// Its neighbour, round and round.
     pub(super) fn next(self, back: bool) -> View {
-        let at = View::ALL.iter().position(|view| *view == self).unwrap_or(0);
         let step = if back { View::ALL.len() - 1 } else { 1 };
-        View::ALL[(at + step) % View::ALL.len()]
+        View::ALL[(self as usize + step) % View::ALL.len()].0
     }
 
     /// The request for its data; `None` if they are there.
