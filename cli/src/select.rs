@@ -91,7 +91,7 @@ fn split(names: &str) -> Vec<String> {
 /// Selects rows. All stacks are counted, whatever rows are shown: without some of its branches, a
 /// stack would seem to have fall-through ranges that never ran. A branch belongs to the file and
 /// function of its FROM, a block to those of the branch that ends it.
-#[derive(Clone, Debug, Default, Args)]
+#[derive(Clone, Debug, Default, PartialEq, Args)]
 #[command(next_help_heading = heading::SELECTION)]
 pub(crate) struct RowArgs {
     /// Only rows of this file, such as libc.so.6, or all
@@ -100,7 +100,7 @@ pub(crate) struct RowArgs {
     /// [default in text: the recorded program and its own libraries]. A branch belongs to the file
     /// of its FROM, a block to the file it ends in. Shares refer to all files, as in perf.
     #[arg(long, alias = "dsos", value_name = "NAME", value_delimiter = ',')]
-    dso: Vec<String>,
+    pub(crate) dso: Vec<String>,
     /// Only rows of these functions; * and ? are wildcards
     ///
     /// A name matches with or without parameters, template arguments, namespaces and compiler
@@ -108,10 +108,10 @@ pub(crate) struct RowArgs {
     /// without symbols; FILE:FUNCTION and file.c:LINE are accepted too. A branch belongs to the
     /// function of its FROM. Shares refer to all functions. May be repeated.
     #[arg(long = "symbol", alias = "symbols", value_name = "GLOB")]
-    symbols: Vec<String>,
+    pub(crate) symbols: Vec<String>,
     /// Only rows of the program's own files if neither is given.
     #[arg(skip)]
-    own: bool,
+    pub(crate) own: bool,
     /// Only branches of these types, where rows are branches.
     #[arg(skip)]
     pub(crate) types: Vec<String>,
@@ -133,16 +133,6 @@ pub(crate) struct Rows {
 }
 
 impl RowArgs {
-    /// The files and functions that were asked for.
-    pub(crate) fn names(&self) -> (&[String], &[String]) {
-        (&self.dso, &self.symbols)
-    }
-
-    /// Rows of some files and functions.
-    pub(crate) fn of(files: &[String], functions: &[String]) -> RowArgs {
-        RowArgs { dso: files.to_vec(), symbols: functions.to_vec(), ..RowArgs::default() }
-    }
-
     /// As given, but by default only rows of the program's own files.
     pub(crate) fn program_first(&self, own: bool) -> RowArgs {
         RowArgs { own, ..self.clone() }
@@ -151,11 +141,6 @@ impl RowArgs {
     /// The requested files; empty for all.
     pub(crate) fn files(&self) -> &[String] {
         if self.dso.iter().any(|name| name == ALL) { &[] } else { &self.dso }
-    }
-
-    /// The same functions, in other files.
-    pub(crate) fn with_files(&self, names: Vec<String>) -> RowArgs {
-        RowArgs { dso: names, ..self.clone() }
     }
 
     /// Where to look first for the row to show: in the program's own files, unless files or

@@ -1,6 +1,7 @@
 //! The state of the browser, and its reactions to keys.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::anyhow;
 use profile::brstack::type_name;
@@ -93,7 +94,7 @@ impl App {
 
     fn read(&mut self) {
         self.asked.clear();
-        self.reader.ask(Ask::All(self.filters.samples(), self.filters.rows()));
+        self.reader.ask(Ask::All(Arc::clone(&self.filters.selection), self.filters.rows.clone()));
     }
 
     /// Takes an answer. An error without anything to show ends the command.
@@ -131,7 +132,7 @@ impl App {
             self.asked.push(view);
             self.reader.ask(ask);
         }
-        if let Err(failure) = self.page.refresh(model, &self.filters.rows()) {
+        if let Err(failure) = self.page.refresh(model, &self.filters.rows) {
             self.message = format!("{:#}", failure.error);
             self.page.stale = false;
         }
@@ -144,7 +145,7 @@ impl App {
     pub(super) fn open(&mut self, subject: Subject, goal: Option<Location>) {
         let Some(model) = &mut self.model else { return };
         let mut page = Page::of(subject);
-        if let Err(failure) = page.refresh(model, &self.filters.rows()) {
+        if let Err(failure) = page.refresh(model, &self.filters.rows) {
             self.message = format!("{:#}", failure.error);
             return;
         }
@@ -454,7 +455,7 @@ impl App {
         let fits = self
             .model
             .as_mut()
-            .map(|model| Page::of(self.page.subject.clone()).refresh(model, &self.filters.rows()));
+            .map(|model| Page::of(self.page.subject.clone()).refresh(model, &self.filters.rows));
         if let Some(Err(failure)) = fits {
             self.message = format!("{:#}", failure.error);
             self.filters = before;

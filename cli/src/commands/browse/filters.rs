@@ -17,10 +17,9 @@ const LISTED: usize = 20;
 /// The selected samples and rows.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Filters {
-    pub(super) selection: Selection,
-    files: Vec<String>,
-    functions: Vec<String>,
-    types: Vec<String>,
+    pub(super) selection: Arc<Selection>,
+    /// Which rows are shown: by default those of the program's own files.
+    pub(super) rows: RowArgs,
 }
 
 /// A filter by the name of its option, and one of its values.
@@ -28,21 +27,7 @@ pub(super) type Chip = (&'static str, String);
 
 impl Filters {
     pub(super) fn of(select: &SelectArgs, rows: &RowArgs) -> Filters {
-        let selection = Selection::clone(&select.reading().selection);
-        let (files, functions) = rows.names();
-        let (files, functions) = (files.to_vec(), functions.to_vec());
-        Filters { selection, files, functions, types: Vec::new() }
-    }
-
-    /// Which rows are shown: by default those of the program's own files.
-    pub(super) fn rows(&self) -> RowArgs {
-        let mut rows = RowArgs::of(&self.files, &self.functions).program_first(true);
-        rows.types.clone_from(&self.types);
-        rows
-    }
-
-    pub(super) fn samples(&self) -> Arc<Selection> {
-        Arc::new(self.selection.clone())
+        Filters { selection: select.reading().selection, rows: rows.program_first(true) }
     }
 
     /// All of them.
@@ -50,12 +35,12 @@ impl Filters {
         fn all<T: Display>(name: &'static str, list: &[T]) -> impl Iterator<Item = Chip> {
             list.iter().map(move |value| (name, value.to_string()))
         }
-        let Filters { selection: Selection { events, comms, pids, tids, cpus, times }, .. } = self;
+        let Selection { events, comms, pids, tids, cpus, times } = &*self.selection;
         let samples = all("event", events).chain(all("comm", comms)).chain(all("pid", pids));
         let samples = samples.chain(all("tid", tids)).chain(all("cpu", cpus));
         let samples = samples.chain(all("time", times));
-        let rows = all("dso", &self.files).chain(all("symbol", &self.functions));
-        samples.chain(rows).chain(all("type", &self.types)).collect()
+        let rows = all("dso", &self.rows.dso).chain(all("symbol", &self.rows.symbols));
+        samples.chain(rows).chain(all("type", &self.rows.types)).collect()
     }
 
     /// Takes one off.
@@ -63,7 +48,8 @@ impl Filters {
         fn without<T: Display>(list: &mut Vec<T>, value: &str) {
             list.retain(|other| other.to_string() != value);
         }
-        let Selection { events, comms, pids, tids, cpus, times } = &mut self.selection;
+        let Selection { events, comms, pids, tids, cpus, times } =
+            Arc::make_mut(&mut self.selection);
         match *name {
             "event" => without(events, value),
             "comm" => without(comms, value),
@@ -71,9 +57,9 @@ impl Filters {
             "tid" => without(tids, value),
             "cpu" => without(cpus, value),
             "time" => without(times, value),
-            "dso" => without(&mut self.files, value),
-            "type" => without(&mut self.types, value),
-            _ => without(&mut self.functions, value),
+            "dso" => without(&mut self.rows.dso, value),
+            "type" => without(&mut self.rows.types, value),
+            _ => without(&mut self.rows.symbols, value),
         }
     }
 
@@ -85,7 +71,8 @@ impl Filters {
         };
         let text = value.to_owned();
         let number = || value.parse().map_err(|_| anyhow!("{name} is a number"));
-        let Selection { events, comms, pids, tids, cpus, times } = &mut self.selection;
+        let Selection { events, comms, pids, tids, cpus, times } =
+            Arc::make_mut(&mut self.selection);
         match name.trim() {
             "event" => events.push(text),
             "comm" => comms.push(text),
@@ -94,11 +81,11 @@ impl Filters {
             "cpu" => cpus.push(number()?),
             "time" => times.append(&mut Times::parse(value)?),
             "dso" => {
-                self.files.retain(|name| name != crate::select::ALL);
-                self.files.push(text);
+                self.rows.dso.retain(|name| name != crate::select::ALL);
+                self.rows.dso.push(text);
             }
-            "symbol" => self.functions.push(text),
-            "type" => self.types.push(text.to_uppercase()),
+            "symbol" => self.rows.symbols.push(text),
+            "type" => self.rows.types.push(text.to_uppercase()),
             other => bail!(
                 "unknown filter {other:?}: event, comm, pid, tid, cpu, time, dso, symbol or type"
             ),

@@ -457,6 +457,7 @@ fn on_each_side(shown: &RowArgs, maps: &[Maps; 2], files: &[[String; 2]]) -> [Ro
             names.extend(pairs.map(|pair| pair[side].clone()));
         }
         // A name that neither side has is an error, which needs the name.
-        shown.with_files(if names.is_empty() { shown.files().to_vec() } else { names })
+        let dso = if names.is_empty() { shown.files().to_vec() } else { names };
+        RowArgs { dso, ..shown.clone() }
     })
 }

@@ -17,6 +17,7 @@ use crate::present::number::{counted, grouped};
 use crate::present::out::Out;
 use crate::present::place::{Part, Place};
 use crate::present::table::{Cell, Printer, Table};
+use crate::select::RowArgs;
 
 /// A parting of a thread.
 #[derive(Clone, Copy)]
@@ -111,11 +112,11 @@ fn survey(
 
 /// The functions of `--symbol` and files of `--dso`.
 fn within(args: &Diff, survey: &mut Survey, name: &str) -> Result<Option<LocationFilter>, Failure> {
-    let (files, functions) = args.shown.names();
-    if files.is_empty() && functions.is_empty() {
+    let RowArgs { dso, symbols, .. } = &args.shown;
+    if dso.is_empty() && symbols.is_empty() {
         return Ok(None);
     }
-    let within = LocationFilter::new(&mut survey.maps, files, functions);
+    let within = LocationFilter::new(&mut survey.maps, dso, symbols);
     match within.missing() {
         [] => Ok(Some(within)),
         missing => {

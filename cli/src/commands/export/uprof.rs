@@ -14,7 +14,8 @@ use crate::select::RowArgs;
 /// Writes them.
 pub(super) fn write(args: &Export, output: &Output) -> Outcome {
     let (HotTable { mut branches, mut maps, total, .. }, read) = args.count(Counter::new())?;
-    RowArgs::of(&args.dso, &[]).keep(&mut maps, &mut branches, (total, "branches"), |branch| {
+    let shown = RowArgs { dso: args.dso.clone(), ..RowArgs::default() };
+    shown.keep(&mut maps, &mut branches, (total, "branches"), |branch| {
         (branch.from_location, branch.count)
     })?;
     output.stream(|out| table(total).write_csv(out, &mut maps, branches.iter()).map(Ok))?;
