@@ -242,15 +242,15 @@ impl App {
         let site = model.overview.flow.sites.iter().find(|site| site.location == at);
         match site.map_or(&[][..], |site| site.targets.as_slice()) {
             [] => {
-                let what = match self.instruction().and_then(|insn| insn.branch.as_ref()) {
-                    Some(branch) => {
-                        let target = branch.target.as_ref().and_then(|target| target.inside);
-                        if let Some(target) = target {
-                            let to = self.place_of(target);
-                            return to.map_or((), |to| self.code(to));
-                        }
-                        "never taken in this recording: its target is unknown"
-                    }
+                let branch = self.page.code().and_then(|(code, at)| {
+                    let branch = code.instructions.get(at?)?.branch.as_ref()?;
+                    let target = branch.target.as_ref().and_then(|target| target.inside);
+                    let target = target.and_then(|at| code.instructions.get(at));
+                    Some(target.map(|insn| code.function.location(insn.address)))
+                });
+                let what = match branch {
+                    Some(Some(to)) => return self.code(to),
+                    Some(None) => "never taken in this recording: its target is unknown",
                     None => "not a branch: Enter follows branches",
                 };
                 self.message = what.to_owned();
@@ -258,22 +258,6 @@ impl App {
             [one] => self.code(one.location),
             _ => self.open(Subject::Targets(at), None),
         }
-    }
-
-    fn instruction(&self) -> Option<&profile::annotate::Instruction> {
-        let Body::Text(Lines { content: Content::Code(code, _), about, .. }) = &self.page.body
-        else {
-            return None;
-        };
-        code.instructions.get((*about.get(self.page.cursor)?)?)
-    }
-
-    /// The place of an instruction of the function on the page.
-    fn place_of(&self, index: usize) -> Option<Location> {
-        let Body::Text(Lines { content: Content::Code(code, _), .. }) = &self.page.body else {
-            return None;
-        };
-        Some(code.function.location(code.instructions.get(index)?.address))
     }
 
     /// Draws the cycles of the block that the cursor is on.
@@ -285,24 +269,19 @@ impl App {
     }
 
     fn block(&self) -> Option<(Location, Location)> {
-        match &self.page.body {
-            Body::Table(listing) => {
-                let id = listing.id(self.page.cursor)?;
-                let block = listing.rows.block(self.model.as_ref()?, id)?;
-                Some((block.entry_location, block.exit_location))
-            }
-            Body::Text(Lines { content: Content::Code(code, _), about, .. }) => {
-                let at = (*about.get(self.page.cursor)?)?;
-                let timed = || code.blocks.iter().filter(|block| block.cycles.n() > 0);
-                let through =
-                    || timed().filter(|block| block.first.unwrap_or(0) <= at && at <= block.last);
-                let ending = timed().filter(|block| block.last == at);
-                let most = ending.max_by_key(|block| block.cycles.n());
-                let block = most.or_else(|| through().max_by_key(|block| block.cycles.n()))?;
-                Some((code.function.location(block.entry), code.function.location(block.exit)))
-            }
-            Body::Text(_) => None,
-        }
+        let Some((code, at)) = self.page.code() else {
+            let Body::Table(listing) = &self.page.body else { return None };
+            let id = listing.id(self.page.cursor)?;
+            let block = listing.rows.block(self.model.as_ref()?, id)?;
+            return Some((block.entry_location, block.exit_location));
+        };
+        let at = at?;
+        let timed = || code.blocks.iter().filter(|block| block.cycles.n() > 0);
+        let through = || timed().filter(|block| block.first.unwrap_or(0) <= at && at <= block.last);
+        let ending = timed().filter(|block| block.last == at);
+        let most = ending.max_by_key(|block| block.cycles.n());
+        let block = most.or_else(|| through().max_by_key(|block| block.cycles.n()))?;
+        Some((code.function.location(block.entry), code.function.location(block.exit)))
     }
 
     /// Opens a page about the function that the cursor is in.

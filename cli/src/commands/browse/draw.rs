@@ -3,7 +3,6 @@
 use anstyle::{AnsiColor, Style};
 
 use super::app::{App, Prompt};
-use super::lines::{Content, Lines};
 use super::page::Body;
 use super::views::View;
 use crate::commands::annotate;
@@ -48,12 +47,12 @@ fn head(app: &App, width: usize) -> Vec<Row> {
     let mut rows = vec![title(app, width)];
     let compared = app.page.view().zip(app.model.as_ref());
     let compared = compared.and_then(|(view, model)| model.difference(view));
-    let lines = match (&app.model, compared, &app.page.body) {
+    let lines = match (&app.model, compared, app.page.code()) {
         (None, ..) => Vec::new(),
         (_, Some((compared, _)), _) => {
             std::iter::once(compared.verdict(None)).chain(compared.origins()).collect()
         }
-        (Some(model), _, Body::Text(Lines { content: Content::Code(annotated, _), .. })) => {
+        (Some(model), _, Some((annotated, _))) => {
             let origin = annotate::head(&model.overview.flow, Some(annotated), &model.sources);
             vec![origin.into_iter().next().unwrap_or_default(), annotate::title(annotated)]
         }
@@ -124,7 +123,7 @@ fn foot(app: &App, width: usize) -> Row {
 /// The keys that matter here.
 fn keys(app: &App) -> &'static str {
     match &app.page.body {
-        Body::Text(Lines { content: Content::Code(..), .. }) => {
+        _ if app.page.code().is_some() => {
             "Enter follow  c cycles  g graph  p callers  n callees  s source  q back  ? keys"
         }
         Body::Text(_) => "w write  q back  ? keys",

@@ -1,7 +1,9 @@
 //! The action of each key, and the list of keys.
 
+use profile::annotate::Annotated;
+
 use super::app::{App, Prompt};
-use super::lines::{Content, Lines};
+use super::lines::Lines;
 use super::page::{Body, Page, Subject};
 use super::save::save;
 use crate::present::terminal::{Input, Key, control};
@@ -136,13 +138,9 @@ fn source(app: &mut App) {
         return;
     };
     *source = !*source;
-    let is_known = match &app.page.body {
-        Body::Text(Lines { content: Content::Code(code, _), .. }) => {
-            code.instructions.iter().any(|insn| insn.source.is_some())
-        }
-        _ => true,
-    };
-    if *source && !is_known {
+    let is_shown = *source;
+    let has_source = |code: &Annotated| code.instructions.iter().any(|insn| insn.source.is_some());
+    if is_shown && app.page.code().is_some_and(|(code, _)| !has_source(code)) {
         app.message = "no source lines: the file was built without them (-g)".to_owned();
     }
     app.page.stale = true;

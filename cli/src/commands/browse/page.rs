@@ -77,6 +77,14 @@ impl Page {
         }
     }
 
+    /// The code that it shows, and the instruction that the cursor is on.
+    pub(super) fn code(&self) -> Option<(&Annotated, Option<usize>)> {
+        let Body::Text(Lines { content: Content::Code(code, _), about, .. }) = &self.body else {
+            return None;
+        };
+        Some((code, about.get(self.cursor).copied().flatten()))
+    }
+
     /// Takes its content from what was read last.
     pub(super) fn refresh(&mut self, model: &mut Model, shown: &RowArgs) -> Result<(), Failure> {
         let (title, made) = self.subject.make(model)?;
