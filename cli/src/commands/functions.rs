@@ -123,7 +123,7 @@ pub(crate) fn table<'a>(all: u64) -> Table<'a, (), Ranked<'a, FunctionSum>> {
         })
         .spare(3)
         .name("function", "function", |(), (_, sum)| Cell::Name(sum.name.clone()))
-        .only("file", |(), (_, sum)| Cell::or_absent(sum.file.clone(), Cell::Name))
+        .only("file", |(), (_, sum)| Cell::name(sum.file.clone()))
 }
 
 /// A location in the maps of another reading of the same recordings.

@@ -361,9 +361,7 @@ pub(crate) fn table<'a>() -> Table<'a, (), (usize, &'a EdgeRow)> {
         .heat()
         .number("mispredict_rate", "mispredict", |(), (_, row)| Cell::share(row.edge.mispredicted))
         .spare(1)
-        .number("trips", "trips", |(), (_, row)| {
-            Cell::or_absent(row.edge.trips, |trips| Cell::Decimal(trips, 1))
-        })
+        .number("trips", "trips", |(), (_, row)| Cell::decimal(row.edge.trips, 1))
         .spare(2)
         .word("kind", "kind", |(), (_, row)| {
             let kind = match row.edge.kind {

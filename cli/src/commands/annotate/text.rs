@@ -262,9 +262,7 @@ fn blocks(out: &mut Out<'_>, annotated: &Annotated) -> io::Result<()> {
         .spare(2)
         .number("", "p50", |(), block| Cell::number(block.cycles.quantile(0.5)))
         .number("", "p90", |(), block| Cell::number(block.cycles.quantile(0.9)))
-        .number("", "mean", |(), block| {
-            Cell::or_absent(block.mean(), |mean| Cell::Decimal(mean, 1))
-        })
+        .number("", "mean", |(), block| Cell::decimal(block.mean(), 1))
         .spare(1)
         .number("", "IPC", |(), block| Cell::Stated(ipc(block), block.ipc()))
         .number("", "saturated", |(), block| Cell::Count(block.cycles.saturated()))

@@ -86,8 +86,10 @@ pub(crate) fn table<'a>(
             .number(after, is, move |_, (_, row)| {
                 value(measure, change(row).and_then(|of| of.after))
             })
-            .only(p, move |_, (_, row)| real(change(row).and_then(|of| of.p)))
-            .only(holm, move |_, (_, row)| real(change(row).and_then(|of| of.adjusted)));
+            .only(p, move |_, (_, row)| Cell::decimal(change(row).and_then(|of| of.p), 9))
+            .only(holm, move |_, (_, row)| {
+                Cell::decimal(change(row).and_then(|of| of.adjusted), 9)
+            });
         if measure == Measure::Share {
             table = table.heat();
         }
@@ -96,19 +98,15 @@ pub(crate) fn table<'a>(
         .only("count_before", |_, (_, row)| Cell::count(row.before.as_ref().map(|of| of.count)))
         .only("count_after", |_, (_, row)| Cell::count(row.after.as_ref().map(|of| of.count)))
         .name("", kind, |names, (_, row)| title(names, row))
-        .only("symbol", |_, (_, row)| {
-            Cell::or_absent(row.side().and_then(|of| of.function.clone()), Cell::Name)
-        })
+        .only("symbol", |_, (_, row)| Cell::name(row.side().and_then(|of| of.function.clone())))
         .only("offset", |names, (_, row)| {
             let offset = |place: Place| place.symbol.map(|symbol| symbol.offset);
             Cell::number(place(names, row).filter(|_| row.by == By::Offset).and_then(offset))
         })
-        .only("file", |_, (_, row)| {
-            Cell::or_absent(row.side().and_then(|of| of.file.clone()), Cell::Name)
-        })
+        .only("file", |_, (_, row)| Cell::name(row.side().and_then(|of| of.file.clone())))
         .only("line", |_, (_, row)| {
             let line = row.side().and_then(|of| of.line.as_ref());
-            Cell::or_absent(line.map(ToString::to_string), Cell::Name)
+            Cell::name(line.map(ToString::to_string))
         })
 }
 
@@ -177,11 +175,6 @@ fn probability(p: f64) -> String {
         p if p < 1e-3 => format!("{p:.0e}"),
         p => format!("{p:.3}"),
     }
-}
-
-/// A probability for programs.
-fn real(p: Option<f64>) -> Cell {
-    Cell::or_absent(p, |p| Cell::Decimal(p, 9))
 }
 
 fn place(names: &mut Names, row: &Row) -> Option<Place> {

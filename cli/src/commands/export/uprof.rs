@@ -27,15 +27,11 @@ fn table<'a>(total: u64) -> Table<'a, Maps, &'a HotBranch> {
     let percent = |part: u64, of: u64| Cell::Decimal(100.0 * part as f64 / of.max(1) as f64, 2);
     let of_known =
         |branch: &HotBranch, cell: &dyn Fn(u64) -> Cell| Cell::or_absent(branch.mispredicted, cell);
-    let function = |maps: &mut Maps, at: Location| {
-        Cell::or_absent(maps.name(at), |named| Cell::Name(named.name))
-    };
-    let line = |maps: &mut Maps, at: Location| {
-        Cell::or_absent(maps.source(at), |line| Cell::Name(line.to_string()))
-    };
-    let module = |maps: &mut Maps, at: Location| {
-        Cell::or_absent(maps.path_of(at), |path| Cell::Name(path.to_owned()))
-    };
+    let function =
+        |maps: &mut Maps, at: Location| Cell::name(maps.name(at).map(|named| named.name));
+    let line =
+        |maps: &mut Maps, at: Location| Cell::name(maps.source(at).map(|line| line.to_string()));
+    let module = |maps: &mut Maps, at: Location| Cell::name(maps.path_of(at));
     Table::<Maps, &HotBranch>::new()
         .only("OVERHEAD (%)", move |_, branch| percent(branch.count, total))
         .only("SAMPLES", |_, branch| Cell::Count(branch.count))

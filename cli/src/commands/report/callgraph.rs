@@ -251,8 +251,7 @@ fn functions<'a>(all: u64, unit: Unit) -> Table<'a, CallGraph, Ranked<'a, Sum>> 
         })
         .only("file", move |graph, (_, sum)| {
             let location = function(graph, sum).and_then(|function| function.location);
-            let file = location.and_then(|location| graph.maps.path_of(location));
-            Cell::or_absent(file, |file| Cell::Name(file.to_owned()))
+            Cell::name(location.and_then(|location| graph.maps.path_of(location)))
         })
 }
 

@@ -209,10 +209,10 @@ impl GroupSums {
             .number("rows", "rows", |(), (_, (_, sum))| Cell::Count(sum.rows))
             .spare(1)
             .name("", heading, |(), (_, (key, _))| Cell::Name(key.text()))
-            .only("symbol", |(), (_, (key, _))| Cell::or_absent(key.symbol.clone(), Cell::Name))
-            .only("file", |(), (_, (key, _))| Cell::or_absent(key.file.clone(), Cell::Name))
+            .only("symbol", |(), (_, (key, _))| Cell::name(key.symbol.clone()))
+            .only("file", |(), (_, (key, _))| Cell::name(key.file.clone()))
             .only("line", |(), (_, (key, _))| {
-                Cell::or_absent(key.line.as_ref().map(ToString::to_string), Cell::Name)
+                Cell::name(key.line.as_ref().map(ToString::to_string))
             })
     }
 

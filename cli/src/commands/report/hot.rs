@@ -49,9 +49,7 @@ pub(crate) fn table(
         .only("never_seen_mispredicted", |_, (_, branch)| {
             Cell::or_absent(branch.mispredicted, |missed| Cell::Flag(missed == 0))
         })
-        .number("cycles", "cycles", |_, (_, branch)| {
-            Cell::or_absent(branch.cycles, |cycles| Cell::Decimal(cycles, 1))
-        })
+        .number("cycles", "cycles", |_, (_, branch)| Cell::decimal(branch.cycles, 1))
         .spare(2)
         .nested("counters", |_, (_, branch)| branch.counters.clone());
     let table = match has_counters {

@@ -120,16 +120,16 @@ pub(crate) fn table<'a>(complete: bool) -> Table<'a, Maps, Ranked<'a, Loop>> {
         .only("max_is_at_least", |_, (_, one)| {
             Cell::or_absent(one.longest(), |(_, whole)| Cell::Flag(!whole))
         })
-        .number("", "mean", |_, (_, one)| decimal(one.mean_trips()));
+        .number("", "mean", |_, (_, one)| Cell::decimal(one.mean_trips(), 2));
     // Exact trip counts have no interval.
     let table = match complete {
         true => table,
         false => table.number("", "95%", |_, (_, one)| interval(one)).spare(2),
     };
     table
-        .only("mean", |_, (_, one)| decimal(one.mean_trips()))
-        .only("mean_low", |_, (_, one)| decimal(one.mean.and_then(|mean| mean.low)))
-        .only("mean_high", |_, (_, one)| decimal(one.mean.and_then(|mean| mean.high)))
+        .only("mean", |_, (_, one)| Cell::decimal(one.mean_trips(), 2))
+        .only("mean_low", |_, (_, one)| Cell::decimal(one.mean.and_then(|mean| mean.low), 2))
+        .only("mean_high", |_, (_, one)| Cell::decimal(one.mean.and_then(|mean| mean.high), 2))
         .number("cycles_p50", "cycles p50", |_, (_, one)| Cell::number(one.cycles.quantile(0.5)))
         .spare(7)
         .only("cycles_p90", |_, (_, one)| Cell::number(one.cycles.quantile(0.9)))
@@ -155,10 +155,6 @@ pub(crate) fn table<'a>(complete: bool) -> Table<'a, Maps, Ranked<'a, Loop>> {
         .only("makes_calls", |_, (_, one)| Cell::Flag(one.calls))
         .only("several_entrances", |_, (_, one)| Cell::Flag(one.irreducible))
         .only("types_unknown", |_, (_, one)| Cell::Flag(one.types_unknown))
-}
-
-fn decimal(number: Option<f64>) -> Cell {
-    Cell::or_absent(number, |number| Cell::Decimal(number, 2))
 }
 
 /// The most trips of an entry, or how many at least.

@@ -247,11 +247,11 @@ impl Turns {
     }
 
     pub(super) fn table<'a>(&self, verbose: bool) -> Table<'a, (), &'a Side> {
-        let two = |value: Option<f64>| Cell::or_absent(value, |value| Cell::Decimal(value, 2));
+        let two = |value: Option<f64>| Cell::decimal(value, 2);
         let end = |of: fn((f64, f64)) -> f64| {
             move |(): &mut (), side: &&Side| {
                 let interval = side.ratio.as_ref().and_then(Ratio::interval);
-                Cell::or_absent(interval.map(of), |end| Cell::Decimal(end, 4))
+                Cell::decimal(interval.map(of), 4)
             }
         };
         let (in_cycles, modelled) = (self.in_cycles, self.modelled);
@@ -270,8 +270,7 @@ impl Turns {
         }
         table = table
             .number("ratio", "ratio", |(), side| {
-                let ratio = side.ratio.as_ref().and_then(Ratio::median);
-                Cell::or_absent(ratio, |ratio| Cell::Decimal(ratio, 3))
+                Cell::decimal(side.ratio.as_ref().and_then(Ratio::median), 3)
             })
             .only("ratio_low", end(|(low, _)| low))
             .only("ratio_high", end(|(_, high)| high))

@@ -75,6 +75,11 @@ impl Cell {
         Cell::or_absent(share, Cell::Share)
     }
 
+    /// A number with decimals that may not be known.
+    pub(crate) fn decimal(number: Option<f64>, digits: usize) -> Cell {
+        Cell::or_absent(number, |number| Cell::Decimal(number, digits))
+    }
+
     /// A misprediction rate, if known. If no misprediction was seen, the true rate is unknown: null
     /// in JSON.
     pub(crate) fn mispredicts(missed: Option<u64>, known: u64) -> Cell {
@@ -92,6 +97,11 @@ impl Cell {
     /// A word, if known.
     pub(crate) fn word(word: Option<impl Into<Cow<'static, str>>>) -> Cell {
         Cell::or_absent(word, |word| Cell::Word(word.into()))
+    }
+
+    /// A name, if known.
+    pub(crate) fn name(name: Option<impl Into<String>>) -> Cell {
+        Cell::or_absent(name, |name| Cell::Name(name.into()))
     }
 
     /// The whole text, for people.
