@@ -41,15 +41,8 @@ pub(crate) struct CodeLegend {
     pub(crate) meaning: String,
 }
 
-/// A row of the table below the drawing.
-#[derive(Clone)]
-struct FieldRow {
-    key: char,
-    place: String,
-    name: String,
-    value: String,
-    meaning: String,
-}
+/// A row of the table below the drawing: the field's letter, bits, name, value and meaning.
+type FieldRow = [String; 5];
 
 /// Draws a register: its bits if it has a value, the letters, a row for each field from bit 0 up,
 /// and the sources that are not the register's own, each once.
@@ -101,14 +94,11 @@ fn sources<'a>(fields: &'a [Drawn], keys: &[char], own: &str) -> Vec<(&'a str, S
 
 /// The fields of a register, with their values if it has one.
 fn table<'a>(valued: bool) -> Table<'a, (), FieldRow> {
-    let mut table = Table::<(), FieldRow>::new()
-        .word("", " ", |(), row| Cell::Word(row.key.to_string().into()))
-        .word("", "bits", |(), row| Cell::Word(row.place.clone().into()))
-        .word("", "field", |(), row| Cell::Word(row.name.clone().into()));
-    if valued {
-        table = table.word("", "value", |(), row| Cell::Word(row.value.clone().into()));
-    }
-    table.prose("", "meaning", |(), row| Cell::Word(row.meaning.clone().into()))
+    let cell = |at: usize| move |(): &mut (), row: &FieldRow| Cell::Word(row[at].clone().into());
+    let table = Table::new().word("", " ", cell(0)).word("", "bits", cell(1));
+    let table = table.word("", "field", cell(2));
+    let table = if valued { table.word("", "value", cell(3)) } else { table };
+    table.prose("", "meaning", cell(4))
 }
 
 fn all_rows(fields: &[Drawn]) -> impl Iterator<Item = FieldRow> + Clone {
@@ -124,21 +114,13 @@ fn field_of<'a>(fields: &'a [Drawn], keys: &[char], bit: u8) -> Option<(&'a Draw
 
 /// The row of a field, and one for each of its named values.
 fn rows((key, field): (char, &Drawn)) -> Vec<FieldRow> {
-    let mut rows = vec![FieldRow {
-        key,
-        place: place(field),
-        name: field.name.clone(),
-        value: value_cell(field),
-        meaning: field.meaning.clone(),
-    }];
-    rows.extend(field.codes.iter().map(|code| FieldRow {
-        key: ' ',
-        place: String::new(),
-        name: String::new(),
-        value: String::new(),
-        meaning: format!("{} = {}", code.value, code.meaning),
-    }));
-    rows
+    let (name, meaning) = (field.name.clone(), field.meaning.clone());
+    let row = [key.to_string(), place(field), name, value_cell(field), meaning];
+    let code = |code: &CodeLegend| {
+        let meaning = format!("{} = {}", code.value, code.meaning);
+        [" ", "", "", "", &meaning].map(str::to_owned)
+    };
+    std::iter::once(row).chain(field.codes.iter().map(code)).collect()
 }
 
 /// A letter for each field, starting with `a` at bit 0; a dot for reserved ones.
@@ -209,9 +191,8 @@ const TINTS: [&str; 2] = ["#54AEFF", "#D4A72C"];
 pub(crate) fn svg(title: &str, below: &[&str], value: Option<u64>, fields: &[Drawn]) -> String {
     let below: Vec<String> = below.iter().flat_map(|line| folded(line, Some(WHOLE), 2)).collect();
     let mut lines: Vec<[String; 5]> = Vec::new();
-    for row in all_rows(fields) {
-        let mut line = [row.key.to_string(), row.place, row.name, row.value, String::new()];
-        for meaning in folded(&row.meaning, Some(MEANING), 0) {
+    for mut line in all_rows(fields) {
+        for meaning in folded(&std::mem::take(&mut line[4]), Some(MEANING), 0) {
             line[4] = meaning;
             lines.push(std::mem::take(&mut line));
         }
