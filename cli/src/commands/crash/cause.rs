@@ -6,26 +6,17 @@ use nix::libc;
 use nix::sys::signal::Signal;
 use sampler::flight::StepKind;
 use sampler::target::SignalStop;
+use serde::Serialize;
 
 use super::Scene;
 
 /// How the instruction accessed memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum Access {
     Read,
     Write,
     Execution,
-}
-
-impl Access {
-    /// Its name for programs.
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Access::Read => "read",
-            Access::Write => "write",
-            Access::Execution => "execution",
-        }
-    }
 }
 
 /// Why a signal came.

@@ -462,7 +462,7 @@ fn end(scene: &mut Scene<'_>, cause: Option<&Cause>) -> Value {
     end["signal"] = cause::name(stop.signal).into();
     end["code"] = json!(stop.code);
     end["sender"] = json!(stop.sender);
-    end["access"] = json!(cause.access.map(|(access, _)| access.name()));
+    end["access"] = json!(cause.access.map(|(access, _)| access));
     end["access_address"] = json!(cause.access.map(|(_, address)| json::hex(address)));
     scene.place(stop.ip).put_json(&mut end, "ip", Part::ALL);
     end["instruction"] = json!(instruction(stop));

@@ -10,7 +10,7 @@ pub(crate) mod summary;
 use std::io::Write;
 
 use clap::Args;
-use serde_json::json;
+use serde::Serialize;
 
 use super::machine::MachineArgs;
 use crate::args::heading;
@@ -59,21 +59,12 @@ pub(crate) struct DoctorArgs {
 }
 
 /// The result of a check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 enum Verdict {
     Ok,
     Bad,
     Unknown,
-}
-
-impl Verdict {
-    const fn name(self) -> &'static str {
-        match self {
-            Verdict::Ok => "ok",
-            Verdict::Bad => "bad",
-            Verdict::Unknown => "unknown",
-        }
-    }
 }
 
 /// Why a failed check keeps `lbr` from the hardware.
@@ -87,13 +78,14 @@ enum Obstacle {
     Permission,
 }
 
-/// One line of the report.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One line of the report; as JSON with its keys in this order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Check {
     check: &'static str,
     finding: String,
     verdict: Verdict,
     remedy: Option<String>,
+    #[serde(skip)]
     obstacle: Option<Obstacle>,
 }
 
@@ -136,13 +128,7 @@ pub(crate) fn run(args: DoctorArgs) -> Outcome {
     let mut out = Out::stdout();
     if args.json {
         for check in &report.checks {
-            let fields = [
-                ("check", json!(check.check)),
-                ("finding", json!(check.finding)),
-                ("verdict", json!(check.verdict.name())),
-                ("remedy", json!(check.remedy)),
-            ];
-            json::line(&mut out, &fields)?;
+            json::value(&mut out, check)?;
         }
     } else {
         summary::write(&mut out, &report)?;
