@@ -12,20 +12,16 @@ use lbr_msr::{
     filter::{software_filter, to_register_disarmed},
     snapshot::Snapshot,
 };
-use nix::{
-    sched::{CpuSet, sched_setaffinity},
-    sys::{
-        signal::{Signal, kill},
-        wait::{WaitPidFlag, WaitStatus, waitpid},
-    },
-    unistd::Pid,
+use nix::sys::{
+    signal::{Signal, kill},
+    wait::{WaitPidFlag, WaitStatus, waitpid},
 };
 use sampler::{
     guard::Armed,
     interrupt::{Interrupts, Passing},
     keeper,
     source::Command,
-    target::{self, Affinity, Held},
+    target::{self, Affinity, Held, Moved},
 };
 
 use super::DumpArgs;
@@ -62,7 +58,11 @@ pub(super) fn snapshot(
     // A signal ends the wait; the registers are then restored.
     let interrupts = Interrupts::listen().context("signals cannot be listened for")?;
     let affinity = Affinity::current()?;
-    leave_cpu(args.cpu);
+    // Keeps the branches of lbr out of the LBR stack.
+    let moved = Moved::off(&[args.cpu], &affinity);
+    if moved.is_none() {
+        say!("lbr may run on no other CPU: its own branches are among the records");
+    }
 
     let notice = backend::taint_notice(&*registers, &root);
     let mut ready = [backend::ready(registers, plan)?];
@@ -117,22 +117,6 @@ fn read(armed: &mut Armed<Hardware>, caps: &LbrCaps) -> Result<Snapshot, Failure
         say!("another program changed the control register meanwhile: the records may be wrong");
     }
     Snapshot::read(armed.registers(), caps).map_err(backend::refused)
-}
-
-/// Keeps the branches of lbr out of the LBR stack: it leaves the CPU if it may run on another.
-fn leave_cpu(cpu: u32) {
-    let others = || {
-        let mut others = nix::sched::sched_getaffinity(Pid::from_raw(0))?;
-        others.unset(usize::try_from(cpu).unwrap_or(usize::MAX))?;
-        if (0..CpuSet::count()).any(|other| others.is_set(other).unwrap_or(false)) {
-            sched_setaffinity(Pid::from_raw(0), &others)
-        } else {
-            Err(nix::errno::Errno::EINVAL)
-        }
-    };
-    if others().is_err() {
-        say!("lbr may run on no other CPU: its own branches are among the records");
-    }
 }
 
 /// The program that runs while recording.
