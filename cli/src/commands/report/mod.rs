@@ -71,6 +71,12 @@ pub(crate) struct View {
     pub(crate) section: Option<Section>,
 }
 
+impl Default for View {
+    fn default() -> View {
+        hot::VIEW
+    }
+}
+
 /// A part of a page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Section {
@@ -106,7 +112,7 @@ pub(crate) struct Page<'a> {
 /// clustered by stack. A recording of every branch is exact and has none.
 /// Impossible entries (`lbr lint` lists them) are dropped in every view, and
 /// counted.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Report {
     #[command(flatten)]
@@ -216,34 +222,12 @@ fn sort(name: &str) -> Result<Sort, String> {
 
 const SORTS: &str = "rows are sorted by count, mispredicts, rate, cycles or address";
 
-impl Report {
-    /// All rows of a view.
-    pub(crate) fn of(inputs: Inputs, view: View) -> Report {
-        Report {
-            inputs,
-            view,
-            sort: None,
-            group: None,
-            min_n: KNOWN,
-            block: None,
-            limit: None,
-            html: None,
-            json: false,
-            csv: false,
-            verbose: false,
-            select: SelectArgs::default(),
-            shown: RowArgs::default(),
-            symbols: SymbolArgs::default(),
-            callgraph: callgraph::GraphOptions::default(),
-            spelling: PerfSpelling::default(),
-        }
-    }
-}
-
 /// Prints the hot branches of a recording that has just been made.
 pub(crate) fn hot(recording: &Path) -> Outcome {
+    let inputs = Inputs::one(recording);
+    let args = Report { inputs, min_n: KNOWN, ..Report::default() };
     // Its first lines belong to the recording's messages, which no pager shows.
-    print(&Report::of(Inputs::one(recording), hot::VIEW), &mut Out::unpaged())
+    print(&args, &mut Out::unpaged())
 }
 
 /// Runs the command.
