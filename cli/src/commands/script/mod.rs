@@ -133,11 +133,11 @@ pub(crate) fn run(args: &Script) -> Outcome {
     if let Some(line) = selected::line(std::slice::from_ref(&source), source.samples(), &left) {
         say!("{}: {line}", source.name);
     }
-    if ordered.late() > 0 {
+    if ordered.late > 0 {
         say!(
             "{}: {} samples are too much older than their neighbors to be sorted by time",
             source.name,
-            ordered.late()
+            ordered.late
         );
     }
     Ok(DONE)

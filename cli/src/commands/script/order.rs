@@ -26,7 +26,7 @@ pub(super) struct Ordered<W> {
     settled: u64,
     /// The time printed last, and the number of lines that came too late.
     printed: u64,
-    late: u64,
+    pub(super) late: u64,
 }
 
 impl<W: Write> Ordered<W> {
@@ -85,11 +85,6 @@ impl<W: Write> Ordered<W> {
     pub(super) fn flush(&mut self) -> std::io::Result<()> {
         self.flush_to(u64::MAX)
     }
-
-    /// Lines that came too late to be printed in order.
-    pub(super) fn late(&self) -> u64 {
-        self.late
-    }
 }
 
 #[cfg(test)]
@@ -114,7 +109,7 @@ mod tests {
         assert_eq!(ordered.out, b"abBcC");
         ordered.line(40, 2, b"d").unwrap();
         ordered.flush().unwrap();
-        assert_eq!(ordered.late(), 0);
+        assert_eq!(ordered.late, 0);
         assert_eq!(text(ordered), "abBcCde");
     }
 
@@ -127,7 +122,7 @@ mod tests {
             ordered.line(time, 0, line.as_bytes()).unwrap();
         }
         ordered.flush().unwrap();
-        assert_eq!(ordered.late(), 1);
+        assert_eq!(ordered.late, 1);
         assert_eq!(text(ordered), "ab-cd");
     }
 }
