@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use lbr_msr::arm::{ArmOptions, ArmPlan};
 use lbr_msr::filter::{software_filter, to_register_disarmed};
-use lbr_msr::record::{Event, SourceKnowledge};
+use lbr_msr::record::{Event, Sink, SourceKnowledge};
 use lbr_msr::{BranchFilter, LbrCaps};
 use profile::note::Source;
 use profile::symbols::RunningKernel;
@@ -273,7 +273,8 @@ pub(super) fn tell_kernel(recording: &mut Recording<'_>) -> Result<(), Failure> 
         Vec::new()
     });
     for mapping in mappings {
-        recording.event(&Event::Mmap(Box::new(mapping)))?;
+        let event = Event::Mmap(Box::new(mapping));
+        recording.event(&event).context("cannot write the recording")?;
     }
     Ok(())
 }

@@ -56,18 +56,21 @@ fn event_name(filter: BranchFilter) -> &'static str {
     }
 }
 
-/// A recording under way: the file, and what ends it.
+/// A recording under way: the file, its progress on stderr, and what ends it.
 pub(super) struct Recording<'a> {
     args: &'a Record,
-    sink: Watched<Writer<RecordingFile>>,
+    writer: Writer<RecordingFile>,
+    /// Draws, if stderr is a terminal.
+    bar: ProgressBar,
+    since: Instant,
+    branches: u64,
+    /// A faster way to record, worded when the recording has become a long one.
+    pub(super) hint: Option<Box<dyn FnOnce() -> String + Send>>,
     interrupts: Interrupts,
     stop: Arc<AtomicBool>,
     /// An older recording became `FILE.old`.
     has_moved: bool,
 }
-
-/// A faster way to record, worded when a recording has become a long one.
-pub(super) type Hint = Box<dyn FnOnce() -> String + Send>;
 
 impl<'a> Recording<'a> {
     /// Creates the file. From here on SIGINT and SIGTERM are the program's.
@@ -79,18 +82,13 @@ impl<'a> Recording<'a> {
         let meta = Meta { compression: args.compression, ..meta };
         let interrupts = Interrupts::listen().context("signals cannot be listened for")?;
         let (writer, has_moved) = recording::begin(output, meta, interrupts)?;
-        let (sink, stop) = (Watched::new(writer), Arc::default());
-        Ok(Recording { args, sink, interrupts, stop, has_moved })
-    }
-
-    /// Writes an event that predates the recording.
-    pub(super) fn event(&mut self, event: &Event) -> Result<(), Failure> {
-        Ok(self.sink.event(event).context("cannot write the recording")?)
-    }
-
-    /// Prints a hint if the recording takes long.
-    pub(super) fn hint_if_long(&mut self, hint: Hint) {
-        self.sink.hint = Some(hint);
+        let bar = ProgressBar::new_spinner();
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {human_pos} branches, {elapsed}")
+        {
+            bar.set_style(style);
+        }
+        let (since, branches, hint, stop) = (Instant::now(), 0, None, Arc::default());
+        Ok(Recording { args, writer, bar, since, branches, hint, interrupts, stop, has_moved })
     }
 
     /// Records.
@@ -101,7 +99,7 @@ impl<'a> Recording<'a> {
     ) -> Result<Summary, RecordError<WriteError>> {
         let (stop, interrupts) = (Arc::clone(&self.stop), Some(self.interrupts));
         let config = RecordConfig { stop, interrupts, ..config };
-        record(source, config, &mut self.sink)
+        record(source, config, self)
     }
 
     /// Finishes the file and prints its summary.
@@ -110,8 +108,9 @@ impl<'a> Recording<'a> {
         recorded: Result<Summary, Failure>,
         knowledge: SourceKnowledge,
     ) -> Outcome {
-        let Recording { args, sink, stop, has_moved, .. } = self;
-        let (recorded, finished) = recording::finish(sink.finish(), &args.output, recorded)?;
+        let Recording { args, writer, bar, stop, has_moved, .. } = self;
+        bar.finish_and_clear();
+        let (recorded, finished) = recording::finish(writer, &args.output, recorded)?;
         let checked = finished.map(|file| check::read_back(&args.output, &file, recorded.complete));
         let doubts = checked.transpose()?.flatten();
         let (output, verbose, doubts) = (&*args.output, args.verbose, doubts.as_deref());
@@ -142,37 +141,11 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// A faster source is worth a hint after this long.
 const LONG: Duration = Duration::from_secs(5);
 
-/// A sink that counts the branches on their way to another sink.
-struct Watched<S> {
-    inner: S,
-    bar: ProgressBar,
-    since: Instant,
-    branches: u64,
-    hint: Option<Hint>,
-}
+/// Counts the branches on their way to the file.
+impl Sink for Recording<'_> {
+    type Error = WriteError;
 
-impl<S> Watched<S> {
-    /// Draws on stderr, if that is a terminal.
-    fn new(inner: S) -> Watched<S> {
-        let bar = ProgressBar::new_spinner();
-        if let Ok(style) = ProgressStyle::with_template("{spinner} {human_pos} branches, {elapsed}")
-        {
-            bar.set_style(style);
-        }
-        Watched { inner, bar, since: Instant::now(), branches: 0, hint: None }
-    }
-
-    /// Removes the progress display and returns the inner sink.
-    fn finish(self) -> S {
-        self.bar.finish_and_clear();
-        self.inner
-    }
-}
-
-impl<S: Sink> Sink for Watched<S> {
-    type Error = S::Error;
-
-    fn event(&mut self, event: &Event) -> Result<(), S::Error> {
+    fn event(&mut self, event: &Event) -> Result<(), WriteError> {
         if let Event::Sample(sample) = event {
             self.branches += sample.stack.entries.len() as u64;
             let elapsed = self.since.elapsed();
@@ -186,6 +159,6 @@ impl<S: Sink> Sink for Watched<S> {
                 self.bar.suspend(|| say!("{rate} branches/s so far; {}", hint()));
             }
         }
-        self.inner.event(event)
+        self.writer.event(event)
     }
 }

@@ -66,7 +66,7 @@ pub(super) fn record(args: &Record, output: Output, why: Option<&str>) -> Outcom
     let mut recording = Recording::create(args, output, meta)?;
     let config = RecordConfig { sampling, keep: ring.keep, ..config };
     if through == ptrace::SOFTWARE.name {
-        recording.hint_if_long(Box::new(|| faster(command)));
+        recording.hint = Some(Box::new(|| faster(command)));
     }
     let recorded = recording.record(&mut *source, config);
     recording.finish(recorded.map_err(|error| failure(error, args)), knowledge)
