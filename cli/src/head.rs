@@ -100,21 +100,18 @@ fn unusual(quality: &Quality) -> Vec<String> {
 /// Counts of dropped entries.
 fn dropped(quality: &Quality) -> Vec<String> {
     counted_nonzero([
-        (quality.missing_stacks(), "empty stack", "empty stacks"),
-        (quality.zero_entries, "entry 0x0 -> 0x0 dropped", "entries 0x0 -> 0x0 dropped"),
+        (quality.missing_stacks(), "empty stack", "empty stacks", ""),
+        (quality.zero_entries, "entry", "entries", "0x0 -> 0x0 dropped"),
         (
             quality.duplicated_newest,
-            "duplicate newest entry dropped",
-            "duplicate newest entries dropped",
+            "duplicate newest entry",
+            "duplicate newest entries",
+            "dropped",
         ),
-        (
-            quality.double_aborts,
-            "second record of an abort dropped",
-            "second records of aborts dropped",
-        ),
-        (quality.excluded, "unusable stack dropped", "unusable stacks dropped"),
-        (quality.unkept.mappings, "mapping not kept in memory", "mappings not kept in memory"),
-        (quality.unkept.processes, "process not kept in memory", "processes not kept in memory"),
+        (quality.double_aborts, "second record of an abort", "second records of aborts", "dropped"),
+        (quality.excluded, "unusable stack", "unusable stacks", "dropped"),
+        (quality.unkept.mappings, "mapping", "mappings", "not kept in memory"),
+        (quality.unkept.processes, "process", "processes", "not kept in memory"),
     ])
     .collect()
 }

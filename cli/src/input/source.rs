@@ -243,6 +243,7 @@ pub(crate) fn warn(source: &Source) {
             notes.unknown_event,
             "sample of an event that it does not describe was skipped",
             "samples of events that it does not describe were skipped",
+            "",
         ),
         (
             notes.straights,
@@ -250,6 +251,7 @@ pub(crate) fn warn(source: &Source) {
              without cycles and order",
             "lines are fall-through ranges without their branches: they count in blocks and \
              outcomes, without cycles and order",
+            "",
         ),
     ]);
     for words in counts {

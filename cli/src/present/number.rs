@@ -22,12 +22,14 @@ pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", grouped(number), if number == 1 { one } else { many })
 }
 
-/// The nonzero counts, each with its noun in singular or plural.
+/// The nonzero counts, each with its noun in singular or plural, and what is said of it.
 pub(crate) fn counted_nonzero<'a>(
-    counts: impl IntoIterator<Item = (u64, &'a str, &'a str)>,
+    counts: impl IntoIterator<Item = (u64, &'a str, &'a str, &'a str)>,
 ) -> impl Iterator<Item = String> {
     let counts = counts.into_iter().filter(|(count, ..)| *count > 0);
-    counts.map(|(count, one, many)| counted(count, one, many))
+    counts.map(|(count, one, many, what)| {
+        format!("{} {what}", counted(count, one, many)).trim_end().to_owned()
+    })
 }
 
 /// The nonzero counts, each with its noun.

@@ -125,30 +125,20 @@ fn lines(summary: &Summary, told: &Details<'_>) -> Vec<String> {
 /// Branches that the source saw but could not record.
 fn missed(notes: &SourceNotes) -> impl Iterator<Item = String> {
     counted_nonzero([
-        (
-            notes.undecoded,
-            "transfer at code that could not be read: not recorded",
-            "transfers at code that could not be read: not recorded",
-        ),
+        (notes.undecoded, "transfer", "transfers", "at code that could not be read: not recorded"),
         (
             notes.invisible,
-            "conditional branch to the very next instruction, taken or not: not recorded",
-            "conditional branches to the very next instruction, taken or not: not recorded",
+            "conditional branch",
+            "conditional branches",
+            "to the very next instruction, taken or not: not recorded",
         ),
-        (
-            notes.unresolved,
-            "branch cut off by a signal, taken or not: not recorded",
-            "branches cut off by a signal, taken or not: not recorded",
-        ),
-        (
-            notes.threads_left,
-            "thread too many at once: not recorded",
-            "threads too many at once: not recorded",
-        ),
+        (notes.unresolved, "branch", "branches", "cut off by a signal, taken or not: not recorded"),
+        (notes.threads_left, "thread", "threads", "too many at once: not recorded"),
         (
             notes.children_left,
             "child process left alone (--children records it)",
             "child processes left alone (--children records them)",
+            "",
         ),
     ])
 }

@@ -188,29 +188,27 @@ fn print_passage(
         ))?,
     }
     let mut words: Vec<String> = counted_nonzero([
-        (passage.truncated, "truncated stack", "truncated stacks"),
-        (
-            passage.underflow,
-            "stack whose outer calls returns have used up",
-            "stacks whose outer calls returns have used up",
-        ),
-        (passage.completed, "of these made whole by stitching", "of these made whole by stitching"),
-        (passage.lengthened, "made longer by stitching", "made longer by stitching"),
-        (passage.tail_calls, "tail call", "tail calls"),
-        (passage.unwound, "frame left by longjmp", "frames left by longjmp"),
-        (passage.unseen_calls, "return whose call was not seen", "returns whose call was not seen"),
-        (passage.unmatched, "return to no open call", "returns to no open call"),
+        (passage.truncated, "truncated stack", "truncated stacks", ""),
+        (passage.underflow, "stack", "stacks", "whose outer calls returns have used up"),
+        (passage.completed, "of these", "of these", "made whole by stitching"),
+        (passage.lengthened, "made longer", "made longer", "by stitching"),
+        (passage.tail_calls, "tail call", "tail calls", ""),
+        (passage.unwound, "frame", "frames", "left by longjmp"),
+        (passage.unseen_calls, "return", "returns", "whose call was not seen"),
+        (passage.unmatched, "return", "returns", "to no open call"),
         (
             passage.untyped,
-            "branch of unknown type, among which calls and returns are not seen",
-            "branches of unknown type, among which calls and returns are not seen",
+            "branch",
+            "branches",
+            "of unknown type, among which calls and returns are not seen",
         ),
-        (passage.folded, "frame too deep for a separate row", "frames too deep for separate rows"),
         (
-            passage.unusable,
-            "stack without calls and returns skipped",
-            "stacks without calls and returns skipped",
+            passage.folded,
+            "frame too deep for a separate row",
+            "frames too deep for separate rows",
+            "",
         ),
+        (passage.unusable, "stack", "stacks", "without calls and returns skipped"),
     ])
     .collect();
     if passage.truncated > 0 && !stitch {

@@ -400,27 +400,16 @@ fn interval_of(ratio: &Clusters, complete: bool) -> Option<Interval> {
 fn unusual(flow: &Flow) -> Vec<String> {
     let quality = &flow.block_quality;
     let counts = counted_nonzero([
-        (quality.without_code, "block without code bytes", "blocks without code bytes"),
-        (
-            quality.contradicted,
-            "block dropped that the code bytes contradict",
-            "blocks dropped that the code bytes contradict",
-        ),
-        (quality.impossible(), "impossible block dropped", "impossible blocks dropped"),
-        (
-            quality.crossing,
-            "fall-through across the kernel's boundary",
-            "fall-throughs across the kernel's boundary",
-        ),
-        (
-            quality.apart,
-            "fall-through between two functions, distance unknown",
-            "fall-throughs between two functions, distance unknown",
-        ),
+        (quality.without_code, "block", "blocks", "without code bytes"),
+        (quality.contradicted, "block", "blocks", "dropped that the code bytes contradict"),
+        (quality.impossible(), "impossible block", "impossible blocks", "dropped"),
+        (quality.crossing, "fall-through", "fall-throughs", "across the kernel's boundary"),
+        (quality.apart, "fall-through", "fall-throughs", "between two functions, distance unknown"),
         (
             quality.open,
-            "address from which the extent of straight-line code is unknown",
-            "addresses from which the extent of straight-line code is unknown",
+            "address",
+            "addresses",
+            "from which the extent of straight-line code is unknown",
         ),
     ]);
     without(quality.filtered, "blocks").into_iter().chain(counts).collect()
