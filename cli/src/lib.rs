@@ -1,6 +1,9 @@
 //! The commands of `lbr`: arguments, actions, output. It is a library only so that fuzz targets can
 //! run them as the program does.
 
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+compile_error!("lbr runs on x86-64 Linux");
+
 mod args;
 mod commands;
 mod cpus;

@@ -11,12 +11,16 @@ use lbr_msr::{
     access::{Device, Root},
     caps::CpuIdentity,
     probe::{
-        Assumption, GivenPerfCapabilities,
+        Assumption, GivenPerfCapabilities, RecordedCpuid,
         cores::{self, CoreGroup, CoreType, cpu_list},
         probe_assuming,
         recorded::{self, RecordedCpu},
     },
     soft::SoftCpu,
+};
+use nix::{
+    sched::{CpuSet, sched_getaffinity, sched_setaffinity},
+    unistd::Pid,
 };
 use sampler::target::Affinity;
 
@@ -179,14 +183,7 @@ fn recorded_at(root: &Root) -> Result<Vec<RecordedCpu>, Failure> {
 }
 
 /// Asks each CPU that this process may run on, once, by moving a thread there.
-#[cfg(target_arch = "x86_64")]
 fn here() -> anyhow::Result<Vec<RecordedCpu>> {
-    use lbr_msr::probe::RecordedCpuid;
-    use nix::{
-        sched::{CpuSet, sched_getaffinity, sched_setaffinity},
-        unistd::Pid,
-    };
-
     static HERE: OnceLock<Vec<RecordedCpu>> = OnceLock::new();
     if let Some(cpus) = HERE.get() {
         return Ok(cpus.clone());
@@ -218,12 +215,6 @@ fn here() -> anyhow::Result<Vec<RecordedCpu>> {
         );
     }
     Ok(HERE.get_or_init(|| cpus).clone())
-}
-
-/// There is no CPUID to ask.
-#[cfg(not(target_arch = "x86_64"))]
-fn here() -> anyhow::Result<Vec<RecordedCpu>> {
-    anyhow::bail!("this machine has no CPUID; give a recorded one with --cpuid FILE")
 }
 
 /// A text; reports made on Windows may have two bytes a character.

@@ -3,7 +3,6 @@
 pub(crate) mod annotate;
 pub(crate) mod backend;
 pub(crate) mod browse;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub(crate) mod crash;
 pub(crate) mod decode;
 pub(crate) mod diff;
@@ -14,7 +13,6 @@ pub(crate) mod explain;
 pub(crate) mod export;
 mod functions;
 pub(crate) mod hist;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub(crate) mod learn;
 pub(crate) mod lint;
 mod machine;
@@ -26,7 +24,6 @@ pub(crate) mod report;
 mod rights;
 pub(crate) mod script;
 pub(crate) mod soft;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub(crate) mod time;
 pub(crate) mod verify;
 
@@ -66,12 +63,9 @@ pub(crate) enum Command {
     Decode(decode::DecodeArgs),
     Explain(explain::ExplainArgs),
     Record(Box<record::Record>),
-    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     Crash(Box<crash::Crash>),
-    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     Time(Box<time::TimeArgs>),
     Verify(verify::VerifyArgs),
-    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     Learn(Box<learn::Learn>),
     Report(Box<report::Report>),
     Browse(Box<browse::Browse>),
@@ -95,7 +89,6 @@ pub(crate) fn run(command: Option<Command>) -> Outcome {
         Command::Decode(args) => decode::run(args),
         Command::Explain(args) => explain::run(args),
         Command::Record(args) => record::run(*args),
-        #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
         Command::Crash(args) => crash::run(*args),
         Command::Report(args) => match &args.html {
             Some(path) => page::run(&args, path),
@@ -109,9 +102,7 @@ pub(crate) fn run(command: Option<Command>) -> Outcome {
         Command::Script(args) => script::run(&args),
         Command::Export(args) => export::run(&args),
         Command::Verify(args) => verify::run(&args),
-        #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
         Command::Learn(args) => learn::run(&args),
-        #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
         Command::Time(args) => time::run(&args),
     }
 }

@@ -136,7 +136,6 @@ fn cause(why: &Why) -> String {
 }
 
 /// Whether perf events give branch stacks.
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 fn perf(checks: &mut Vec<Check>, root: &Root, is_live: bool) -> bool {
     let check = super::perf::check(root, is_live);
     let gives = check.verdict == Verdict::Ok;
@@ -147,11 +146,6 @@ fn perf(checks: &mut Vec<Check>, root: &Root, is_live: bool) -> bool {
     }
     checks.push(check);
     gives
-}
-
-#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
-fn perf(_: &mut Vec<Check>, _: &Root, _: bool) -> bool {
-    false
 }
 
 /// Vendor, model, hypervisor, PDCM, and the LBR that follows from them.

@@ -1,9 +1,7 @@
 //! `lbr doctor`: why branch records can or cannot be used here.
 
 mod checks;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod perf;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod set_up;
 pub(crate) mod summary;
 
@@ -45,7 +43,6 @@ pub(crate) struct DoctorArgs {
     /// Install qemu-user, the emulator of the faster software LBR
     ///
     /// Uses apt-get, as root.
-    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     #[arg(long, exclusive = true, help_heading = heading::MACHINE)]
     set_up: bool,
 
@@ -119,7 +116,6 @@ impl Check {
 
 /// Runs `lbr doctor`.
 pub(crate) fn run(args: DoctorArgs) -> Outcome {
-    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     if args.set_up {
         return set_up::run();
     }

@@ -4,7 +4,6 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 use sampler::source::qemu::Qemu;
 
 use super::checks::{self, Report};
@@ -77,7 +76,6 @@ pub(super) fn write(out: &mut Out, report: &Report) -> io::Result<()> {
         None => format!("Recording: through {}", found(checks, "backends")),
         Some(_) => "Recording: software LBR (no cycles, no mispredicts)".to_owned(),
     })?;
-    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     if let Some(why) = Qemu::find().err().filter(|_| obstacle.is_some()) {
         out.line(format!("  faster: lbr doctor --set-up ({why})"))?;
     }

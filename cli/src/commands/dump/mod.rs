@@ -1,7 +1,6 @@
 //! `lbr dump`: the LBR stack of one CPU, as it is or after recording briefly.
 
 mod armed;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod soft;
 
 use std::io::{self, Write};

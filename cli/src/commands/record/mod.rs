@@ -1,12 +1,9 @@
 //! `lbr record`: run a program and record its branches.
 
 mod check;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub(super) mod hardware;
 mod output;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod overhead;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod perf;
 mod serve;
 mod software;
@@ -190,7 +187,6 @@ pub(crate) struct Record {
     ///
     /// Runs it in turns with and without recording, PAIRS times each, without input and output, and
     /// keeps no recording.
-    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     #[arg(long, value_name = "PAIRS", num_args = 0..=1, require_equals = true, requires = "command",
           default_missing_value = overhead::PAIRS, conflicts_with_all = ["output", "report"],
           value_parser = clap::value_parser!(u32).range(i64::from(overhead::FEWEST)..),
@@ -255,7 +251,6 @@ fn announce(args: &Record, source: &str) {
 }
 
 /// How the branch records of the CPUs are reached.
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 enum HardwareBackend {
     Registers(hardware::Chosen),
     Perf(Box<perf::Chosen>),
@@ -269,23 +264,18 @@ pub(crate) fn run(mut args: Record) -> Outcome {
     if let Some(pid) = args.pid.filter(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
         return Err(usage!("no process {pid} is running"));
     }
-    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     if let Some(pairs) = args.overhead {
         return overhead::run(args, pairs);
     }
     let chosen = choose(args)?;
     let output = output_of(args)?;
     let why = match chosen {
-        #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
         Choice::Hardware(HardwareBackend::Registers(chosen)) => {
             return hardware::record(args, output, chosen);
         }
-        #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
         Choice::Hardware(HardwareBackend::Perf(chosen)) => {
             return perf::record(args, output, *chosen);
         }
-        #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
-        Choice::Hardware(()) => None,
         Choice::Software(why) => why,
     };
     if let Err(refusal) = args.served_by_software() {
@@ -300,7 +290,6 @@ pub(crate) fn run(mut args: Record) -> Outcome {
 }
 
 /// Chooses the first backend that is available and serves every option that was given.
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 fn choose(args: &Record) -> Result<Choice<HardwareBackend>, Failure> {
     args.backend.choose(
         || {
@@ -317,10 +306,4 @@ fn choose(args: &Record) -> Result<Choice<HardwareBackend>, Failure> {
             Ok(()) => Some(perf::look(args)?.map(|chosen| HardwareBackend::Perf(Box::new(chosen)))),
         },
     )
-}
-
-/// This platform has only the software LBR.
-#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
-fn choose(_: &Record) -> Result<Choice<()>, Failure> {
-    Ok(Choice::Software(None))
 }
