@@ -6,12 +6,7 @@ use std::{
 };
 
 use anyhow::Context;
-use lbr_msr::{
-    BranchFilter, LbrCaps,
-    arm::{ArmOptions, ArmPlan},
-    filter::{software_filter, to_register_disarmed},
-    snapshot::Snapshot,
-};
+use lbr_msr::{BranchFilter, LbrCaps, filter::software_filter, snapshot::Snapshot};
 use nix::sys::{
     signal::{Signal, kill},
     wait::{WaitPidFlag, WaitStatus, waitpid},
@@ -27,7 +22,10 @@ use sampler::{
 use super::DumpArgs;
 use crate::present::out::say;
 use crate::{
-    commands::backend::{self, Hardware},
+    commands::{
+        backend::{self, Hardware},
+        record::hardware,
+    },
     exit::{FAILED, Failure, OrExit, USAGE, failure},
 };
 
@@ -44,10 +42,7 @@ pub(super) fn snapshot(
     filter: BranchFilter,
 ) -> Result<(LbrCaps, Snapshot), Failure> {
     args.rights.check()?;
-    let plan = |caps: &LbrCaps| {
-        let value = to_register_disarmed(filter, caps.filter).map_err(backend::not_here)?;
-        ArmPlan::new(caps, value, ArmOptions::default()).map_err(backend::no_plan)
-    };
+    let plan = |caps: &LbrCaps| hardware::plan(filter, caps);
     let found = backend::look(args.backend, args.cpu, &args.machine, plan)?;
     let (caps, plan) = (found.caps, found.usable);
     if software_filter(filter, caps.filter).is_some() {
@@ -95,10 +90,7 @@ pub(super) fn snapshot(
         sleep(rest.min(LOOK));
     }
     let snapshot = read(&mut armed, &caps)?;
-    let restored = armed.restore().map_err(backend::refused)?;
-    if restored.foreign {
-        say!("something else changed the branch filter meanwhile; it was left as it is");
-    }
+    hardware::restore(vec![armed])?;
     if let Some(child) = child {
         child.end();
     }
