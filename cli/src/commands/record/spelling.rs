@@ -92,17 +92,17 @@ impl Record {
     pub(super) fn resolve_spelling(&mut self) -> Result<(), Failure> {
         let spelling = &self.spelling;
         if spelling.frame_pointers {
-            return refuse(
+            return Err(usage!(
                 "-g: lbr walks no frame pointers; --call-graph lbr (or -j stack,u) records call \
-                 stacks by the LBR",
-            );
+                 stacks by the LBR"
+            ));
         }
         if spelling.tid.is_some() {
-            return refuse("-t: lbr records whole processes: -p PID");
+            return Err(usage!("-t: lbr records whole processes: -p PID"));
         }
         if let Some(mode) = &spelling.call_graph {
             if mode != "lbr" {
-                return refuse(format!(
+                return Err(usage!(
                     "--call-graph {mode}: lbr records call stacks by the LBR alone: --call-graph \
                      lbr, or -j stack,u"
                 ));
@@ -115,20 +115,16 @@ impl Record {
         }
         if spelling.all_cpus {
             if !self.command.is_empty() {
-                return refuse(
+                return Err(usage!(
                     "-a: lbr records all CPUs without a program, for a time: lbr record -a --for \
-                     MS",
-                );
+                     MS"
+                ));
             }
             let root = MachineArgs::from(self.host.clone()).root();
             self.cpu = Some(root.online().parse().or_exit(USAGE)?);
         }
         Ok(())
     }
-}
-
-fn refuse<T>(why: impl Into<String>) -> Result<T, Failure> {
-    Err(usage!(why.into()))
 }
 
 /// perf's names of the event that lbr samples by.
