@@ -30,10 +30,7 @@ pub(super) fn write(args: &Export, kind: ProfileKind) -> Outcome {
     let (mut names, mut written) = (HashSet::new(), 0u64);
     for file in traced.files() {
         let made = traced.profile(kind, &ProgramChoice::Indexed(file)).or_exit(USAGE);
-        let made =
-            made.and_then(
-                |made| if args.partial { Ok(made) } else { check_lines(&made).map(|()| made) },
-            );
+        let made = made.and_then(|made| check_lines(args, &made).map(|()| made));
         let made = match made {
             Ok(made) => made,
             Err(failure) => {

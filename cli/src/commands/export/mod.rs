@@ -239,9 +239,7 @@ fn profile(args: &Export, kind: ProfileKind, output: &Output) -> Outcome {
     };
     let (mut traced, read) = traced(args, kind)?;
     let made = traced.profile(kind, &wanted).or_exit(USAGE)?;
-    if !args.partial {
-        check_lines(&made)?;
-    }
+    check_lines(args, &made)?;
     output.write(escaped_lines(&made.text))?;
     head::finish(&read, &traced.maps);
     say_losses(&made.program, &made.losses, &traced);
@@ -259,11 +257,11 @@ fn profile(args: &Export, kind: ProfileKind, output: &Output) -> Outcome {
     Ok(DONE)
 }
 
-/// Refuses a profile of lines that lacks too much of the program.
-fn check_lines(made: &Profile) -> Result<(), Failure> {
+/// Refuses a profile of lines that lacks too much of the program, without `--partial`.
+fn check_lines(args: &Export, made: &Profile) -> Result<(), Failure> {
     let missing = made.unknown.iter().fold(0, |sum: u64, (_, count)| sum.saturating_add(*count));
     let share = missing as f64 / made.losses.instructions.max(1) as f64;
-    if share <= MOST_WITHOUT_LINES {
+    if args.partial || share <= MOST_WITHOUT_LINES {
         return Ok(());
     }
     let names = made.unknown.iter().take(NAMED).map(|(name, _)| demangle(name));
