@@ -37,19 +37,18 @@ pub(super) fn parse(line: &[u8], records: Records) -> Result<Vec<RecordRow>> {
     }
     ensure!(line.len() <= LONGEST_LINE, "it is longer than {LONGEST_LINE} bytes");
     let line = str::from_utf8(line).ok().context("it is not text")?;
+    let row = |layout, raw| RecordRow::of(None, layout, raw, SourceKnowledge::HARDWARE);
     let mut words = line.split_ascii_whitespace();
     let Some(first) = words.next() else { return Ok(Vec::new()) };
     if let Records::Lbr(layout) = records
         && layout.is_packed()
     {
-        let raw = RawEntry { from: hex(first)?, to: 0, info: None };
-        return Ok(vec![RecordRow::of(None, layout, raw, SourceKnowledge::HARDWARE)]);
+        return Ok(vec![row(layout, RawEntry { from: hex(first)?, to: 0, info: None })]);
     }
     if let Records::Pebs(pebs, layout) = records {
         let words: Result<Vec<u64>> = line.split_ascii_whitespace().map(hex).collect();
         let entries = pebs::lbr_entries(pebs, &words?)?;
-        let row = |raw| RecordRow::of(None, layout, raw, SourceKnowledge::HARDWARE);
-        return Ok(entries.into_iter().map(row).collect());
+        return Ok(entries.into_iter().map(|raw| row(layout, raw)).collect());
     }
 
     let (columns, needed) = match records {
@@ -67,12 +66,9 @@ pub(super) fn parse(line: &[u8], records: Records) -> Result<Vec<RecordRow>> {
         bail!("more than the columns {columns}");
     }
     Ok(vec![match records {
-        Records::Lbr(layout) | Records::Pebs(_, layout) => RecordRow::of(
-            None,
-            layout,
-            RawEntry { from: first, to: second, info: third },
-            SourceKnowledge::HARDWARE,
-        ),
+        Records::Lbr(layout) | Records::Pebs(_, layout) => {
+            row(layout, RawEntry { from: first, to: second, info: third })
+        }
         Records::Brbe => {
             let tgt = third.with_context(|| missing(2))?;
             RecordRow::of_brbe(RawBrbe { inf: first, src: second, tgt })
