@@ -207,7 +207,7 @@ pub(crate) fn read_each(
         }
         sources.push(read_one(path, open(at)?, &mut read)?);
     }
-    let nothing = |source: &Source| source.selection.is_none() && !source.has_samples();
+    let nothing = |source: &Source| source.selection.is_none() && source.samples() == 0;
     if sources.iter().any(Source::is_stopped) && sources.iter().all(nothing) {
         return Err(failure!(FAILED, "stopped by Ctrl-C before the first sample"));
     }

@@ -62,7 +62,9 @@ impl Reread {
                     input::select(path, &mut recording, &self.reading.selection)?;
                     let mut source = input::read_one(path, recording, &mut read)?;
                     if self.stopped && matches!(self.kept.get(at), Some(Some(_))) {
-                        source.was_stopped();
+                        // The reader took its end for damage.
+                        source.notes.stopped = true;
+                        source.notes.cut_at = None;
                     }
                     Ok(source)
                 })

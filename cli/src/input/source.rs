@@ -33,7 +33,7 @@ pub(crate) struct Source {
     events: Vec<EventSamples>,
     /// Whether it has symbols in place of addresses.
     pub(crate) has_names: bool,
-    pub(super) notes: Notes,
+    pub(crate) notes: Notes,
     /// Modelled predictions and cycles were omitted.
     omits_modelled: bool,
     refused: Option<Refused>,
@@ -56,11 +56,6 @@ impl Source {
             omits_modelled: recording.has_omitted_modelled(),
             refused: recording.refused().copied(),
         }
-    }
-
-    /// Whether any sample was counted.
-    pub(crate) fn has_samples(&self) -> bool {
-        self.events.iter().any(|event| event.samples > 0)
     }
 
     /// Number of samples counted.
@@ -160,17 +155,6 @@ impl Source {
     /// Whether Ctrl-C ended its reading.
     pub(crate) fn is_stopped(&self) -> bool {
         self.notes.stopped
-    }
-
-    /// Marks it as stopped by Ctrl-C; the reader took its end for damage.
-    pub(crate) fn was_stopped(&mut self) {
-        self.notes.stopped = true;
-        self.notes.cut_at = None;
-    }
-
-    /// Marks it as not stopped: the rest will be read.
-    pub(crate) fn goes_on(&mut self) {
-        self.notes.stopped = false;
     }
 
     /// Whether its end was not read: because of Ctrl-C, or in a truncated file.

@@ -311,7 +311,8 @@ impl Worker {
             sources => sources?,
         };
         if stopped {
-            sources.iter_mut().for_each(Source::goes_on);
+            // The rest will be read.
+            sources.iter_mut().for_each(|source| source.notes.stopped = false);
         }
         let mut overview = counter.finish();
         let functions = functions::sums(&mut overview);
