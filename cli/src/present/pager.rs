@@ -1,7 +1,7 @@
 //! Pages long text on a terminal, as git does.
 
 use std::io::{self, IsTerminal, Write};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -70,10 +70,7 @@ pub(super) fn print_held() {
 }
 
 /// A pager that is written to. It has ended when this is dropped.
-struct Pager {
-    child: Child,
-    to: Option<ChildStdin>,
-}
+struct Pager(Child);
 
 impl Pager {
     /// Starts a pager; `None` if there is no terminal or keyboard, if none is wanted, or if it
@@ -103,32 +100,28 @@ impl Pager {
         if std::env::var_os("SUDO_UID").is_some() {
             command.env("LESSSECURE", "1");
         }
-        let mut child = command.spawn().ok()?;
-        let to = child.stdin.take();
+        let pager = Pager(command.spawn().ok()?);
         // Until the pager ends, the terminal and Ctrl-C belong to it.
         let _ = signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::default());
         hold_all();
-        Some(Pager { child, to })
+        Some(pager)
     }
 }
 
 impl Write for Pager {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match &mut self.to {
-            Some(to) => to.write(bytes),
-            None => Ok(bytes.len()),
-        }
+        self.0.stdin.as_mut().map_or(Ok(bytes.len()), |to| to.write(bytes))
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.to.as_mut().map_or(Ok(()), Write::flush)
+        self.0.stdin.as_mut().map_or(Ok(()), Write::flush)
     }
 }
 
 impl Drop for Pager {
     fn drop(&mut self) {
-        drop(self.to.take());
-        let _ = self.child.wait();
+        // Closes its input first.
+        let _ = self.0.wait();
         print_held();
     }
 }
