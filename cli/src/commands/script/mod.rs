@@ -16,7 +16,7 @@ use crate::args::heading;
 use crate::exit::{DONE, Outcome, usage};
 use crate::input::{self, Inputs, Reread, selected};
 use crate::present::escape::escaped;
-use crate::present::json;
+use crate::present::json::{self, hex};
 use crate::present::out::say;
 use crate::present::pager;
 use crate::select::SelectArgs;
@@ -264,7 +264,7 @@ fn by_name(text: &mut Vec<u8>, stack: &Stack<'_>, symbols: &Symbols) {
                 }
                 Some((Symbol { is_file: true, .. }, offset)) => format!("{offset:#x}"),
                 Some((Symbol { name: None, .. }, _)) => "[unknown]".to_owned(),
-                None => hex(end),
+                None => format!("{end:#x}"),
             };
             text.extend_from_slice(place.as_bytes());
             if let Some(file) = symbols.find(end).and_then(|(symbol, _)| symbol.file) {
@@ -351,9 +351,4 @@ fn entry(stack: &Stack<'_>, symbols: &Symbols, at: usize, branch: RawBranch) -> 
         }
     }
     entry
-}
-
-/// An address as JSON has them.
-fn hex(address: u64) -> String {
-    format!("{address:#x}")
 }
