@@ -41,7 +41,7 @@ impl<'a> Columns<'a> {
         let annotated = self.annotated;
         let branch = insn.branch.as_ref();
         let conditional = branch.filter(|branch| branch.conditional);
-        let block = self.ending.get(at).copied().flatten();
+        let block = self.block(at);
         let of_block = |cell: &dyn Fn(&Timed) -> String| block.map(cell).unwrap_or_default();
         let quantile = |share: f64| {
             of_block(&|block| block.cycles.quantile(share).map_or_else(dash, |c| c.to_string()))
@@ -57,9 +57,14 @@ impl<'a> Columns<'a> {
         ]
     }
 
-    /// How hot a row is.
-    pub(super) fn heat(&self, insn: &Instruction) -> Heat {
-        Heat::of(insn.count.map(|count| count as f64), self.peak as f64)
+    /// The timed block that ends at an instruction.
+    pub(super) fn block(&self, at: usize) -> Option<&'a Timed> {
+        self.ending.get(at).copied().flatten()
+    }
+
+    /// How hot code that was executed so often is.
+    pub(super) fn heat(&self, count: Option<u64>) -> Heat {
+        Heat::of(count.map(|count| count as f64), self.peak as f64)
     }
 }
 

@@ -3,16 +3,16 @@
 use std::fmt::Write;
 
 use maud::{Markup, PreEscaped, html};
-use profile::annotate::{Annotated, BasicBlock, Edge, EdgeKind, Graph, Instruction, Node, Timed};
+use profile::annotate::{Annotated, BasicBlock, Edge, EdgeKind, Graph, Instruction, Node};
 use profile::maps::Location;
 
-use super::cells::{symbol_of, words};
+use super::cells::{Columns, symbol_of, words};
 use crate::present::escape::escaped;
 use crate::present::layered::{self, HEAD, Layout, Link};
 use crate::present::number::{counted, grouped, percent};
 use crate::present::place::anchor;
 use crate::present::shorten::without_middle;
-use crate::present::table::{Cell, Heat, Table};
+use crate::present::table::{Cell, Table};
 
 /// Maximum number of characters in a line of a box.
 const CHARS: usize = 46;
@@ -52,17 +52,9 @@ fn clipped(text: &str) -> String {
     without_middle(text, CHARS)
 }
 
-/// Data of the whole function that each box needs.
-struct Hot<'a> {
-    /// The timed block that ends at each instruction.
-    ending: Vec<Option<&'a Timed>>,
-    /// Executions of the hottest instruction.
-    peak: f64,
-}
-
 /// The text of all nodes.
 fn all_lines(annotated: &Annotated, graph: &Graph) -> Vec<Lines> {
-    let hot = Hot { ending: annotated.blocks_by_end(), peak: annotated.peak() as f64 };
+    let columns = Columns::of(annotated);
     // All edges of a branch have its share, so its block has it, once.
     let mut shares = vec![None; graph.nodes.len()];
     for edge in &graph.edges {
@@ -71,15 +63,15 @@ fn all_lines(annotated: &Annotated, graph: &Graph) -> Vec<Lines> {
         }
     }
     let nodes = graph.nodes.iter().zip(shares);
-    nodes.map(|(node, share)| lines(annotated, &hot, node, share)).collect()
+    nodes.map(|(node, share)| lines(&columns, node, share)).collect()
 }
 
 /// The text of a node, with the share of its branch that was mispredicted.
-fn lines(annotated: &Annotated, hot: &Hot<'_>, node: &Node, mispredicted: Option<f64>) -> Lines {
+fn lines(columns: &Columns<'_>, node: &Node, mispredicted: Option<f64>) -> Lines {
     match node {
-        Node::Block(block) => block_lines(annotated, hot, block, mispredicted),
+        Node::Block(block) => block_lines(columns, block, mispredicted),
         Node::Folded { blocks } => {
-            let what = if annotated.exact { "not executed" } else { "not seen" };
+            let what = if columns.annotated.exact { "not executed" } else { "not seen" };
             let blocks = counted(*blocks as u64, "block", "blocks");
             Lines { class: "folded", lines: vec![format!("{blocks} {what}")] }
         }
@@ -90,12 +82,8 @@ fn lines(annotated: &Annotated, hot: &Hot<'_>, node: &Node, mispredicted: Option
     }
 }
 
-fn block_lines(
-    annotated: &Annotated,
-    hot: &Hot<'_>,
-    block: &BasicBlock,
-    mispredicted: Option<f64>,
-) -> Lines {
+fn block_lines(columns: &Columns<'_>, block: &BasicBlock, mispredicted: Option<f64>) -> Lines {
+    let annotated = columns.annotated;
     let insns = annotated.instructions.get(block.first..block.end).unwrap_or_default();
     let offset = |address: u64| address.wrapping_sub(annotated.function.address);
     let mut lines = Vec::new();
@@ -121,7 +109,7 @@ fn block_lines(
     }
     let mut foot =
         block.count.map_or_else(|| "count unknown".to_owned(), |n| format!("{}×", grouped(n)));
-    let timed = block.end.checked_sub(1).and_then(|last| *hot.ending.get(last)?);
+    let timed = block.end.checked_sub(1).and_then(|last| columns.block(last));
     if let Some(cycles) = timed.and_then(|timed| timed.cycles.quantile(0.5)) {
         foot += &format!("  p50 {}", counted(cycles.into(), "cycle", "cycles"));
     }
@@ -129,8 +117,7 @@ fn block_lines(
     if let Some(share) = mispredicted.filter(|share| *share > 0.0) {
         lines.push(format!("{} mispredicted", percent(share)));
     }
-    let heat = Heat::of(block.count.map(|count| count as f64), hot.peak);
-    Lines { class: heat.name(), lines }
+    Lines { class: columns.heat(block.count).name(), lines }
 }
 
 /// An instruction, with a target inside the function as its distance from the function's start.
@@ -155,12 +142,14 @@ fn label(annotated: &Annotated, edge: &Edge) -> String {
     label
 }
 
-fn class(edge: &Edge) -> &'static str {
+/// The class of a kind of edges, its name, and its style for Graphviz.
+fn kind(edge: &Edge) -> [&'static str; 3] {
     match edge.kind {
-        EdgeKind::Taken | EdgeKind::Return => "edge",
-        EdgeKind::FallThrough => "edge falls",
-        EdgeKind::Call => "edge call",
-        EdgeKind::AfterCall => "edge after",
+        EdgeKind::Taken => ["edge", "taken", "solid"],
+        EdgeKind::FallThrough => ["edge falls", "fall-through", "dashed"],
+        EdgeKind::Call => ["edge call", "call", "dotted"],
+        EdgeKind::Return => ["edge", "return", "solid"],
+        EdgeKind::AfterCall => ["edge after", "after call", "dotted"],
     }
 }
 
@@ -262,7 +251,7 @@ fn picture(
             }
             g transform=(format!("translate(0 {top:.0})")) {
                 @for ((edge, label), route) in graph.edges.iter().zip(&labels).zip(&drawn.routes) {
-                    g class=(class(edge)) data-from=(edge.from) data-to=(edge.to) data-count=[edge.count] style=[colour(edge)] {
+                    g class=(kind(edge)[0]) data-from=(edge.from) data-to=(edge.to) data-count=[edge.count] style=[colour(edge)] {
                         title { (name(&boxes, edge.from)) " → " (name(&boxes, edge.to)) ": " (label) }
                         path.line d=(layered::path(route)) stroke-width=(format!("{:.1}", stroke(edge))) {}
                         @if let Some(end) = route.last() {
@@ -363,16 +352,7 @@ pub(crate) fn table<'a>() -> Table<'a, (), (usize, &'a EdgeRow)> {
         .spare(1)
         .number("trips", "trips", |(), (_, row)| Cell::decimal(row.edge.trips, 1))
         .spare(2)
-        .word("kind", "kind", |(), (_, row)| {
-            let kind = match row.edge.kind {
-                EdgeKind::Taken => "taken",
-                EdgeKind::FallThrough => "fall-through",
-                EdgeKind::Call => "call",
-                EdgeKind::Return => "return",
-                EdgeKind::AfterCall => "after call",
-            };
-            Cell::Word(kind.into())
-        })
+        .word("kind", "kind", |(), (_, row)| Cell::Word(kind(&row.edge)[1].into()))
         .name("from", "from block", |(), (_, row)| Cell::Name(row.from.clone()))
         .name("to", "to", |(), (_, row)| Cell::Name(row.to.clone()))
         .behind(" -> ")
@@ -404,11 +384,7 @@ pub(crate) fn dot(annotated: &Annotated, head: &[String]) -> String {
         let _ = writeln!(dot, "  n{at} [label=\"{label}\"{style}];");
     }
     for edge in &graph.edges {
-        let style = match edge.kind {
-            EdgeKind::Taken | EdgeKind::Return => "solid",
-            EdgeKind::FallThrough => "dashed",
-            EdgeKind::Call | EdgeKind::AfterCall => "dotted",
-        };
+        let [.., style] = kind(edge);
         let label = quoted(&label(annotated, edge));
         let _ =
             writeln!(dot, "  n{} -> n{} [label=\"{label}\", style={style}];", edge.from, edge.to);

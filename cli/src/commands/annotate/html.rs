@@ -50,9 +50,9 @@ summary .remark { color: GrayText; font-weight: 400; }
 /// run are folded into one row.
 pub(crate) fn markup(annotated: &Annotated, sources: &mut Sources) -> Markup {
     let (arrows, columns) = (Arrows::of(annotated), Columns::of(annotated));
-    let (file, ending) = (annotated.function.file, annotated.blocks_by_end());
+    let file = annotated.function.file;
     let block = |at: usize| {
-        let block = ending.get(at).copied().flatten().filter(|block| block.cycles.n() > 0)?;
+        let block = columns.block(at).filter(|block| block.cycles.n() > 0)?;
         Some(format!("{} {}", anchor(file, block.entry), anchor(file, block.exit)))
     };
     let between = |at: usize, class: &str, text: &str| {
@@ -94,7 +94,7 @@ pub(crate) fn markup(annotated: &Annotated, sources: &mut Sources) -> Markup {
                                             (between(at, "source", &escaped(&sources.line(source))))
                                         }
                                     }
-                                    tr class=(columns.heat(insn).name()) data-at=(anchor(file, insn.address)) data-block=[block(at)] {
+                                    tr class=(columns.heat(insn.count).name()) data-at=(anchor(file, insn.address)) data-block=[block(at)] {
                                         @for cell in columns.cells(at, insn).iter().take(columns.headings().len()) { td { (cell) } }
                                         td.arrows aria-hidden="true" { (arrows.row(at)) }
                                         td { (format!("{:x}", insn.address)) }
