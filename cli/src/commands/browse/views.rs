@@ -200,24 +200,15 @@ impl Rows {
                 let table = hot::table(all, quality, false);
                 then(&mut Listed { table: &table, context: maps, row: &row });
             }
-            Rows::View(View::Mispredicts) => {
-                let row = |at: usize| (at, &sites[ids[at]]);
-                let table = mispredict::table(KNOWN, complete);
-                then(&mut Listed { table: &table, context: maps, row: &row });
-            }
-            Rows::View(View::Outcomes) => {
+            Rows::View(view @ (View::Mispredicts | View::Outcomes | View::Targets)) => {
                 let unsure = complete && ids.iter().any(|at| sites[*at].unsure > 0);
                 let row = |at: usize| (at, &sites[ids[at]]);
-                let table = outcomes::conditional(complete, unsure);
+                let table = match view {
+                    View::Mispredicts => mispredict::table(KNOWN, complete),
+                    View::Outcomes => outcomes::conditional(complete, unsure),
+                    _ => outcomes::indirect(complete),
+                };
                 then(&mut Listed { table: &table, context: maps, row: &row });
-            }
-            Rows::View(View::Targets) => {
-                let row = |at: usize| (at, &sites[ids[at]]);
-                then(&mut Listed {
-                    table: &outcomes::indirect(complete),
-                    context: maps,
-                    row: &row,
-                });
             }
             Rows::TargetsOf(site) => {
                 let Some(site) = sites.get(*site) else { return };
