@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::Context;
-use profile::maps::{Location, LocationFilter, Maps};
+use profile::maps::{Location, LocationFilter};
 use profile::trace::{Files, Follower, Meeting, Parting, Survey, Traced};
 use serde_json::json;
 
@@ -129,11 +129,7 @@ fn within(args: &Diff, survey: &mut Survey, name: &str) -> Result<Option<Locatio
 type Names<'a> = [&'a mut Survey; 2];
 
 fn place(names: &mut Names<'_>, side: usize, (location, address): (Location, u64)) -> Place {
-    Place::of(maps(names, side), location, address)
-}
-
-fn maps<'a>([first, second]: &'a mut Names<'_>, side: usize) -> &'a mut Maps {
-    if side == 0 { &mut first.maps } else { &mut second.maps }
+    Place::of(&mut names[side].maps, location, address)
 }
 
 fn way(names: &mut Names<'_>, parting: &Parting, side: usize) -> Option<Place> {
