@@ -61,8 +61,6 @@ pub(super) struct App {
 
 /// A line of the page of filters.
 enum Choice {
-    /// Shows the rows of all files.
-    AllFiles,
     Remove(Chip),
     Add(String),
     Type,
@@ -357,7 +355,8 @@ impl App {
             add(format!("take off {}={}", chip.0, chip.1), Choice::Remove(chip));
         }
         if own {
-            add("take off the program's own files: show all".to_owned(), Choice::AllFiles);
+            let all = Choice::Add("dso=all".to_owned());
+            add("take off the program's own files: show all".to_owned(), all);
         }
         if let (Some((at, address)), Some(model)) = (at, &mut self.model) {
             let place = Place::of(&mut model.overview.flow.maps, at, address);
@@ -405,7 +404,6 @@ impl App {
                 Ok(())
             }
             Some(Choice::Add(typed)) => self.filters.add(typed),
-            Some(Choice::AllFiles) => self.filters.add("dso=all"),
             Some(Choice::Type) => {
                 self.prompt = Some((Prompt::Filter, String::new()));
                 return;

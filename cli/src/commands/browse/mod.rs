@@ -113,7 +113,7 @@ fn play(app: &mut App) -> std::io::Result<Result<(), Failure>> {
         }
         let busy = app.reader.open > 0;
         let input = terminal.wait(if busy { BUSY } else { LOOK })?;
-        while let (true, Some(told)) = (ended.is_ok(), app.reader.next()) {
+        while let (true, Some(told)) = (ended.is_ok(), app.reader.wait(Duration::ZERO)) {
             ended = app.take(told);
         }
         if ended.is_err() || !keys::input(app, input) {

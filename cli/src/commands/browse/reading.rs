@@ -156,22 +156,10 @@ impl Reader {
         let _ = self.asks.send((self.latest.load(Ordering::Relaxed), ask));
     }
 
-    /// The next answer, if there is one.
-    pub(super) fn next(&mut self) -> Option<Told> {
-        self.receive(|told| told.try_recv().ok())
-    }
-
     /// The next answer, waited for.
     pub(super) fn wait(&mut self, most: Duration) -> Option<Told> {
-        self.receive(|told| told.recv_timeout(most).ok())
-    }
-
-    fn receive(
-        &mut self,
-        next: impl Fn(&Receiver<(u64, Told)>) -> Option<(u64, Told)>,
-    ) -> Option<Told> {
         loop {
-            let (number, told) = next(&self.told)?;
+            let (number, told) = self.told.recv_timeout(most).ok()?;
             if number != self.latest.load(Ordering::Relaxed) {
                 continue;
             }
