@@ -18,10 +18,6 @@ use lbr_msr::{
     },
     soft::SoftCpu,
 };
-use nix::{
-    sched::{CpuSet, sched_getaffinity, sched_setaffinity},
-    unistd::Pid,
-};
 use sampler::target::Affinity;
 
 use super::{number::hex, soft::CpuParser};
@@ -188,19 +184,11 @@ fn here() -> anyhow::Result<Vec<RecordedCpu>> {
     if let Some(cpus) = HERE.get() {
         return Ok(cpus.clone());
     }
-    let itself = Pid::from_raw(0);
-    let allowed = sched_getaffinity(itself).context("cannot ask for this process's CPUs")?;
-    let ask = move || {
-        let mut cpus = Vec::new();
-        for number in (0..CpuSet::count()).filter(|cpu| allowed.is_set(*cpu).unwrap_or(false)) {
-            let mut one = CpuSet::new();
-            if one.set(number).is_err() || sched_setaffinity(itself, &one).is_err() {
-                continue;
-            }
-            let cpu = u32::try_from(number).unwrap_or(u32::MAX);
-            cpus.push(RecordedCpu { cpu, cpuid: RecordedCpuid::here() });
-        }
-        cpus
+    let allowed = Affinity::current().context("cannot ask for this process's CPUs")?;
+    let ask = move || -> Vec<RecordedCpu> {
+        let move_to = |cpu: &u32| allowed.only(*cpu).and_then(|one| one.apply(0)).is_ok();
+        let here = |cpu| RecordedCpu { cpu, cpuid: RecordedCpuid::here() };
+        allowed.cpus().filter(move_to).map(here).collect()
     };
     let thread = std::thread::Builder::new().spawn(ask);
     let thread = thread.context("cannot start a thread that asks each CPU")?;
