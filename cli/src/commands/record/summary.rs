@@ -191,18 +191,14 @@ fn quality(summary: &Summary, told: &Details<'_>) -> String {
             said.push(format!("{} {}", tally.stacks, label.name()));
         }
     }
-    if summary.not_joined > 0 {
-        said.push(format!("{} not joined to the stack before", summary.not_joined));
-    }
-    if summary.dropped > 0 {
-        said.push(format!("{} dropped, the queue was full", summary.dropped));
-    }
-    if summary.lost > 0 {
-        said.push(format!("{} dropped and counted as lost", summary.lost));
-    }
-    if summary.unreadable > 0 {
-        said.push(format!("{} unreadable records", summary.unreadable));
-    }
+    let counts = [
+        (summary.not_joined, "not joined to the stack before"),
+        (summary.dropped, "dropped, the queue was full"),
+        (summary.lost, "dropped and counted as lost"),
+        (summary.unreadable, "unreadable records"),
+    ];
+    let counts = counts.iter().filter(|(count, _)| *count > 0);
+    said.extend(counts.map(|(count, what)| format!("{count} {what}")));
     if !said.is_empty() {
         return format!("not one stream: {}{end}", said.join(", "));
     }
