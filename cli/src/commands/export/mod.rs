@@ -285,14 +285,11 @@ fn check_lines(args: &Export, made: &Profile) -> Result<(), Failure> {
 
 /// Counts the recordings by the rules of a kind.
 fn traced(args: &Export, kind: ProfileKind) -> Result<(Traced, Vec<Source>), Failure> {
-    if args.join { count::<true>(args, kind) } else { count::<false>(args, kind) }
-}
-
-fn count<const JOIN: bool>(
-    args: &Export,
-    kind: ProfileKind,
-) -> Result<(Traced, Vec<Source>), Failure> {
-    args.count(Counter::of(Traces::<JOIN>::by(kind.rules())))
+    let rules = kind.rules();
+    match args.join {
+        true => args.count(Counter::of(Traces::<true>::by(rules))),
+        false => args.count(Counter::of(Traces::<false>::by(rules))),
+    }
 }
 
 /// Prints what the profile contains, and what it lacks.
