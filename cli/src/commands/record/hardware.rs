@@ -112,11 +112,12 @@ pub(super) fn record(args: &Record, output: Output, chosen: Chosen) -> Outcome {
         ..RecordConfig::new(caps)
     };
     let (control, enable) = plan.control();
+    let is_same_cpu = matches!(placement, Placement::SameCpu { .. });
     let to_sample = armed.iter_mut().zip(&cpus).zip(&descriptors);
     let to_sample = to_sample
         .map(|((armed, cpu), descriptor)| CpuRing {
             registers: armed.registers(),
-            same_cpu: descriptor.as_ref().filter(|_| placement.is_same_cpu()).map(|descriptor| {
+            same_cpu: descriptor.as_ref().filter(|_| is_same_cpu).map(|descriptor| {
                 let descriptor = descriptor.as_fd();
                 let control = Control { descriptor, cpu: *cpu, msr: control, enable };
                 Box::new(control) as Box<dyn RecordUntil + Send>
@@ -158,10 +159,6 @@ enum Placement {
 }
 
 impl Placement {
-    const fn is_same_cpu(self) -> bool {
-        matches!(self, Placement::SameCpu { .. })
-    }
-
     const fn words(self) -> &'static str {
         match self {
             Placement::SameCpu { first: true } => "drained on it with SCHED_FIFO",
