@@ -37,9 +37,7 @@ pub(crate) fn print(
     annotated: &Annotated,
     options: &Options,
 ) -> io::Result<()> {
-    for line in head {
-        out.line(line)?;
-    }
+    out.lines(head)?;
     out.gap()?;
     out.line(super::title(annotated))?;
     out.gap()?;

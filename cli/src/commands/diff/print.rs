@@ -49,9 +49,7 @@ fn print_text(
     out: &mut Out<'_>,
 ) -> Result<(), Failure> {
     out.line(compared.verdict(args.fail_above))?;
-    for line in compared.origins() {
-        out.line(line)?;
-    }
+    out.lines(&compared.origins())?;
     let significant = compared.significant();
     if !significant.is_empty() {
         out.gap()?;
@@ -69,9 +67,7 @@ fn print_text(
         print_hidden(out, rows.len(), limit, ("row", "rows"))?;
     }
     out.gap()?;
-    for line in compared.evidence() {
-        out.line(line)?;
-    }
+    out.lines(&compared.evidence())?;
     Ok(())
 }
 

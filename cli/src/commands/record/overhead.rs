@@ -66,9 +66,7 @@ pub(super) fn run(args: &Record, pairs: u32) -> Outcome {
     let (_, branches, _) = check::count(&mut recording)?;
     let through = said.lines().find_map(|line| line.strip_prefix("lbr: recording on "));
     let mut out = Out::stdout();
-    for line in lines(&alone, &recorded, branches, through.unwrap_or_default()) {
-        out.line(line)?;
-    }
+    out.lines(&lines(&alone, &recorded, branches, through.unwrap_or_default()))?;
     out.flush()?;
     Ok(DONE)
 }
