@@ -22,7 +22,7 @@ use super::out::Out;
 use super::place::{Part, Place};
 
 /// The content of a cell.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Cell {
     /// Unknown, which is not zero.
     Absent,

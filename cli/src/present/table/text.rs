@@ -181,12 +181,8 @@ pub(crate) type Item = (Cell, String, String);
 
 /// Writes a list.
 pub(crate) fn write_list(out: &mut Out<'_>, items: &[Item]) -> io::Result<()> {
-    let copied = |mark: &Cell| match mark {
-        Cell::Mark(word, style) => Cell::Mark(word, *style),
-        _ => Cell::Empty,
-    };
     let table = Table::<(), &Item>::new()
-        .word("", " ", move |(), (mark, ..)| copied(mark))
+        .word("", " ", |(), (mark, ..)| mark.clone())
         .word("", " ", |(), (_, name, _)| Cell::Word(name.clone().into()))
         .prose("", " ", |(), (.., text)| Cell::Word(text.clone().into()));
     let layout = table.layout(out, &mut (), items.iter(), 0);
