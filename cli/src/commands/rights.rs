@@ -15,7 +15,7 @@ pub(crate) struct Rights {
     /// Run the program as this user (needs root)
     #[arg(long, value_name = "NAME", requires = "command", value_parser = user,
           help_heading = heading::RECORDING)]
-    pub(crate) user: Option<User>,
+    user: Option<User>,
 }
 
 impl Rights {

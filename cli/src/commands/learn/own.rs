@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::Context as _;
 use lab::learn::{self, Own, Session, Setup};
 use lbr_msr::record::Mmap;
 use lbr_msr::soft::{Faults, SoftCpu};
@@ -31,16 +30,11 @@ pub(super) fn subject(args: &Learn) -> Result<Subject, Failure> {
         }
         (command, from) => (command, from.as_ref()),
     };
-    let (program, arguments) = command.split_first().context("no program is given")?;
-    let path = target::find(program).map_err(not_started)?;
+    let asked = args.rights.command(command)?;
+    let program = asked.program.clone();
+    let path = target::find(&program).map_err(not_started)?;
     let address = from.map(|symbol| find_code(&path, symbol)).transpose().or_exit(USAGE)?;
-    let asked = Command {
-        program: program.clone(),
-        args: arguments.to_vec(),
-        from: address,
-        user: args.rights.user.clone(),
-        ..Command::default()
-    };
+    let asked = Command { from: address, ..asked };
     args.rights.announce();
     let mut own = learn::run(asked, args.steps as usize).map_err(not_started)?;
     if own.cut {
@@ -63,7 +57,7 @@ pub(super) fn subject(args: &Learn) -> Result<Subject, Failure> {
          kernel is not seen: a system call goes to 0, and comes back behind itself."
             .to_owned(),
     ];
-    let name = Path::new(program).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let name = Path::new(&program).file_name().unwrap_or_default().to_string_lossy().into_owned();
     Ok(Subject { name, title, text, lesson: None, session })
 }
 
