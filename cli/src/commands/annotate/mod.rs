@@ -107,7 +107,7 @@ fn syntax() -> impl TypedValueParser<Value = Syntax> {
 
 /// Runs the command.
 pub(crate) fn run(args: &Annotate) -> Outcome {
-    annotate(args).map_err(|failure| match args.place.as_deref().filter(|what| is_file(what)) {
+    annotate(args).map_err(|failure| match args.place.as_deref().filter(|what| Path::new(what).is_file()) {
         Some(file) => {
             let error = failure.error.context(format!(
                 "{file} was taken for a place in code; a recording is given with -i: lbr annotate -i {file}"
@@ -126,10 +126,6 @@ fn is_dot(path: &Path) -> Result<bool, Failure> {
         _ if path == Path::new("-") => Ok(false),
         _ => Err(usage!("--graph {}: neither .svg nor .dot", path.display())),
     }
-}
-
-fn is_file(what: &str) -> bool {
-    std::fs::metadata(what).is_ok_and(|kind| kind.is_file())
 }
 
 fn annotate(args: &Annotate) -> Outcome {
