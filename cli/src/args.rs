@@ -28,7 +28,6 @@ pub(crate) fn help() -> Arg {
         .display_order(9)
 }
 
-/// `--color`.
 pub(crate) fn color() -> impl TypedValueParser<Value = ColorChoice> {
     PossibleValuesParser::new(["auto", "always", "never"]).map(|when| match &*when {
         "always" => ColorChoice::Always,

@@ -222,7 +222,6 @@ impl RowArgs {
 }
 
 impl Rows {
-    /// As a line of text.
     pub(crate) fn line(&self) -> String {
         let Rows { of_what, unit, count, of, rows, all_rows } = self;
         if !of_what.any() {
@@ -253,7 +252,6 @@ impl Rows {
         )
     }
 
-    /// In JSON.
     pub(crate) fn json(&self) -> Value {
         json!({
             "names": self.of_what.dso,

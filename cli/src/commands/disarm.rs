@@ -61,7 +61,6 @@ struct DisarmedCpu {
     cleared: bool,
 }
 
-/// Runs `lbr disarm`.
 pub(crate) fn run(args: DisarmArgs) -> Outcome {
     if args.backend == Backend::Soft || args.machine.soft_cpu.is_some() {
         return Err(usage!(

@@ -92,7 +92,6 @@ impl Judged {
     }
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &LintArgs) -> Outcome {
     let mut out = Out::stdout();
     let mut lints: Vec<Judged> = Vec::new();

@@ -45,7 +45,6 @@ pub(crate) struct ProbeArgs {
     json: bool,
 }
 
-/// Runs `lbr probe`.
 pub(crate) fn run(args: ProbeArgs) -> Outcome {
     let cpus = args.machine.cpus()?;
     let groups = args.machine.groups(&cpus);

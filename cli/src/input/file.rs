@@ -44,7 +44,6 @@ impl Stream {
         }
     }
 
-    /// Standard input.
     pub(crate) fn stdin(stop: Arc<AtomicBool>) -> io::Result<Stream> {
         let file = File::from(io::stdin().as_fd().try_clone_to_owned()?);
         Ok(Stream { file, stop, unwritten: false, patience: None })

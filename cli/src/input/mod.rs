@@ -47,7 +47,6 @@ pub(crate) struct Inputs {
 }
 
 impl Inputs {
-    /// One recording.
     pub(crate) fn one(path: &Path) -> Inputs {
         Inputs { files: vec![path.to_owned()], input: Vec::new() }
     }

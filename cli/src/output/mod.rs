@@ -183,7 +183,6 @@ fn ours(path: &Path) -> Option<std::io::Result<File>> {
     }
 }
 
-/// Metadata of an input.
 fn of_input(path: &Path) -> Option<Metadata> {
     if path == Path::new("-") {
         return File::from(std::io::stdin().as_fd().try_clone_to_owned().ok()?).metadata().ok();

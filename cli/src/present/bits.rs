@@ -12,11 +12,8 @@ use super::table::{Cell, Table};
 /// A field as it is drawn.
 #[derive(Debug, Serialize)]
 pub(crate) struct Drawn {
-    /// The field's name.
     pub(crate) name: String,
-    /// Its highest bit.
     pub(crate) high: u8,
-    /// Its lowest bit.
     pub(crate) low: u8,
     /// Undocumented: drawn as a dot.
     #[serde(skip)]
@@ -25,7 +22,6 @@ pub(crate) struct Drawn {
     pub(crate) value: Option<u64>,
     /// The meaning of the value, or of the field.
     pub(crate) meaning: String,
-    /// Its source.
     pub(crate) source: String,
     /// The named values, if only the layout is drawn.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -37,7 +33,6 @@ pub(crate) struct Drawn {
 pub(crate) struct CodeLegend {
     /// The value in decimal, or `first to last`.
     pub(crate) value: String,
-    /// Its meaning.
     pub(crate) meaning: String,
 }
 

@@ -20,7 +20,6 @@ pub(crate) fn value(out: &mut impl Write, value: &impl Serialize) -> io::Result<
     out.write_all(b"\n")
 }
 
-/// Writes a value.
 pub(crate) fn write(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
     let mut serializer = serde_json::Serializer::with_formatter(out, Escaped);
     Ok(value.serialize(&mut serializer)?)

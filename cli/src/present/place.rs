@@ -192,7 +192,6 @@ impl Place {
         without_middle(&alone, room)
     }
 
-    /// A part of it.
     pub(crate) const fn part(&self, part: Part) -> PlacePart<'_> {
         PlacePart(self, part)
     }

@@ -99,13 +99,11 @@ pub(crate) struct Annotate {
     json: bool,
 }
 
-/// `--syntax`.
 fn syntax() -> impl TypedValueParser<Value = Syntax> {
     let att = |name: String| if name == "att" { Syntax::Att } else { Syntax::Intel };
     PossibleValuesParser::new(["intel", "att"]).map(att)
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &Annotate) -> Outcome {
     annotate(args).map_err(|failure| match args.place.as_deref().filter(|what| Path::new(what).is_file()) {
         Some(file) => {

@@ -22,7 +22,6 @@ const BLOCKS: usize = 20;
 /// By instruction: a word in front of it and its style, and a remark after it.
 pub(crate) type Marks = HashMap<usize, (&'static str, Style, String)>;
 
-/// Options of the output.
 #[derive(Debug, Default)]
 pub(crate) struct Options {
     pub(crate) source: bool,

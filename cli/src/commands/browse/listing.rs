@@ -129,7 +129,6 @@ impl Listing {
         is
     }
 
-    /// Headings of the columns.
     pub(super) fn headings(&self, model: &mut Model) -> Vec<&'static str> {
         let mut headings = Vec::new();
         self.rows.with(model, &self.ids, &mut |sheet| headings = sheet.headings());

@@ -70,7 +70,6 @@ impl Browse {
     }
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &Browse) -> Outcome {
     let (baseline, paths) = args.sides();
     let both = || baseline.iter().chain(paths);

@@ -69,7 +69,6 @@ impl Page {
         Page { subject, title: String::new(), body, cursor: 0, top: 0, stale: true }
     }
 
-    /// The view that it is.
     pub(super) fn view(&self) -> Option<View> {
         match self.subject {
             Subject::View(view) => Some(view),
@@ -135,7 +134,6 @@ impl Page {
         }
     }
 
-    /// Moves the selection.
     pub(super) fn move_by(&mut self, by: isize) {
         self.cursor = self.cursor.saturating_add_signed(by).min(self.len().saturating_sub(1));
     }

@@ -49,7 +49,6 @@ impl View {
         (View::Lint, "lint"),
     ];
 
-    /// Its name.
     pub(super) fn name(self) -> &'static str {
         View::ALL[self as usize].1
     }

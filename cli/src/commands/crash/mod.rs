@@ -123,7 +123,6 @@ fn when(text: &str) -> Result<When, String> {
     Ok(When { trigger, function: function.to_owned() })
 }
 
-/// Runs the command.
 pub(crate) fn run(args: Crash) -> Outcome {
     if args.backend == Backend::Perf {
         return Err(usage!(

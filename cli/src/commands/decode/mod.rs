@@ -175,7 +175,6 @@ impl DecodeArgs {
     }
 }
 
-/// Runs `lbr decode`.
 pub(crate) fn run(args: DecodeArgs) -> Outcome {
     let records = args.records().or_exit(USAGE)?;
     let file = input::name(&args.file);

@@ -14,7 +14,6 @@ use crate::present::table::{Cell, Table};
 
 /// A record of a ring or of a line.
 pub(crate) struct RecordRow {
-    /// Its slot.
     slot: Option<u32>,
     /// The registers: FROM, TO and INFO, or INF, SRC and TGT.
     raw: [Option<u64>; 3],

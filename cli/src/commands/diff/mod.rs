@@ -112,7 +112,6 @@ pub(crate) struct Diff {
     csv: bool,
 }
 
-/// `--by`.
 fn by() -> impl TypedValueParser<Value = By> {
     PossibleValuesParser::new(["function", "line", "offset"]).map(|name| match &*name {
         "function" => By::Function,
@@ -194,7 +193,6 @@ pub(crate) fn is_loop(row: &Row) -> bool {
     row.change(Measure::Trips).is_some()
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &Diff) -> Outcome {
     if args.trace {
         return trace::run(args);

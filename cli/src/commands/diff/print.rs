@@ -30,7 +30,6 @@ fn totals(side: &Side) -> (&Quality, Totals) {
     (quality, Totals { branches: *taken, distinct: *distinct, predictions })
 }
 
-/// Prints the comparison.
 pub(super) fn print(args: &Diff, compared: &Compared, names: &mut Names) -> Result<(), Failure> {
     let mut out = Out::stdout();
     match Printer::of(args.json, args.csv) {

@@ -28,7 +28,6 @@ struct PartingRow<'a> {
     times: u64,
 }
 
-/// Runs the command.
 pub(super) fn run(args: &Diff) -> Outcome {
     let folder = tempfile::tempdir().context("a folder for the recordings")?;
     let [a, b] = if args.commands.is_empty() {

@@ -114,7 +114,6 @@ impl Check {
     }
 }
 
-/// Runs `lbr doctor`.
 pub(crate) fn run(args: DoctorArgs) -> Outcome {
     if args.set_up {
         return set_up::run();

@@ -96,7 +96,6 @@ impl DumpArgs {
     }
 }
 
-/// Runs `lbr dump`.
 pub(crate) fn run(args: DumpArgs) -> Outcome {
     let soft = match (args.backend, &args.machine.soft_cpu) {
         (Backend::Soft, None) => {

@@ -88,7 +88,6 @@ pub(crate) struct ExplainArgs {
     json: bool,
 }
 
-/// Runs `lbr explain`.
 pub(crate) fn run(args: ExplainArgs) -> Outcome {
     let mut out = Out::stdout();
     let Some(name) = &args.register else {

@@ -170,7 +170,6 @@ impl Export {
     }
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &Export) -> Outcome {
     args.check()?;
     let is_all = args.dso.iter().any(|name| name == ALL);

@@ -84,15 +84,12 @@ const SHEET: usize = 24;
 
 /// A recording that was read.
 pub(crate) struct Read {
-    /// Its metadata.
     pub(crate) source: Source,
-    /// Its counts.
     pub(crate) flow: Flow,
     /// The rows of some files, unless all are shown.
     rows: Option<Rows>,
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &Hist) -> Outcome {
     let output = match &args.output {
         Some((format, path)) => {

@@ -22,12 +22,10 @@ pub(super) const MOST: usize = 6;
 pub(super) struct Chosen {
     /// Which recording.
     pub(super) read: usize,
-    /// Which of its blocks.
     pub(super) block: usize,
 }
 
 impl Chosen {
-    /// The block.
     pub(super) fn block<'a>(&self, read: &'a [Read]) -> Option<&'a Block> {
         read.get(self.read)?.flow.blocks.get(self.block)
     }
@@ -56,7 +54,6 @@ impl Chosen {
 /// recording has symbols in place of addresses.
 pub(super) type BlockKey = [(Option<String>, Option<String>, u64); 2];
 
-/// The key of a block.
 pub(super) fn key(maps: &Maps, block: &Block) -> BlockKey {
     [(block.entry_location, block.entry), (block.exit_location, block.exit)].map(|(at, addr)| {
         match maps.key(at) {

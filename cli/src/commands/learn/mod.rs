@@ -129,7 +129,6 @@ struct Subject {
     name: String,
     title: String,
     text: Vec<String>,
-    /// The lesson that it is.
     lesson: Option<&'static Lesson>,
     session: Session,
 }
@@ -155,7 +154,6 @@ impl Subject {
     }
 }
 
-/// Runs `lbr learn`.
 pub(crate) fn run(args: &Learn) -> Outcome {
     if args.list {
         return list();

@@ -256,7 +256,6 @@ enum HardwareBackend {
     Perf(Box<perf::Chosen>),
 }
 
-/// Runs the command.
 pub(crate) fn run(mut args: Record) -> Outcome {
     args.resolve_spelling()?;
     let args = &args;

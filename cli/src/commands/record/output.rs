@@ -91,7 +91,6 @@ impl<'a> Recording<'a> {
         Ok(Recording { args, writer, bar, since, branches, hint, interrupts, stop, has_moved })
     }
 
-    /// Records.
     pub(super) fn record(
         &mut self,
         source: &mut dyn Source<'_>,

@@ -111,7 +111,6 @@ fn failure(refused: Refused, caps: &LbrCaps, args: &Record) -> Failure {
     }
 }
 
-/// Records.
 pub(super) fn record(args: &Record, output: Output, chosen: Chosen) -> Outcome {
     let Chosen { caps, mut source, filter, sampling, whose } = chosen;
     announce(args, &format!("{}, through perf_event_open, {whose}", name(&caps)));

@@ -18,7 +18,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// What is printed about a recording besides its counts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Details<'a> {
-    /// Its output.
     pub(super) output: &'a Path,
     /// An older recording became `FILE.old`.
     pub(super) has_moved: bool,

@@ -76,7 +76,6 @@ impl GroupKey {
     }
 }
 
-/// The sum of a group.
 #[derive(Debug, Default)]
 struct GroupSum {
     rows: u64,

@@ -230,7 +230,6 @@ pub(crate) fn hot(recording: &Path) -> Outcome {
     print(&args, &mut Out::unpaged())
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &Report) -> Outcome {
     let mut out = Out::stdout();
     let status = print(args, &mut out)?;

@@ -82,7 +82,6 @@ pub(crate) enum Field {
     Brcntr,
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &Script) -> Outcome {
     let reading = args.select.reading();
     let paths = args.inputs.paths();

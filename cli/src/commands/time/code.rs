@@ -39,7 +39,6 @@ pub(super) struct TimedCode {
     pub(super) body: Body,
     /// The file of a function.
     pub(super) image: Option<LoadedFile>,
-    /// Its title.
     pub(super) title: String,
     /// Its source as given, in one line.
     pub(super) source: String,

@@ -266,7 +266,6 @@ fn seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "more than 0 and up to 86400 seconds".to_owned())
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &TimeArgs) -> Outcome {
     let filter = filter(&args.filter)?;
     if !args.unconfined {

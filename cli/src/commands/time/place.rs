@@ -15,7 +15,6 @@ pub(super) enum CodePlace {
     Code {
         /// Bytes from the start of its copy.
         offset: u64,
-        /// Which copy.
         copy: u64,
     },
     /// In a function of a file.

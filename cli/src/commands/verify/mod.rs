@@ -119,7 +119,6 @@ impl VerifyArgs {
     }
 }
 
-/// Runs `lbr verify`.
 pub(crate) fn run(args: &VerifyArgs) -> Outcome {
     if let Some([one, other]) = args.diff.as_deref() {
         return diff::run(one, other, args.json.as_deref());

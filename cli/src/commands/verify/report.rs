@@ -86,7 +86,6 @@ fn alike((one, other): (&Check, &Check)) -> bool {
 }
 
 impl Verified {
-    /// Something differs.
     pub(super) fn differs(&self) -> bool {
         self.report.differing().next().is_some()
     }

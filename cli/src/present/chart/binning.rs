@@ -22,7 +22,6 @@ pub(crate) struct Bins {
     pub(crate) largest_beyond: Option<u32>,
 }
 
-/// One bin.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Bin {
     /// Its first cycle count.
@@ -34,7 +33,6 @@ pub(crate) struct Bin {
 }
 
 impl Bin {
-    /// Whether it is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.runs.iter().all(|runs| *runs <= 0.0)
     }

@@ -431,9 +431,7 @@ impl<C: ?Sized, R> Table<'_, C, R> {
 pub(crate) enum Printer {
     /// A table for people, with a summary.
     Text,
-    /// JSON Lines.
     Json,
-    /// Comma-separated values.
     Csv,
 }
 

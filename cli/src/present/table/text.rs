@@ -179,7 +179,6 @@ impl<C: ?Sized, R> Layout<'_, '_, C, R> {
 /// A line of a list: a mark or a fixed word, its subject, and a sentence.
 pub(crate) type Item = (Cell, String, String);
 
-/// Writes a list.
 pub(crate) fn write_list(out: &mut Out<'_>, items: &[Item]) -> io::Result<()> {
     let table = Table::<(), &Item>::new()
         .word("", " ", |(), (mark, ..)| mark.clone())

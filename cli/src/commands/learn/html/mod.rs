@@ -35,7 +35,6 @@ struct Asked {
     answers: Vec<String>,
 }
 
-/// The page.
 pub(super) fn page(subjects: &[Subject]) -> String {
     let played: Vec<Played<'_>> = subjects.iter().map(played).collect();
     // Escapes `<`, so that no text can end the script element.
