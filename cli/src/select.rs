@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use anyhow::anyhow;
 use clap::Args;
 use profile::Flow;
 use profile::maps::{Location, LocationFilter, Maps};
@@ -11,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::args::heading;
 use crate::cpus::CpuList;
-use crate::exit::{Failure, USAGE};
+use crate::exit::{Failure, usage};
 use crate::input::Reading;
 use crate::present::number::{grouped, part};
 use crate::present::shorten::offered;
@@ -175,14 +174,13 @@ impl RowArgs {
         }
         let within = LocationFilter::new(maps, self.files(), &self.symbols);
         let [missing, ..] = within.missing() else { return Ok(Some(within)) };
-        let error = if self.dso.contains(missing) {
+        Err(if self.dso.contains(missing) {
             let are = files_of(maps, places);
-            anyhow!("no file of the recording is called {missing:?}; rows are of {are}")
+            usage!("no file of the recording is called {missing:?}; rows are of {are}")
         } else {
             let instead = maps.instead_of(missing);
-            anyhow!("no function of the recording is called {missing:?}{instead}")
-        };
-        Err(Failure { code: USAGE, error })
+            usage!("no function of the recording is called {missing:?}{instead}")
+        })
     }
 
     /// Drops the rows of other files and functions. `of` is the total of all rows.

@@ -1,12 +1,11 @@
 //! Messages about selected and omitted samples.
 
-use anyhow::anyhow;
 use profile::quality::Quality;
 use profile::select::{Field, LeftOut, Why};
 use serde_json::{Map, Value, json};
 
 use super::Source;
-use crate::exit::{Failure, USAGE};
+use crate::exit::{Failure, usage};
 use crate::present::number::{counted, grouped};
 use crate::present::shorten::offered;
 
@@ -27,11 +26,10 @@ pub(crate) fn check(sources: &[Source]) -> Result<(), Failure> {
             [one] => one.name.clone(),
             _ => "the recordings".to_owned(),
         };
-        let error = match are.is_empty() {
-            true => anyhow!("{where_}: no {what} {name:?}: it does not say what any is called"),
-            false => anyhow!("{where_}: no {what} {name:?}; there is {}", offered(are)),
-        };
-        Err(Failure { code: USAGE, error })
+        Err(match are.is_empty() {
+            true => usage!("{where_}: no {what} {name:?}: it does not say what any is called"),
+            false => usage!("{where_}: no {what} {name:?}; there is {}", offered(are)),
+        })
     };
     for (at, name) in selection.events.iter().enumerate() {
         if !known(at, |source| &source.names.known_events) {

@@ -14,14 +14,13 @@ mod views;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::anyhow;
 use clap::Args;
 use ratatui_crossterm::crossterm::event::KeyEvent;
 
 use self::app::App;
 use self::filters::Filters;
 use self::reading::Reader;
-use crate::exit::{DONE, Failure, OrExit, Outcome, USAGE};
+use crate::exit::{DONE, Failure, Outcome, usage};
 use crate::input::{self, Inputs};
 use crate::present::terminal::{self, Input, Terminal, is_drawable};
 use crate::select::{RowArgs, SelectArgs};
@@ -75,8 +74,7 @@ pub(crate) fn run(args: &Browse) -> Outcome {
     let both = || baseline.iter().chain(paths);
     let free = !both().any(|path| path == Path::new("-"));
     if !is_drawable(free) {
-        let error = anyhow!("lbr browse needs a terminal; `lbr report` prints the same tables");
-        return Err(Failure { code: USAGE, error });
+        return Err(usage!("lbr browse needs a terminal; `lbr report` prints the same tables"));
     }
     both().filter(|path| *path != Path::new("-")).try_for_each(|path| {
         // A file that cannot be opened is reported before the screen is taken.
@@ -86,8 +84,7 @@ pub(crate) fn run(args: &Browse) -> Outcome {
     while let (None, Some(told)) = (&app.model, app.reader.wait(FIRST)) {
         app.take(told)?;
     }
-    let ended = play(&mut app).or_exit(crate::exit::FAILED)?;
-    ended?;
+    play(&mut app)?;
     app.warn();
     Ok(DONE)
 }
@@ -102,7 +99,7 @@ fn app(args: &Browse) -> std::io::Result<App> {
 }
 
 /// Shows it until its user has enough, or nothing can be read.
-fn play(app: &mut App) -> std::io::Result<Result<(), Failure>> {
+fn play(app: &mut App) -> Result<(), Failure> {
     let mut terminal = Terminal::take(true)?;
     let mut ended = Ok(());
     loop {
@@ -120,7 +117,7 @@ fn play(app: &mut App) -> std::io::Result<Result<(), Failure>> {
         }
     }
     terminal.end();
-    Ok(ended)
+    ended
 }
 
 /// The browser without a terminal, for tests.

@@ -11,7 +11,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{anyhow, ensure};
+use anyhow::anyhow;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use lab::learn::{LESSONS, Lesson, Program, Question, Session};
@@ -23,7 +23,7 @@ use self::keys::Play;
 use super::rights::Rights;
 use super::soft::{self, CpuParser};
 use crate::args::heading;
-use crate::exit::{DONE, OrExit, Outcome, USAGE};
+use crate::exit::{DONE, Outcome, usage};
 use crate::output::Output;
 use crate::present::out::{Out, say};
 use crate::present::table::{Cell, Table};
@@ -162,8 +162,11 @@ pub(crate) fn run(args: &Learn) -> Outcome {
     let program = args.command.first().and_then(|program| sampler::target::find(program).ok());
     let output = args.html.as_deref().map(|path| Output::new(path, &program)).transpose()?;
     let drawn = args.transcript.is_none() && output.is_none();
-    if drawn {
-        check().or_exit(USAGE)?;
+    if drawn && !is_drawable(true) {
+        return Err(usage!(
+            "lbr learn needs a terminal; --list lists the lessons, --transcript LESSON prints one, \
+             --html FILE writes them for a browser"
+        ));
     }
     let all = drawn || (output.is_some() && asked.is_none());
     let subjects = if args.command.is_empty() {
@@ -213,16 +216,6 @@ fn play(subjects: Vec<Subject>, at: usize) -> io::Result<()> {
         }
     }
     terminal.end();
-    Ok(())
-}
-
-/// Checks that standard input and output are a terminal.
-fn check() -> anyhow::Result<()> {
-    ensure!(
-        is_drawable(true),
-        "lbr learn needs a terminal; --list lists the lessons, --transcript LESSON prints one, \
-         --html FILE writes them for a browser"
-    );
     Ok(())
 }
 
