@@ -1,5 +1,6 @@
 //! Exit statuses, and the conversion of errors into sentences.
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use lbr_msr::access::MsrError;
@@ -44,6 +45,12 @@ pub(crate) const NOT_PERMITTED: u8 = 4;
 pub(crate) const POOR: u8 = 5;
 /// More changed than is allowed.
 pub(crate) const DIFFERS: u8 = 6;
+
+/// Ends a command whose output is complete.
+pub(crate) fn done(out: &mut impl Write) -> Outcome {
+    out.flush()?;
+    Ok(DONE)
+}
 
 /// Attaches an exit code to an error.
 pub(crate) trait OrExit<T> {

@@ -1,7 +1,5 @@
 //! `lbr probe`: the LBR capabilities of a CPU.
 
-use std::io::Write;
-
 use clap::Args;
 use lbr_msr::{
     LbrCaps,
@@ -16,7 +14,7 @@ use serde_json::{Value, json};
 use super::machine::MachineArgs;
 use crate::args::heading;
 use crate::{
-    exit::{DONE, OrExit, Outcome, USAGE},
+    exit::{OrExit, Outcome, USAGE, done},
     present::{
         json,
         out::Out,
@@ -64,8 +62,7 @@ pub(crate) fn run(args: ProbeArgs) -> Outcome {
             write_list(&mut out, &described(group))?;
         }
     }
-    out.flush()?;
-    Ok(DONE)
+    done(&mut out)
 }
 
 /// The prober cannot use the value of --assume.

@@ -1,7 +1,6 @@
 //! The CPUs of the software LBR: `--soft-cpu` and `--soft-cpu list`.
 
 use std::ffi::OsStr;
-use std::io::Write as _;
 
 use clap::builder::TypedValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -11,7 +10,7 @@ use lbr_msr::insn::Isa;
 use lbr_msr::soft::SoftCpu;
 use lbr_msr::table::NAMES;
 
-use crate::exit::{DONE, Failure, Outcome, usage};
+use crate::exit::{Failure, Outcome, done, usage};
 use crate::present::out::Out;
 use crate::present::table::{Cell, Table};
 
@@ -85,6 +84,5 @@ pub(crate) fn cpus() -> Outcome {
             &mut (),
             SoftCpu::all().chain(SoftCpu::all_brbe()).collect::<Vec<_>>().into_iter(),
         )?;
-    out.flush()?;
-    Ok(DONE)
+    done(&mut out)
 }

@@ -1,13 +1,12 @@
 //! `lbr doctor --set-up`: installs the emulator of the faster recorder.
 
-use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, anyhow, bail};
 use sampler::source::qemu::{Qemu, Unavailable};
 
-use crate::exit::{DONE, Outcome};
+use crate::exit::{Outcome, done};
 use crate::present::out::{Out, say};
 
 /// Runs the missing step, and prints it before.
@@ -27,8 +26,7 @@ pub(super) fn run() -> Outcome {
     Qemu::find().map_err(|why| anyhow!(why))?;
     let mut out = Out::stdout();
     out.line("The faster recorder is in place: lbr record --report -- ls /usr")?;
-    out.flush()?;
-    Ok(DONE)
+    done(&mut out)
 }
 
 /// The command that fixes it.

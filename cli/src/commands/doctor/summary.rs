@@ -1,7 +1,7 @@
 //! The verdict on this machine: whether its hardware LBR works, why not, the fix, and what works
 //! instead. `lbr doctor` opens with it; `lbr` alone adds the first commands to try.
 
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 
 use sampler::source::qemu::Qemu;
@@ -9,7 +9,7 @@ use sampler::source::qemu::Qemu;
 use super::checks::{self, Report};
 use super::{Check, Obstacle, Verdict};
 use crate::commands::machine::{HostArgs, MachineArgs};
-use crate::exit::{DONE, Outcome};
+use crate::exit::{Outcome, done};
 use crate::present::out::Out;
 use crate::present::table::{Cell, write_list};
 
@@ -40,8 +40,7 @@ pub(crate) fn run() -> Outcome {
     ];
     let items = commands.map(|(what, command)| (Cell::Empty, what.to_owned(), command.to_owned()));
     write_list(&mut out, &items)?;
-    out.flush()?;
-    Ok(DONE)
+    done(&mut out)
 }
 
 /// Writes the verdict: at most five lines.

@@ -1,6 +1,6 @@
 //! `lbr explain`: the bits of a register.
 
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::number::number;
 use crate::args::heading;
 use crate::{
-    exit::{DONE, OrExit, Outcome, USAGE},
+    exit::{DONE, OrExit, Outcome, USAGE, done},
     output::Output,
     present::{
         bits::{self, Drawn},
@@ -103,8 +103,7 @@ pub(crate) fn run(args: ExplainArgs) -> Outcome {
             }
             write_list_of(&mut out, &registers, args.json)?;
         }
-        out.flush()?;
-        return Ok(DONE);
+        return done(&mut out);
     };
     let register = find(name, args.cpu).map_err(|error| match &error {
         FindError::NoSuchName { near, .. } if near.is_empty() => {
@@ -130,8 +129,7 @@ pub(crate) fn run(args: ExplainArgs) -> Outcome {
     } else {
         write_text(&mut out, &register, value)?;
     }
-    out.flush()?;
-    Ok(DONE)
+    done(&mut out)
 }
 
 /// Finds a register by its name, or by the words of its name.

@@ -18,7 +18,7 @@ use self::place::BlockSpec;
 use self::select::Chosen;
 use super::report;
 use crate::args::heading;
-use crate::exit::{DONE, Failure, Outcome, POOR, failure};
+use crate::exit::{DONE, Failure, Outcome, POOR, done, failure};
 use crate::head::{Totals, flow_json};
 use crate::input::{self, Inputs, Source, selected};
 use crate::output::Output;
@@ -144,8 +144,7 @@ pub(crate) fn run(args: &Hist) -> Outcome {
             print_json(&mut out, &mut read, of)?;
         }
         print_quality(&mut out, &read)?;
-        out.flush()?;
-        return Ok(DONE);
+        return done(&mut out);
     }
     let chosen = match args.block.is_empty() {
         true => select::first(&read, &args.rows, groups),
@@ -166,8 +165,7 @@ pub(crate) fn run(args: &Hist) -> Outcome {
         out.line("the program's hottest block; lbr report --view blocks lists others")?;
     }
     say_hidden(&read, &chosen);
-    out.flush()?;
-    Ok(DONE)
+    done(&mut out)
 }
 
 /// Why a recording has no cycles for any block.

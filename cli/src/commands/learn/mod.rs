@@ -23,7 +23,7 @@ use self::keys::Play;
 use super::rights::Rights;
 use super::soft::{self, CpuParser};
 use crate::args::heading;
-use crate::exit::{DONE, Outcome, usage};
+use crate::exit::{DONE, Outcome, done, usage};
 use crate::output::Output;
 use crate::present::out::{Out, say};
 use crate::present::table::{Cell, Table};
@@ -226,6 +226,5 @@ fn list() -> Outcome {
         .word("", "CPU", |(), lesson| Cell::Word(lesson.cpu.into()))
         .prose("", "what it teaches", |(), lesson| Cell::Word(lesson.title.into()))
         .write_text(&mut out, &mut (), LESSONS.iter().copied())?;
-    out.flush()?;
-    Ok(DONE)
+    done(&mut out)
 }

@@ -1,7 +1,6 @@
 //! `lbr record --overhead`: the time that recording adds to a program.
 
 use std::ffi::OsString;
-use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
@@ -17,7 +16,7 @@ use sampler::target::find;
 
 use super::{Record, check};
 use crate::commands::backend::not_started;
-use crate::exit::{DONE, Failure, Outcome};
+use crate::exit::{Failure, Outcome, done};
 use crate::present::number::counted;
 use crate::present::out::Out;
 
@@ -67,8 +66,7 @@ pub(super) fn run(args: &Record, pairs: u32) -> Outcome {
     let through = said.lines().find_map(|line| line.strip_prefix("lbr: recording on "));
     let mut out = Out::stdout();
     out.lines(&lines(&alone, &recorded, branches, through.unwrap_or_default()))?;
-    out.flush()?;
-    Ok(DONE)
+    done(&mut out)
 }
 
 /// This command without `--overhead`, writing to `file`.

@@ -5,7 +5,7 @@ use lab::measure::{Options, Ratio, TURNS, Turn, TurnRatio, median, ticks_of};
 use super::code::TimedCode;
 use super::figures::{Figures, Source};
 use super::{ENOUGH, TimeArgs, failed, machine};
-use crate::exit::{DONE, FAILED, Failure, Outcome, failure};
+use crate::exit::{FAILED, Failure, Outcome, done, failure};
 use crate::present::number::{counted, dash};
 use crate::present::out::Out;
 use crate::present::table::{Cell, Printer, Table};
@@ -123,8 +123,7 @@ pub(super) fn run(args: &TimeArgs, options: Options, codes: &mut [TimedCode]) ->
             table.write_text(&mut out, &mut (), sides.iter())?;
         }
     }
-    std::io::Write::flush(&mut out)?;
-    Ok(DONE)
+    done(&mut out)
 }
 
 impl Turns {

@@ -1,6 +1,6 @@
 //! The same code at many addresses: how much of its time is only layout.
 
-use std::io::{self, Write};
+use std::io;
 
 use lab::measure::Options;
 
@@ -8,7 +8,7 @@ use super::TimeArgs;
 use super::code::TimedCode;
 use super::compare::{self, Side};
 use super::figures::number;
-use crate::exit::{DONE, Outcome};
+use crate::exit::{Outcome, done};
 use crate::present::out::Out;
 use crate::present::table::Printer;
 
@@ -56,8 +56,7 @@ pub(super) fn run(
         out.gap()?;
     }
     turns.table(args.verbose).write(printer, &mut out, &mut (), sides.iter())?;
-    out.flush()?;
-    Ok(DONE)
+    done(&mut out)
 }
 
 /// The fastest and the slowest time of a piece of code, each with its offset.

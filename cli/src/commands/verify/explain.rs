@@ -1,6 +1,6 @@
 //! `lbr verify --explain CHECK`: what a check executes, why, and what would falsify it.
 
-use std::io::{self, Write as _};
+use std::io;
 use std::path::Path;
 
 use anyhow::anyhow;
@@ -8,7 +8,7 @@ use lab::verify::Spec;
 use lbr_msr::soft::SoftCpu;
 use serde_json::json;
 
-use crate::exit::{DONE, OrExit, Outcome, USAGE};
+use crate::exit::{DONE, OrExit, Outcome, USAGE, done};
 use crate::output::Output;
 use crate::present::json;
 use crate::present::out::Out;
@@ -45,8 +45,7 @@ pub(super) fn run(id: &str, cpu: Option<&SoftCpu>, json: Option<&Path>) -> Outco
     } else {
         text(&mut out, first, cpu)?;
     }
-    out.flush()?;
-    Ok(DONE)
+    done(&mut out)
 }
 
 /// The distinct documented answers of a CPU or of all that the software LBR can emulate, and the

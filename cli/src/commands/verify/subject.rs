@@ -1,7 +1,6 @@
 //! Opens the CPU under test: software, with the faults that are injected into it, or one of this
 //! machine.
 
-use std::io::Write as _;
 use std::slice;
 use std::str::FromStr;
 
@@ -24,7 +23,7 @@ use sampler::keeper;
 use super::VerifyArgs;
 use crate::commands::backend::{self, Hardware};
 use crate::commands::soft::LIST;
-use crate::exit::{DONE, FAILED, Failure, OrExit, Outcome, USAGE};
+use crate::exit::{FAILED, Failure, OrExit, Outcome, USAGE, done};
 use crate::present::out::{Out, say};
 use crate::present::table::{Cell, Table};
 
@@ -159,6 +158,5 @@ pub(super) fn list_lies(cpu: Option<&SoftCpu>) -> Outcome {
         })
         .prose("", "source", |(), fault| Cell::Word(fault.source().into()))
         .write_text(&mut out, &mut (), faults.into_iter())?;
-    out.flush()?;
-    Ok(DONE)
+    done(&mut out)
 }
