@@ -24,7 +24,7 @@ use crate::{
         json,
         out::{Out, say},
         page,
-        table::{Cell, Item, Table, write_list},
+        table::{Cell, Item, Printer, Table, write_list},
     },
 };
 
@@ -264,11 +264,7 @@ fn write_list_of(out: &mut Out<'_>, registers: &[Register], json: bool) -> io::R
             Cell::Word(format!("{} [{}]", register.summary(), register.variant()).into())
         })
         .only("source", |(), register| Cell::Word(register.source().into()));
-    if json {
-        table.write_json(out, &mut (), registers.iter().copied())
-    } else {
-        table.write_text(out, &mut (), registers.iter().copied())
-    }
+    table.write(Printer::of(json, false), out, &mut (), registers.iter().copied())
 }
 
 /// Its address, or the first and last for a register of each record; the encoding of an Arm

@@ -115,14 +115,11 @@ pub(super) fn run(args: &TimeArgs, options: Options, codes: &mut [TimedCode]) ->
     let (turns, sides, source) = measure(args, options, codes, 1)?;
     let mut out = Out::stdout();
     let table = turns.table(args.verbose);
-    match Printer::of(args.json, args.csv) {
-        Printer::Json => table.write_json(&mut out, &mut (), sides.iter())?,
-        Printer::Csv => table.write_csv(&mut out, &mut (), sides.iter())?,
-        Printer::Text => {
-            turns.head(&mut out, &sides, &source, args.verbose)?;
-            table.write_text(&mut out, &mut (), sides.iter())?;
-        }
+    let printer = Printer::of(args.json, args.csv);
+    if printer == Printer::Text {
+        turns.head(&mut out, &sides, &source, args.verbose)?;
     }
+    table.write(printer, &mut out, &mut (), sides.iter())?;
     done(&mut out)
 }
 
