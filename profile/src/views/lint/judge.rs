@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::positions::Position;
 use super::rules::*;
-use super::{CodeCheck, Finding, ReaderNotes, Scan, Severity};
+use super::{CodeCheck, Finding, Position, ReaderNotes, Scan, Severity};
 use crate::code::maps::Location;
 use crate::views::flow::Flow;
 
@@ -152,7 +151,7 @@ fn bias(found: &mut Findings, scan: &Scan) {
         place.at_top >= BIAS_COUNT
             && at_top * counted > (all * newest).saturating_mul(u128::from(BIAS_FACTOR))
     };
-    let stacks = scan.places.iter().filter(biased);
+    let stacks = scan.places.values().filter(biased);
     let stacks = stacks.fold(0u64, |sum, place| sum.saturating_add(place.at_top));
     found.add(TOP_OF_STACK_BIAS, stacks, scan.newest, &[]);
 }

@@ -5,9 +5,11 @@
 
 mod binary;
 mod judge;
-mod positions;
 mod rules;
 mod runs;
+
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
 
 use lbr_msr::record::{BranchType, Event};
 
@@ -15,6 +17,7 @@ use crate::clean::{Cleaned, CommonResult, Counter, Transition, View, add};
 use crate::code::maps::Maps;
 use crate::code::straight;
 use crate::code::symbols::Sources;
+use crate::index::Product;
 use crate::read::names;
 use crate::read::perf_data::ReadError;
 use crate::read::recording::Recording;
@@ -22,7 +25,6 @@ use crate::read::stack::{Entries, EntryFlags};
 use crate::read::{KERNEL, crosses};
 use crate::views::flow::{self, Flow, Site};
 pub use binary::BinaryCoverage;
-use positions::Positions;
 use runs::Runs;
 
 /// How severe a finding is.
@@ -211,6 +213,14 @@ impl View for Check {
     }
 }
 
+/// How often a branch was the newest of its stack, and how often it occurred at all.
+#[derive(Debug, Default)]
+struct Position {
+    at_top: u64,
+    /// Set at the end.
+    all: u64,
+}
+
 /// Counts besides the flow.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
@@ -235,7 +245,8 @@ pub(super) struct Scan {
     to_kernel: u64,
     /// By the flow's number of a branch: how often it was the newest of its stack.
     at_top: Vec<u64>,
-    places: Positions,
+    /// Branches that were the newest, by address and space.
+    places: HashMap<(u64, u32), Position, BuildHasherDefault<Product>>,
     newest: u64,
     counted: u64,
     /// Entries with symbols instead of addresses.
@@ -307,10 +318,13 @@ impl Scan {
         flow.each_branch(|number, space, from, _| {
             let at_top = self.at_top.get(number as usize).copied().unwrap_or(0);
             if at_top > 0 {
-                self.places.newest((from, space), at_top);
+                add(&mut self.places.entry((from, space)).or_default().at_top, at_top);
             }
         });
-        flow.each_branch(|_, space, from, count| self.places.anywhere((from, space), count));
+        flow.each_branch(|_, space, from, count| {
+            let place = self.places.get_mut(&(from, space));
+            place.into_iter().for_each(|place| add(&mut place.all, count));
+        });
     }
 
     fn names(&mut self, entries: &Entries<'_>, weight: u64) {
