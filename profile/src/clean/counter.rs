@@ -47,17 +47,9 @@ pub trait View {
     /// Counts a stack.
     fn stack(&mut self, stack: &Cleaned<'_>, maps: &mut Maps);
 
-    /// Counts a fall-through range without known branches around it: entry, length, address space,
-    /// and count.
-    fn straight(&mut self, _code: (u64, u32, u32), _weight: u64, _maps: &mut Maps) {}
-
-    /// Counts straight-line code of a complete recording that no branch ended.
-    fn ended(&mut self, _code: (u64, u32, u32), _weight: u64, _maps: &mut Maps) {}
-
-    /// Counts a stack's straight-line code that no branch ended.
-    fn cuts(&mut self, stack: &Cleaned<'_>, maps: &mut Maps) {
-        stack.ended.iter().for_each(|code| self.ended(*code, stack.weight, maps));
-    }
+    /// Counts straight-line code without a known branch after it: entry, length and address space.
+    /// `ended` if no branch ended it, in a complete recording.
+    fn code(&mut self, _code: (u64, u32, u32), _ended: bool, _weight: u64, _maps: &mut Maps) {}
 
     /// Handles any item except a stack.
     fn event(&mut self, _event: &Event) {}
@@ -146,7 +138,7 @@ impl<V: View> Counter<V> {
                 Item::Stack(stack) => count(cleaner, view, &stack),
                 Item::Straight(straight) => {
                     if let Some(code) = cleaner.straight(&straight) {
-                        view.straight(code, straight.head.weight, &mut cleaner.maps);
+                        view.code(code, false, straight.head.weight, &mut cleaner.maps);
                     }
                 }
                 Item::Event(event) => {
@@ -195,7 +187,9 @@ impl<V: View> Counter<V> {
 #[inline]
 fn count<V: View>(cleaner: &mut Cleaner, view: &mut V, stack: &Stack<'_>) {
     if let Some((cleaned, maps)) = cleaner.clean(stack, V::ORDERED) {
-        view.cuts(&cleaned, maps);
+        for code in cleaned.ended {
+            view.code(*code, true, cleaned.weight, maps);
+        }
         view.stack(&cleaned, maps);
     }
 }

@@ -88,17 +88,10 @@ impl View for Page {
         self.scan.newest(counted.newest(), stack.weight);
     }
 
-    fn straight(&mut self, code: (u64, u32, u32), weight: u64, maps: &mut Maps) {
-        self.flow.straight(code, weight, maps);
+    fn code(&mut self, code: (u64, u32, u32), ended: bool, weight: u64, maps: &mut Maps) {
+        self.flow.code(code, ended, weight, maps);
         if let Some(own) = &mut self.own {
-            own.straight(code, weight, maps);
-        }
-    }
-
-    fn ended(&mut self, code: (u64, u32, u32), weight: u64, maps: &mut Maps) {
-        self.flow.ended(code, weight, maps);
-        if let Some(own) = &mut self.own {
-            own.ended(code, weight, maps);
+            own.code(code, ended, weight, maps);
         }
     }
 

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 
 use lbr_msr::record::BranchType;
 
-use super::Space;
 use super::blocks::{Decoder, HAS_INSIDES};
 use super::edges::Repeated;
 use super::transitions::{NONE, TransitionKey, Transitions};
-use crate::clean::{Cleaned, add};
+use super::{Flow, Space};
+use crate::clean::{Cleaned, CommonResult, View, add};
 use crate::code::maps::Maps;
 use crate::read::stack::EntryFlags;
 use crate::views::hot::{Counted, add_counted};
@@ -27,27 +27,10 @@ pub struct FlowCounts {
     pub(super) not_taken: BTreeMap<(Space, u64), (u64, Option<BranchType>)>,
 }
 
-impl FlowCounts {
-    /// For callers that need only branches: blocks are not kept, which saves more than half of the
-    /// memory. Blocks still count towards the branches inside them.
-    pub(crate) fn without_blocks() -> FlowCounts {
-        FlowCounts { transitions: Transitions::without_cycles(), ..FlowCounts::default() }
-    }
+impl View for FlowCounts {
+    type Table = Flow;
 
-    /// For callers that need only blocks: the flow will have no sites.
-    pub(crate) fn without_sites() -> FlowCounts {
-        let decoder = Decoder::without_sites();
-        FlowCounts { decoder, no_clusters: true, ..FlowCounts::default() }
-    }
-
-    /// Without blocks, and without confidence intervals: each branch counts as if it were alone in
-    /// a stack.
-    pub(crate) fn without_clusters() -> FlowCounts {
-        FlowCounts { no_clusters: true, ..FlowCounts::without_blocks() }
-    }
-
-    /// Counts a stack.
-    pub(crate) fn add(&mut self, stack: &Cleaned<'_>, maps: &mut Maps) {
+    fn stack(&mut self, stack: &Cleaned<'_>, maps: &mut Maps) {
         let asked = &self.decoder.asked;
         let load = |number: u32| asked.get(number as usize).copied().unwrap_or(NONE);
         self.transitions.add(stack.space, stack.weight, stack.transitions, load);
@@ -68,6 +51,40 @@ impl FlowCounts {
             self.decoder.catch_up(&self.transitions.list, maps);
             self.add_clusters(stack);
         }
+    }
+
+    fn code(&mut self, code: (u64, u32, u32), ended: bool, weight: u64, maps: &mut Maps) {
+        let Some(number) = self.transitions.number(TransitionKey::code(code, ended)) else {
+            return;
+        };
+        self.transitions.run(number, (EntryFlags(0), 0), weight);
+        if !self.no_clusters {
+            self.decoder.catch_up(&self.transitions.list, maps);
+        }
+    }
+
+    fn finish(self, whole: CommonResult) -> Flow {
+        self.flow(whole)
+    }
+}
+
+impl FlowCounts {
+    /// For callers that need only branches: blocks are not kept, which saves more than half of the
+    /// memory. Blocks still count towards the branches inside them.
+    pub(crate) fn without_blocks() -> FlowCounts {
+        FlowCounts { transitions: Transitions::without_cycles(), ..FlowCounts::default() }
+    }
+
+    /// For callers that need only blocks: the flow will have no sites.
+    pub(crate) fn without_sites() -> FlowCounts {
+        let decoder = Decoder::without_sites();
+        FlowCounts { decoder, no_clusters: true, ..FlowCounts::default() }
+    }
+
+    /// Without blocks, and without confidence intervals: each branch counts as if it were alone in
+    /// a stack.
+    pub(crate) fn without_clusters() -> FlowCounts {
+        FlowCounts { no_clusters: true, ..FlowCounts::without_blocks() }
     }
 
     /// Sums the difference that stacks with a repeated branch make to the counts by stack.
@@ -115,24 +132,6 @@ impl FlowCounts {
         for (number, slot) in (0..).zip(list.iter()).filter(|(_, slot)| slot.key.has_branch()) {
             let (from, _, space) = slot.key.branch();
             visit(number, space, from, many.sums(number, slot).count);
-        }
-    }
-
-    /// Counts a fall-through range whose branches are counted elsewhere.
-    pub(crate) fn add_straight(&mut self, block: (u64, u32, Space), weight: u64, maps: &mut Maps) {
-        self.add_code(TransitionKey::straight(block), weight, maps);
-    }
-
-    /// Counts straight-line code that no branch ended.
-    pub(crate) fn add_ended(&mut self, block: (u64, u32, Space), weight: u64, maps: &mut Maps) {
-        self.add_code(TransitionKey::ended(block), weight, maps);
-    }
-
-    fn add_code(&mut self, code: TransitionKey, weight: u64, maps: &mut Maps) {
-        let Some(number) = self.transitions.number(code) else { return };
-        self.transitions.run(number, (EntryFlags(0), 0), weight);
-        if !self.no_clusters {
-            self.decoder.catch_up(&self.transitions.list, maps);
         }
     }
 }

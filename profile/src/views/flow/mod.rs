@@ -19,7 +19,7 @@ use lbr_msr::record::BranchType;
 
 use crate::clean::interval::Clusters;
 use crate::clean::quality::Quality;
-use crate::clean::{Cleaned, CommonResult, Counter, View, add};
+use crate::clean::{Counter, add};
 use crate::code::maps::{Function, Location, Maps, Owner};
 use crate::code::straight::{self, NotTaken};
 use crate::read::perf_data::ReadError;
@@ -47,26 +47,6 @@ impl FlowCounter {
     /// Starts empty, for callers that need only blocks: the flow will have no sites.
     pub fn without_sites() -> FlowCounter {
         Counter::of(FlowCounts::without_sites())
-    }
-}
-
-impl View for FlowCounts {
-    type Table = Flow;
-
-    fn stack(&mut self, stack: &Cleaned<'_>, maps: &mut Maps) {
-        self.add(stack, maps);
-    }
-
-    fn straight(&mut self, code: (u64, u32, u32), weight: u64, maps: &mut Maps) {
-        self.add_straight(code, weight, maps);
-    }
-
-    fn ended(&mut self, code: (u64, u32, u32), weight: u64, maps: &mut Maps) {
-        self.add_ended(code, weight, maps);
-    }
-
-    fn finish(self, whole: CommonResult) -> Flow {
-        self.flow(whole)
     }
 }
 

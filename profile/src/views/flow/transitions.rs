@@ -54,14 +54,10 @@ impl TransitionKey {
         TransitionKey { entry, to: branch.to, len, space }
     }
 
-    /// For a range without its branch.
-    pub(super) fn straight((entry, len, space): (u64, u32, Space)) -> TransitionKey {
-        TransitionKey { entry, to: 0, len: len | STRAIGHT, space }
-    }
-
-    /// The key of straight-line code that no branch ended.
-    pub(super) fn ended((entry, len, space): (u64, u32, Space)) -> TransitionKey {
-        TransitionKey::straight((entry, len | ENDED, space))
+    /// For a range with an unknown branch after it, or that no branch ended.
+    pub(super) fn code((entry, len, space): (u64, u32, Space), ended: bool) -> TransitionKey {
+        let flags = STRAIGHT | if ended { ENDED } else { 0 };
+        TransitionKey { entry, to: 0, len: len | flags, space }
     }
 
     /// Whether no branch ended it.
@@ -387,7 +383,8 @@ mod tests {
     #[test]
     fn sums_have_no_end() {
         let mut transitions = Transitions::without_cycles();
-        let number = transitions.number(TransitionKey::straight((1, 2, 3))).expect("there is room");
+        let number =
+            transitions.number(TransitionKey::code((1, 2, 3), false)).expect("there is room");
         let typed = EntryFlags(EntryFlags::MISPREDICTED).with_type(Some(BranchType::COND));
         let weights = [1, Packed::MOST - 1, 1, 1, u64::from(u32::MAX), 7];
         for weight in weights {

@@ -191,16 +191,12 @@ impl View for Check {
 
     fn stack(&mut self, stack: &Cleaned<'_>, maps: &mut Maps) {
         self.scan.stack(stack, maps);
-        self.flow.add(stack, maps);
+        self.flow.stack(stack, maps);
         self.scan.newest(self.flow.newest(), stack.weight);
     }
 
-    fn straight(&mut self, code: (u64, u32, u32), weight: u64, maps: &mut Maps) {
-        self.flow.straight(code, weight, maps);
-    }
-
-    fn ended(&mut self, code: (u64, u32, u32), weight: u64, maps: &mut Maps) {
-        self.flow.ended(code, weight, maps);
+    fn code(&mut self, code: (u64, u32, u32), ended: bool, weight: u64, maps: &mut Maps) {
+        self.flow.code(code, ended, weight, maps);
     }
 
     fn event(&mut self, event: &Event) {
