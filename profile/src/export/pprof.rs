@@ -58,6 +58,7 @@ fn number<K: Hash + Eq>(once: &mut Once<K>, of: K) -> (u64, bool) {
 }
 
 /// A profile under construction.
+#[derive(Default)]
 struct Writer {
     profile: Message,
     /// The first is empty.
@@ -98,15 +99,7 @@ fn lines(maps: &mut Maps, at: Location) -> Vec<Line> {
 /// # Errors
 /// Errors of writing to memory, which do not occur.
 pub fn pprof(table: &mut HotTable, for_go: bool) -> std::io::Result<Vec<u8>> {
-    let mut writer = Writer {
-        profile: Message::default(),
-        strings: Texts::default(),
-        files: Once::default(),
-        functions: Once::default(),
-        locations: Once::default(),
-        for_go,
-        declared: HashMap::new(),
-    };
+    let mut writer = Writer { for_go, ..Writer::default() };
     writer.string("");
     let first = if for_go { "samples" } else { "branches" };
     let mut types = vec![(first, "count")];

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use lbr_msr::record::Head;
 
-use super::{KERNEL, Mapping, Mappings, Maps, Owner, Space, covering, overlapped};
+use super::{KERNEL, Mapping, Maps, Owner, Space, covering, overlapped};
 use crate::read::names;
 use crate::read::note::Source;
 use crate::read::stack::{Entries, RawBranch, SampleHead};
@@ -193,7 +193,7 @@ impl Maps {
     fn new_layout(&mut self) -> usize {
         let owner = Owner { recording: self.recording, pid: None };
         let named = self.named.current();
-        let space = Space { used: true, named, ..Space::new(owner, Mappings::default()) };
+        let space = Space { owner, used: true, named, ..Space::default() };
         self.spaces.push(space);
         let space = self.spaces.len() - 1;
         self.common.layouts.push(Layout { space, parts: HashMap::new() });

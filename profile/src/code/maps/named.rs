@@ -111,7 +111,7 @@ impl Maps {
             }
             let mappings = space.mappings.clone();
             let Space { owner, generated, .. } = *space;
-            self.spaces.push(Space { generated, named, ..Space::new(owner, mappings) });
+            self.spaces.push(Space { owner, mappings, generated, named, ..Space::default() });
             *at = next;
         }
     }

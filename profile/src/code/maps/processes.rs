@@ -10,7 +10,7 @@ use crate::code::symbols::JitMap;
 pub(super) const MOST_MAPPINGS: usize = 1 << 17;
 
 /// A process of one of the recordings that are counted together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner {
     /// The recording, from 0: a process number has no meaning in another one. 0 if samples lack the
     /// process.
@@ -20,7 +20,7 @@ pub struct Owner {
 }
 
 /// The mappings of a process over an interval of time.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Space {
     pub(super) mappings: Mappings,
     pub(super) owner: Owner,
@@ -38,22 +38,6 @@ pub(super) struct Space {
     pub(super) heard: u64,
     /// The table of symbols for its numbers.
     pub(super) named: Option<usize>,
-}
-
-impl Space {
-    pub(super) fn new(owner: Owner, mappings: Mappings) -> Space {
-        Space {
-            mappings,
-            owner,
-            generated: None,
-            used: false,
-            layout: 0,
-            replaced: false,
-            ended: false,
-            heard: 0,
-            named: None,
-        }
-    }
 }
 
 /// The mapping that contains an address.
@@ -139,7 +123,7 @@ impl Maps {
             let Some(space) = self.spaces.get_mut(at) else { continue };
             self.unkept.processes += u64::from(!space.ended && !space.mappings.is_empty());
             if !space.used {
-                *space = Space::new(space.owner, Mappings::default());
+                *space = Space { owner: space.owner, ..Space::default() };
                 self.free.push(at);
             }
         }
@@ -166,7 +150,7 @@ impl Maps {
         // It may have been discarded, and belong to another process.
         let free = |space: &&mut Space| !space.used && space.ended && space.owner.pid == Some(pid);
         let Some(space) = self.spaces.get_mut(index).filter(free) else { return };
-        *space = Space::new(space.owner, Mappings::default());
+        *space = Space { owner: space.owner, ..Space::default() };
         if self.current.get(&Some(pid)) == Some(&index) {
             self.current.remove(&Some(pid));
         }
@@ -221,7 +205,7 @@ impl Maps {
         self.forget_some();
         self.clock += 1;
         let heard = self.clock;
-        let new = Space { generated, named, heard, ..Space::new(owner, mappings) };
+        let new = Space { owner, mappings, generated, named, heard, ..Space::default() };
         let space = match self.free.pop() {
             Some(free) => {
                 if let Some(space) = self.spaces.get_mut(free) {

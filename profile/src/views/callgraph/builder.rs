@@ -17,7 +17,7 @@ use crate::views::walk::{Edge, Edges, Frames, Returned, Step, Transfer, Visit, t
 const THREADS: usize = 1 << 16;
 
 /// Builds the tree, stack by stack.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Builder {
     tree: Tree,
     passage: Passage,
@@ -62,17 +62,7 @@ struct Target {
 impl Builder {
     /// `stitch` enables extending truncated stacks by earlier ones.
     pub(super) fn new(stitch: bool) -> Builder {
-        Builder {
-            tree: Tree::new(),
-            passage: Passage::default(),
-            stitch,
-            snapshots: false,
-            before: ByThread::default(),
-            ends: Vec::new(),
-            running: ByThread::default(),
-            deepest: 0,
-            outermost: ByThread::default(),
-        }
+        Builder { tree: Tree::new(), stitch, ..Builder::default() }
     }
 
     /// Adds empty stacks to the outermost functions of their threads.

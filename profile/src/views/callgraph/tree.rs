@@ -66,7 +66,7 @@ pub struct Node {
 }
 
 /// The contexts and functions so far.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Tree {
     pub(super) nodes: Vec<Node>,
     children: Map<(usize, usize), usize>,
@@ -89,12 +89,9 @@ impl Tree {
         let nobody = Function { name: None, addr: None, location: None, place: None };
         Tree {
             nodes: vec![Node::default()],
-            children: Map::default(),
             functions: vec![nobody],
             named: vec![false],
-            by_location: Map::default(),
-            by_address: Map::default(),
-            folded: 0,
+            ..Tree::default()
         }
     }
 
