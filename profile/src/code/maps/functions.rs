@@ -5,12 +5,11 @@ use std::ops::Range;
 use lbr_msr::insn::{BranchInsn, CodeBytes, Isa};
 
 use super::files::{FileKind, State};
-use super::kernel_files::Vmlinux;
 use super::{Location, Mapping, Maps, Space};
 use crate::code::demangle::{Called, Nearest, demangle};
 use crate::code::lines::{Frame, SourceLine};
 use crate::code::straight;
-use crate::code::symbols::SymbolExtent;
+use crate::code::symbols::{Module, SymbolExtent};
 use crate::read::LONGEST_BLOCK;
 use crate::read::names::REACH;
 
@@ -209,12 +208,18 @@ impl Maps {
 }
 
 impl Maps {
-    /// The kernel's ELF file, if the index is the kernel's. Only for symbols: a kernel changes its
-    /// code at run time.
-    fn vmlinux_of(&mut self, index: usize) -> Option<&mut Vmlinux> {
-        self.open(index);
-        match &mut self.files.get_mut(index)?.state {
-            State::Vmlinux(vmlinux, _) => Some(vmlinux),
+    /// The file that may have debug information for a location, and the address in it.
+    fn debug_at(&mut self, location: Location) -> Option<(&Module, u64)> {
+        let Location::File { file, offset } = location else { return None };
+        if !self.sources.lines {
+            return None;
+        }
+        self.open(file);
+        match &self.files.get(file)?.state {
+            State::Open(module) => Some((module, module.address_of_offset(offset)?)),
+            State::Vmlinux(vmlinux, _) => {
+                Some((&vmlinux.module, vmlinux.base.wrapping_add(offset)))
+            }
             _ => None,
         }
     }
@@ -222,29 +227,14 @@ impl Maps {
     /// The line of a location; for inlined code, the innermost. `None` if the file has no debug
     /// information, or was replaced.
     pub fn source(&mut self, location: Location) -> Option<SourceLine> {
-        let Location::File { file, offset } = location else { return None };
-        if !self.sources.lines {
-            return None;
-        }
-        if let Some(vmlinux) = self.vmlinux_of(file) {
-            return vmlinux.source(offset);
-        }
-        let module = self.elf(file)?;
-        module.source(module.address_of_offset(offset)?)
+        let (module, addr) = self.debug_at(location)?;
+        module.source(addr)
     }
 
     /// The functions that contain a location, from debug information: inlined functions from the
     /// innermost on, then the enclosing one. Empty without debug information.
     pub fn frames(&mut self, location: Location) -> Vec<Frame> {
-        let Location::File { file, offset } = location else { return Vec::new() };
-        if !self.sources.lines {
-            return Vec::new();
-        }
-        if let Some(vmlinux) = self.vmlinux_of(file) {
-            return vmlinux.frames(offset);
-        }
-        let Some(module) = self.elf(file) else { return Vec::new() };
-        module.address_of_offset(offset).map(|addr| module.frames(addr)).unwrap_or_default()
+        self.debug_at(location).map(|(module, addr)| module.frames(addr)).unwrap_or_default()
     }
 
     /// The lines that have code in a function; none for the kernel.

@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use super::{Mappings, Maps, differs};
 use crate::code::hex;
-use crate::code::lines::{Frame, SourceLine};
 use crate::code::symbols::{
     KernelSymbols, Module, RunningKernel, SymbolError, SymbolExtent, build_id,
 };
@@ -130,14 +129,6 @@ impl Vmlinux {
 
     fn offsets(&self, range: &Range<u64>) -> Range<u64> {
         range.start.wrapping_sub(self.base)..range.end.wrapping_sub(self.base)
-    }
-
-    pub(super) fn source(&self, offset: u64) -> Option<SourceLine> {
-        self.module.source(self.base.wrapping_add(offset))
-    }
-
-    pub(super) fn frames(&self, offset: u64) -> Vec<Frame> {
-        self.module.frames(self.base.wrapping_add(offset))
     }
 }
 
