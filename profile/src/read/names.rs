@@ -174,14 +174,6 @@ pub struct Names {
     has_symbols: bool,
 }
 
-/// The base of an offset.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What<'a> {
-    Symbol(&'a [u8]),
-    File,
-    Unknown,
-}
-
 impl Names {
     /// Whether there are no symbols.
     pub fn is_empty(&self) -> bool {
@@ -195,20 +187,17 @@ impl Names {
 
     /// The number of a location; `None` if all numbers are in use.
     pub(crate) fn number(&mut self, name: &[u8], file: Option<&[u8]>, offset: u64) -> Option<u64> {
-        let (start, within) = (offset & !(REACH - 1), offset & (REACH - 1));
-        Some(self.base(What::Symbol(name), file, start)? + within)
+        self.at(Some(name), false, file, offset)
     }
 
     /// The number of a file offset.
     pub(crate) fn in_file(&mut self, file: &[u8], offset: u64) -> Option<u64> {
-        let (start, within) = (offset & !(REACH - 1), offset & (REACH - 1));
-        Some(self.base(What::File, Some(file), start)? + within)
+        self.at(None, true, Some(file), offset)
     }
 
     /// The number of a location without a name.
     pub(crate) fn unknown(&mut self, file: Option<&[u8]>, is_target: bool) -> Option<u64> {
-        let within = if is_target { UNKNOWN_TARGET } else { 0 };
-        Some(self.base(What::Unknown, file, 0)? + within)
+        self.at(None, false, file, if is_target { UNKNOWN_TARGET } else { 0 })
     }
 
     /// Whether a name occurred before, without a file.
@@ -216,18 +205,20 @@ impl Names {
         self.symbols.has(&name.as_text())
     }
 
-    fn base(&mut self, what: What<'_>, file: Option<&[u8]>, start: u64) -> Option<u64> {
+    fn at(
+        &mut self,
+        name: Option<&[u8]>,
+        is_file: bool,
+        file: Option<&[u8]>,
+        offset: u64,
+    ) -> Option<u64> {
+        let (start, within) = (offset & !(REACH - 1), offset & (REACH - 1));
         self.asked = true;
-        let (name, is_file) = match what {
-            What::Symbol(name) => (Some(name.as_text()), false),
-            What::File => (None, true),
-            What::Unknown => (None, false),
-        };
         self.has_symbols |= !is_file;
-        let file = file.map(AsText::as_text);
+        let (name, file) = (name.map(AsText::as_text), file.map(AsText::as_text));
         let (name, file) = (name.as_deref(), file.as_deref());
         let number = self.symbols.number(Symbol { name, file, is_file, start, base: 0 })?;
-        self.symbols.get(number).map(|symbol| symbol.base)
+        Some(self.symbols.get(number)?.base + within)
     }
 
     /// Whether numbers were requested since the last call.
