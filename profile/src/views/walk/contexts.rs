@@ -20,16 +20,16 @@ pub(super) struct Context {
     /// Newest branch of each interrupted context, outermost first.
     interrupted: Vec<Option<usize>>,
     /// Newest branch of the current one.
-    last: Option<usize>,
+    pub(super) last: Option<usize>,
     /// How its next branch continues it.
-    joins: Continuity,
+    pub(super) joins: Continuity,
 }
 
 /// The parts of one stack, each of one context.
 pub(super) struct Parts<'a> {
     stack: &'a Cleaned<'a>,
     changes: &'a [ContextChange],
-    context: Context,
+    pub(super) context: Context,
     /// The context was known before this stack.
     pub(super) is_known: bool,
 }
@@ -75,16 +75,6 @@ impl Parts<'_> {
         Some(*first)
     }
 
-    /// The previous branch of the current context.
-    pub(super) fn last(&mut self) -> &mut Option<usize> {
-        &mut self.context.last
-    }
-
-    /// Whether the next branch continues the context.
-    pub(super) fn continues(&self) -> bool {
-        self.context.joins == Continuity::Before
-    }
-
     /// Passes the steps of the current context to a view, and changes it.
     pub(super) fn visit<V: Visit>(
         &mut self,
@@ -107,10 +97,6 @@ impl Parts<'_> {
         if let Some(change) = change {
             self.context.change(change);
         }
-    }
-
-    pub(super) fn finish(self) -> Context {
-        self.context
     }
 }
 

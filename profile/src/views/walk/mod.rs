@@ -242,21 +242,21 @@ impl<V: Visit> View for Walk<V> {
                     edge.kind = Transfer::of(recorded);
                 }
             }
-            let resumes = at == 0 && parts.is_known && parts.continues();
+            let resumes = at == 0 && parts.is_known && parts.context.joins == Continuity::Before;
             let mut follows = taken.follows || resumes && taken.straight().is_some();
             while let Some(change) = parts.next_before(at) {
                 parts.visit(&mut self.visit, &mut self.steps, edges, maps, Some(change));
                 follows = change.joins == Continuity::Before;
             }
-            let before = parts.last().filter(|_| taken.straight().is_some());
+            let before = parts.context.last.filter(|_| taken.straight().is_some());
             self.steps.push(Step { edge, before, follows, cycles: taken.cycles() });
-            *parts.last() = Some(edge);
+            parts.context.last = Some(edge);
         }
         while let Some(change) = parts.next_before(usize::MAX) {
             parts.visit(&mut self.visit, &mut self.steps, edges, maps, Some(change));
         }
         parts.visit(&mut self.visit, &mut self.steps, edges, maps, None);
-        self.contexts.keep(stack, parts.finish());
+        self.contexts.keep(stack, parts.context);
     }
 
     fn event(&mut self, event: &Event) {
