@@ -70,8 +70,8 @@ impl Builder {
         for (_, Outermost { function, empty }) in std::mem::take(&mut self.outermost) {
             if empty > 0 {
                 let node = self.tree.child(ROOT, function.unwrap_or(NOBODY));
-                self.tree.own(node, empty);
-                self.tree.moved(node, empty);
+                self.tree.add(node, |node| &mut node.own, empty);
+                self.tree.add(node, |node| &mut node.moves, empty);
             }
         }
     }
@@ -152,8 +152,8 @@ impl Builder {
         for function in path {
             node = self.tree.child(node, function);
         }
-        self.tree.own(node, weight);
-        self.tree.moved(node, weight);
+        self.tree.add(node, |node| &mut node.own, weight);
+        self.tree.add(node, |node| &mut node.moves, weight);
     }
 
     /// Replays branches, or calls and returns.
@@ -176,7 +176,7 @@ impl Builder {
                 let begins = index == 0 && stack.joins == Continuity::Start;
                 Frames::new(self.outermost_of(step.edge, &edge, begins, maps))
             });
-            self.tree.own(*frames.top(), weight);
+            self.tree.add(*frames.top(), |node| &mut node.own, weight);
             let target = match self.ends.get(step.edge).and_then(|ends| ends.target) {
                 Some(target) => target,
                 None => {
@@ -195,10 +195,10 @@ impl Builder {
             match edge.kind {
                 Transfer::Call => {
                     let node = self.tree.child(*frames.top(), target.function as usize);
-                    self.tree.called(node, weight);
+                    self.tree.add(node, |node| &mut node.calls, weight);
                     // Too deep: the outermost frame becomes the bottom.
                     let _ = frames.call(edge.from, node);
-                    self.tree.moved(node, weight);
+                    self.tree.add(node, |node| &mut node.moves, weight);
                 }
                 Transfer::Return => {
                     match frames.ret(edge.to) {
@@ -213,7 +213,7 @@ impl Builder {
                         }
                     }
                     if frames.depth() > 0 {
-                        self.tree.moved(*frames.top(), weight);
+                        self.tree.add(*frames.top(), |node| &mut node.moves, weight);
                     }
                 }
                 _ => self.jump(frames, target, weight),
@@ -262,7 +262,7 @@ impl Builder {
         if target.at_first {
             add(&mut self.passage.tail_calls, weight);
             let node = self.tree.child(self.tree.parent(node), function);
-            self.tree.called(node, weight);
+            self.tree.add(node, |node| &mut node.calls, weight);
             *frames.top() = node;
             return;
         }

@@ -212,7 +212,7 @@ impl CallGraph {
             for function in self.path(at).into_iter().rev().take(FRAMES) {
                 place = tree.child(place, function);
             }
-            tree.own(place, node.own);
+            tree.add(place, |node| &mut node.own, node.own);
         }
         tree.add_up();
         CallGraph {

@@ -156,21 +156,10 @@ impl Tree {
         self.named.get(function).copied().unwrap_or(false)
     }
 
-    pub(super) fn own(&mut self, node: usize, weight: u64) {
+    /// Adds to a count of a context.
+    pub(super) fn add(&mut self, node: usize, count: impl Fn(&mut Node) -> &mut u64, weight: u64) {
         if let Some(node) = self.nodes.get_mut(node) {
-            add(&mut node.own, weight);
-        }
-    }
-
-    pub(super) fn called(&mut self, node: usize, weight: u64) {
-        if let Some(node) = self.nodes.get_mut(node) {
-            add(&mut node.calls, weight);
-        }
-    }
-
-    pub(super) fn moved(&mut self, node: usize, weight: u64) {
-        if let Some(node) = self.nodes.get_mut(node) {
-            add(&mut node.moves, weight);
+            add(count(node), weight);
         }
     }
 
