@@ -208,15 +208,6 @@ pub struct Profile {
     pub losses: Losses,
 }
 
-/// The chosen file.
-struct Chosen {
-    /// `None` if the recording has no mappings: addresses are then taken as the requested
-    /// program's.
-    file: Option<usize>,
-    others: Vec<usize>,
-    is_launcher: bool,
-}
-
 impl Traced {
     /// Makes a profile of one program.
     ///
@@ -227,7 +218,9 @@ impl Traced {
         kind: ProfileKind,
         of: &ProgramChoice,
     ) -> Result<Profile, ExportError> {
-        let Chosen { file, others, is_launcher } = self.choose(of)?;
+        let chosen = self.choose(of)?;
+        let file = chosen.as_ref().map(|chosen| chosen.main);
+        let is_launcher = chosen.as_ref().is_some_and(|chosen| chosen.is_launcher);
         let mut lacks = llvm::Lacks::default();
         let made = self.profile_of(kind, of, file, &mut lacks);
         let (text, program, losses) = made.map_err(|error| match error {
@@ -238,7 +231,8 @@ impl Traced {
             error => error,
         })?;
         let path = |file: usize| self.maps.path(file).map(str::to_owned);
-        let others = others.into_iter().filter_map(path).collect();
+        let others = chosen.into_iter().flat_map(|chosen| chosen.others);
+        let others = others.filter_map(path).collect();
         let llvm::Lacks { missing, unknown } = lacks;
         Ok(Profile { text, program, others, is_launcher, missing, unknown, losses })
     }
@@ -285,16 +279,18 @@ impl Traced {
         Ok((text, name, losses))
     }
 
-    fn choose(&self, of: &ProgramChoice) -> Result<Chosen, ExportError> {
+    /// The chosen file. `None` if the recording has no mappings: addresses are then taken as the
+    /// requested program's.
+    fn choose(&self, of: &ProgramChoice) -> Result<Option<RecordedPrograms>, ExportError> {
+        let only = |main| RecordedPrograms { main, others: Vec::new(), is_launcher: false };
         let name = match of {
-            ProgramChoice::Recorded => return self.choose_recorded(),
-            ProgramChoice::Indexed(file) => {
-                return Ok(Chosen { file: Some(*file), others: Vec::new(), is_launcher: false });
+            ProgramChoice::Recorded => {
+                let recorded = self.maps.recorded_programs(&program::by_file(self));
+                return recorded.map(Some).ok_or(ExportError::NoFile);
             }
+            ProgramChoice::Indexed(file) => return Ok(Some(only(*file))),
             ProgramChoice::Named(name) => name.clone(),
-            ProgramChoice::File(_) if self.maps.files().next().is_none() => {
-                return Ok(Chosen { file: None, others: Vec::new(), is_launcher: false });
-            }
+            ProgramChoice::File(_) if self.maps.files().next().is_none() => return Ok(None),
             ProgramChoice::File(path) => path
                 .file_name()
                 .map(|name| Path::new(name).as_text().into_owned())
@@ -314,17 +310,9 @@ impl Traced {
             found = files.iter().find(|(_, file)| is(*file));
         }
         match found {
-            Some((_, file)) => {
-                Ok(Chosen { file: Some(*file), others: Vec::new(), is_launcher: false })
-            }
+            Some((_, file)) => Ok(Some(only(*file))),
             None => Err(ExportError::NoSuchFile { name, instead: self.most_branches() }),
         }
-    }
-
-    fn choose_recorded(&self) -> Result<Chosen, ExportError> {
-        let recorded = self.maps.recorded_programs(&program::by_file(self));
-        let RecordedPrograms { main, others, is_launcher } = recorded.ok_or(ExportError::NoFile)?;
-        Ok(Chosen { file: Some(main), others, is_launcher })
     }
 
     /// The programs and libraries with branches, in descending order of their number.
