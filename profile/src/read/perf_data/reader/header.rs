@@ -196,7 +196,7 @@ impl Reader {
             if let Some(payload) = section(self, at, size) {
                 self.copied.feature(bit, &payload);
                 if wanted {
-                    self.take_feature(bit, payload);
+                    self.take_feature(bit, &payload);
                 }
             }
         }
@@ -221,20 +221,15 @@ impl Reader {
         let Some(bit) = bytes.u64().and_then(|bit| u8::try_from(bit).ok()) else { return };
         let payload = bytes.rest().to_vec();
         self.copied.feature(bit, &payload);
-        self.take_feature(bit, payload);
+        self.take_feature(bit, &payload);
     }
 
-    pub(super) fn take_feature(&mut self, bit: u8, payload: Vec<u8>) {
+    fn take_feature(&mut self, bit: u8, payload: &[u8]) {
         if bit == feature::EVENT_DESC {
-            self.event_desc = payload;
-            self.name_events();
+            name_events(payload, self.order, &mut self.events, &self.by_id);
         } else {
-            self.info.take(bit, &payload, self.order);
+            self.info.take(bit, payload, self.order);
         }
-    }
-
-    fn name_events(&mut self) {
-        name_events(&self.event_desc, self.order, &mut self.events, &self.by_id);
     }
 
     pub(super) fn add_event(&mut self, mut attr: EventAttr) {

@@ -87,7 +87,6 @@ pub struct Reader {
     /// Offset of the id in records other than samples, from their end.
     id_from_end: Option<usize>,
     info: FileInfo,
-    event_desc: Vec<u8>,
     notes: Notes,
     done: bool,
     /// Number of rounds that the recorder has finished.
@@ -154,7 +153,6 @@ impl Reader {
             id_place: IdPlace::Only,
             id_from_end: None,
             info: FileInfo::default(),
-            event_desc: Vec::new(),
             notes: Notes::default(),
             done: false,
             round: 0,
