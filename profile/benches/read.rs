@@ -10,6 +10,7 @@ use std::sync::Arc;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use lbr_msr::record::{BranchStack, Event, Integrity, Sample, Sink, SourceKnowledge};
 use lbr_profile::brstack::Printed;
+use lbr_profile::flow::FlowCounter;
 use lbr_profile::note::Source;
 use lbr_profile::perf_data::{Meta, Writer};
 use lbr_profile::{HotTable, Item, Recording};
@@ -123,7 +124,7 @@ fn read(c: &mut Criterion) {
     };
     group.bench_function("perf.data, hot table", |b| b.iter(|| count(&data)));
     let flow = |bytes: &Arc<[u8]>| {
-        lbr_profile::Flow::count(&mut open(bytes), |_, _| {}).expect("a sound recording").taken
+        FlowCounter::new().count(&mut open(bytes), |_, _| {}).expect("a sound recording").taken
     };
     group.bench_function("perf.data, flow", |b| b.iter(|| flow(&data)));
     let lint = |bytes: &Arc<[u8]>| {

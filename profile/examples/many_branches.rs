@@ -7,6 +7,7 @@
 #[path = "../benches/made_up/mod.rs"]
 mod made_up;
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use lbr_msr::record::{BranchStack, Comm, Event, Integrity, Mmap, Sample, Sink};
@@ -56,7 +57,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     meta.cpudesc = Some("made-up branches, nothing ran".to_owned());
     meta.knowledge = lbr_msr::record::SourceKnowledge::HARDWARE;
     meta.source = Source::Unsaid;
-    let mut out = Writer::create(&path, meta)?;
+    let mut out = Writer::new(File::create(&path)?, meta)?;
     out.event(&Event::Comm(Comm {
         time: 1,
         pid: PID,

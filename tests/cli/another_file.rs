@@ -246,7 +246,7 @@ fn another_machine() {
 
 /// Writes a recording with each branch in its own stack.
 fn write(path: &Path, meta: Meta, map: Event, branches: &[(u64, u64, String)]) {
-    let mut writer = Writer::create(path, meta).unwrap();
+    let mut writer = Writer::new(std::fs::File::create(path).unwrap(), meta).unwrap();
     writer.event(&map).unwrap();
     let (head, label) = (Head::Unknown, Label::Stream);
     let integrity = Integrity { head, cut: true, label, truncated: false, underflow: false };

@@ -45,7 +45,7 @@ pub(crate) type Mapped<'a> = (&'a str, u64, u64);
 /// entry that ends no block, so that every execution has its block. `entry` is the target of that
 /// first entry: the entry of the first execution.
 pub(crate) fn record(path: &Path, meta: Meta, mapped: Option<Mapped<'_>>, runs: &[Run]) {
-    let mut writer = Writer::create(path, meta).unwrap();
+    let mut writer = Writer::new(std::fs::File::create(path).unwrap(), meta).unwrap();
     let comm = Comm { time: 1, pid: PID, tid: PID, comm: "prog".to_owned(), exec: true };
     writer.event(&Event::Comm(comm)).unwrap();
     if let Some((file, addr, pgoff)) = mapped {

@@ -52,7 +52,7 @@ fn software(dir: &Path) -> std::path::PathBuf {
         })
     };
     let gap = Integrity { head: Head::Lost, label: Label::Gap, ..exact };
-    let mut writer = Writer::create(&file, meta).unwrap();
+    let mut writer = Writer::new(std::fs::File::create(&file).unwrap(), meta).unwrap();
     for event in [
         sample(1, vec![entry(0x10, 0x20), entry(0x10, 0x20), entry(0x10, 0x20)], exact),
         sample(2, vec![entry(0x10, 0x30)], gap),

@@ -61,7 +61,7 @@ fn recording(folder: &Path) -> PathBuf {
     let path = folder.join("perf.data");
     // perf accepts no CPU if the file lacks the number of CPUs.
     let meta = Meta { nrcpus: Some((2, 2)), ..drawn::meta(Source::Software) };
-    let mut writer = Writer::create(&path, meta).unwrap();
+    let mut writer = Writer::new(std::fs::File::create(&path).unwrap(), meta).unwrap();
     let map = |pid, path: &str, addr| mapping(pid, addr, 0x1000, 0, path);
     let comm = |time, pid, tid, comm: &str| {
         Event::Comm(Comm { time, pid, tid, comm: comm.to_owned(), exec: false })

@@ -91,7 +91,7 @@ fn write(
         arguments: false,
         compression: None,
     };
-    let mut writer = Writer::create(path, meta).unwrap();
+    let mut writer = Writer::new(std::fs::File::create(path).unwrap(), meta).unwrap();
     let pgoff = text_offset(program) & !0xFFF;
     writer.event(&mapping(100, 0x40_0000, 0x1000, pgoff, program.name())).unwrap();
     let integrity =

@@ -27,7 +27,7 @@ type Branch = (u64, u64, BranchType);
 fn write(path: &Path, base: u64, threads: &[Vec<Branch>]) {
     let source = profile::note::Source::Software;
     let meta = Meta { source, rate: Rate::Period(31), ..Meta::of_this_machine() };
-    let mut writer = Writer::create(path, meta).unwrap();
+    let mut writer = Writer::new(std::fs::File::create(path).unwrap(), meta).unwrap();
     let map = Mmap {
         time: 0,
         pid: 7,

@@ -6,7 +6,7 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 use lbr_msr::record::{BranchEntry, Event};
-use profile::flow::Flow;
+use profile::flow::{Flow, FlowCounter};
 use profile::hot::HotTable;
 use profile::lint::{DEFAULT_STRIDE, Lint};
 use profile::loops::Loops;
@@ -49,7 +49,7 @@ pub(crate) fn agree(open: impl Fn() -> Recording) -> u64 {
     let distinct = hot.branches.len() as u64;
     let hot: Says = (hot.quality, hot.total, distinct);
     let of_flow = |flow: Flow| (flow.quality, flow.taken, flow.distinct);
-    let flow = Flow::count(&mut open(), |_, _| {}).unwrap();
+    let flow = FlowCounter::new().count(&mut open(), |_, _| {}).unwrap();
     let apart = (flow.block_quality, flow.is_complete());
     assert_eq!(of_flow(flow), hot, "the flow");
     let lint = Lint::check(&mut open(), DEFAULT_STRIDE, Sources::default(), |_, _| {}).unwrap();

@@ -3,7 +3,8 @@
 use std::io::Cursor;
 
 use profile::export::{EdgeCounts, EdgeRow};
-use profile::{Counter, Flow, HotTable, Item, Recording};
+use profile::flow::FlowCounter;
+use profile::{Counter, HotTable, Item, Recording};
 
 use crate::reader::Crafted;
 
@@ -52,7 +53,7 @@ fn counters_are_passed_on_and_summed() {
         let wanted = [(0x10, Some(4), Some(4)), (0x30, Some(2), Some(0))];
         assert_eq!(rows, wanted.map(|(from, a, b)| (Some(from), a, b, None)));
         // The block from 0x40 to the newer branch at 0x10 would run backwards: none counts.
-        let flow = Flow::count(&mut open(&file), |_, _| {}).unwrap();
+        let flow = FlowCounter::new().count(&mut open(&file), |_, _| {}).unwrap();
         assert!(flow.blocks.is_empty());
     }
 }
@@ -84,7 +85,7 @@ fn blocks_have_the_counts_of_the_branch_at_their_end() {
     for counts in [2, 3] {
         file.sample(&[1, 2, 0x50, 0x20, 0, 0x30, 0x40, 0, counts, 1]);
     }
-    let flow = Flow::count(&mut open(&file), |_, _| {}).unwrap();
+    let flow = FlowCounter::new().count(&mut open(&file), |_, _| {}).unwrap();
     let [block] = &*flow.blocks else { panic!("{:?}", flow.blocks) };
     assert_eq!((block.entry, block.exit, block.count), (0x40, 0x50, 2));
     assert_eq!(block.counters.as_deref(), Some(&[Some(5), None, None, None]));

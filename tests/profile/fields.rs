@@ -132,7 +132,7 @@ fn of_tables(hot: &HotTable, flow: &Flow) -> Rows {
 fn read(bytes: &[u8], follow: bool) -> Rows {
     let open = || text(bytes);
     let hot = HotTable::count(&mut open(), |_, _| {}).unwrap();
-    let flow = Flow::count(&mut open(), |_, _| {}).unwrap();
+    let flow = FlowCounter::new().count(&mut open(), |_, _| {}).unwrap();
     let mut tables = of_tables(&hot, &flow);
     if follow {
         let loops = profile::loops::finder().count(&mut open(), |_, _| {}).unwrap();
@@ -174,7 +174,7 @@ fn place(maps: &Maps, location: Location, addr: u64) -> String {
 /// Branches and blocks by file and offset.
 fn by_file(open: impl Fn() -> Recording) -> Rows {
     let hot = HotTable::count(&mut open(), |_, _| {}).unwrap();
-    let flow = Flow::count(&mut open(), |_, _| {}).unwrap();
+    let flow = FlowCounter::new().count(&mut open(), |_, _| {}).unwrap();
     let of_branches = hot.branches.iter().map(|row| {
         let from = place(&hot.maps, row.from_location, row.from);
         let to = place(&hot.maps, row.to_location, row.to);
@@ -372,7 +372,7 @@ fn texts_of_other_tools() {
     let mut table = HotTable::count(&mut open(), |_, _| {}).unwrap();
     // One for each execution of a branch, and samples without one.
     assert_eq!((table.quality.samples, table.quality.empty_stacks), (5 + 3 + 4 + 9, 9));
-    let flow = Flow::count(&mut open(), |_, _| {}).unwrap();
+    let flow = FlowCounter::new().count(&mut open(), |_, _| {}).unwrap();
     let blocks: Vec<_> = flow.blocks.iter().map(|b| (b.entry, b.exit, b.count)).collect();
     assert_eq!(blocks, [(0x40_1010, 0x40_1020, 3 + 7 + 4 + 1), (0x40_1010, 0x40_1030, 2)]);
     let ret = table.branches.iter().find(|row| row.from == 0x40_1070).unwrap();

@@ -279,7 +279,7 @@ fn types_come_from_the_code() {
     ]);
     let branch = table.branches[0].clone();
     assert_eq!(branch.branch_type, None);
-    assert_eq!(table.type_of(&branch), Some(BranchType::RET));
+    assert_eq!(branch.type_in(&mut table.maps), Some(BranchType::RET));
 }
 
 /// Two recordings: processes of the same number are not the same process,

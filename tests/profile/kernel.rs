@@ -323,7 +323,7 @@ fn a_recording_of_this_kernel() {
     let file = dir.path().join("perf.data");
     let mut meta = Meta::of_this_machine();
     meta.filter = BranchFilter::ANY | BranchFilter::KERNEL;
-    let mut writer = Writer::create(&file, meta).unwrap();
+    let mut writer = Writer::new(std::fs::File::create(&file).unwrap(), meta).unwrap();
     for mapping in mappings {
         writer.event(&Event::Mmap(Box::new(mapping))).unwrap();
     }

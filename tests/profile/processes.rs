@@ -5,7 +5,7 @@ use std::io::Cursor;
 
 use lbr_msr::record::{BranchEntry, BranchStack, BranchType, Event, Head, Integrity, Sample, Task};
 use profile::Recording;
-use profile::flow::Flow;
+use profile::flow::FlowCounter;
 use profile::hot::HotTable;
 use profile::maps::{Location, Maps};
 use profile::note::Source;
@@ -92,7 +92,7 @@ fn return_targets_are_merged_across_processes() {
         }
     }
     // Our recorder's processes are counted separately and merged at the end.
-    let flow = Flow::count(&mut open(&stream(meta(), &events)), |_, _| {}).unwrap();
+    let flow = FlowCounter::new().count(&mut open(&stream(meta(), &events)), |_, _| {}).unwrap();
     let [site] = &flow.sites[..] else { panic!("{} branches", flow.sites.len()) };
     assert_eq!((site.taken, flow.distinct), (3 * 210, 20));
     let targets: Vec<(u64, u64)> =
@@ -113,7 +113,7 @@ fn a_target_is_an_address_in_the_process_of_its_branch() {
         events.push(mapping(pid, program, 0x1000, 0, "/nowhere/program"));
         events.push(stack(pid, vec![entry(program + 0x800, program + target)]));
     }
-    let flow = Flow::count(&mut open(&stream(meta(), &events)), |_, _| {}).unwrap();
+    let flow = FlowCounter::new().count(&mut open(&stream(meta(), &events)), |_, _| {}).unwrap();
     let [site] = &flow.sites[..] else { panic!("{} branches", flow.sites.len()) };
     let targets: Vec<u64> =
         site.targets.iter().map(|target| target.to.wrapping_sub(site.from)).collect();
@@ -125,7 +125,7 @@ fn the_same_code_of_a_thousand_processes_is_one() {
     let bytes = thousand();
     let table = HotTable::count(&mut open(&bytes), |_, _| {}).unwrap();
     assert_eq!(table.branches.iter().map(|row| row.count).collect::<Vec<_>>(), [4000; 3]);
-    let flow = Flow::count(&mut open(&bytes), |_, _| {}).unwrap();
+    let flow = FlowCounter::new().count(&mut open(&bytes), |_, _| {}).unwrap();
     let mut blocks: Vec<(u64, u64)> =
         flow.blocks.iter().map(|block| (block.exit - block.entry, block.count)).collect();
     blocks.sort_unstable();

@@ -126,7 +126,7 @@ pub(crate) fn events() -> Vec<Event> {
 
 /// Writes a seekable file.
 pub(crate) fn write(path: &Path, meta: Meta, events: &[Event]) {
-    let mut writer = Writer::create(path, meta).unwrap();
+    let mut writer = Writer::new(std::fs::File::create(path).unwrap(), meta).unwrap();
     for event in events {
         writer.event(event).unwrap();
     }

@@ -369,7 +369,7 @@ fn fall_through_never_spans_two_names() {
     assert_eq!(types, [(2, None), (1, Some(true))]);
     let mut table = HotTable::count(&mut open(&typed), |_, _| {}).unwrap();
     let rows = std::mem::take(&mut table.branches);
-    let types: Vec<bool> = rows.iter().map(|row| table.type_of(row).is_some()).collect();
+    let types: Vec<bool> = rows.iter().map(|row| row.type_in(&mut table.maps).is_some()).collect();
     assert_eq!(types, [false, true]);
     let twice = "f+0x8/g+0x0/P/-/-/1 f+0x8/g+0x0/P/-/-/1 h+0x8/f+0x0/P/-/-/1\n";
     assert_eq!(self::flow(twice).quality.duplicated_newest, 1);

@@ -4,7 +4,7 @@ use std::io::Cursor;
 
 use lbr_msr::BranchFilter;
 use lbr_msr::record::{BranchEntry, BranchType, Event, Head, Label, Lost};
-use profile::basic::{Bound, basic_blocks};
+use profile::basic::{Bound, Cuts};
 use profile::cycles::Cycles;
 use profile::flow::{Flow, FlowCounter, Site};
 use profile::note::{Moves, Source};
@@ -20,7 +20,7 @@ pub(crate) fn count_as(meta: Meta, events: &[Event]) -> Flow {
     // Marked as recorded on this machine.
     let bytes = stream(Meta { hostname: None, osrelease: None, ..meta }, events);
     let mut recording = Recording::from_stream(Box::new(Cursor::new(bytes))).unwrap();
-    Flow::count(&mut recording, |_, _| {}).unwrap()
+    FlowCounter::new().count(&mut recording, |_, _| {}).unwrap()
 }
 
 pub(crate) fn count(events: &[Event]) -> Flow {
@@ -29,7 +29,7 @@ pub(crate) fn count(events: &[Event]) -> Flow {
 
 pub(crate) fn text(text: &str) -> Flow {
     let stream = Box::new(Cursor::new(text.as_bytes().to_vec()));
-    Flow::count(&mut Recording::from_stream(stream).unwrap(), |_, _| {}).unwrap()
+    FlowCounter::new().count(&mut Recording::from_stream(stream).unwrap(), |_, _| {}).unwrap()
 }
 
 /// An ELF file of one executable segment at [`BASE`], written by hand.
@@ -176,7 +176,7 @@ fn contradictions_are_counted() {
     assert_eq!((flow.block_quality.blocks, flow.blocks.len()), (0, 2));
     assert!(flow.blocks.iter().all(|block| block.contradicted && !block.decoded));
     // They would run through the code between.
-    assert_eq!(profile::basic::basic_blocks(&flow.blocks), []);
+    assert_eq!(Cuts::of(&flow.blocks).basic_blocks(), []);
     let mut flow = flow;
     flow.drop_contradicted();
     assert!(flow.blocks.is_empty());
@@ -287,7 +287,7 @@ fn basic_blocks_cut_at_every_end() {
     let blocks: Vec<_> = flow.blocks.iter().map(|b| (b.entry - AT, b.exit - AT, b.count)).collect();
     assert_eq!(blocks, [(8, 8, 3), (0, 4, 2), (0, 8, 1)]);
     let mut basics: Vec<_> =
-        basic_blocks(&flow.blocks).iter().map(|b| (b.start, b.end, b.count)).collect();
+        Cuts::of(&flow.blocks).basic_blocks().iter().map(|b| (b.start, b.end, b.count)).collect();
     basics.sort_unstable();
     let a = |offset| Bound::At(at(offset));
     assert_eq!(
@@ -297,7 +297,7 @@ fn basic_blocks_cut_at_every_end() {
     // Without code bytes the start after a branch is unknown.
     let flow = count(&[ran(1, &[(8, 0), (8, 0), (4, 4), (4, 0)])]);
     let mut basics: Vec<_> =
-        basic_blocks(&flow.blocks).iter().map(|b| (b.start, b.end, b.count)).collect();
+        Cuts::of(&flow.blocks).basic_blocks().iter().map(|b| (b.start, b.end, b.count)).collect();
     basics.sort_unstable();
     assert_eq!(
         basics,

@@ -176,7 +176,7 @@ fn perf_report_counts_by_symbol() {
 fn a_dropped_writer_leaves_a_readable_file() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("perf.data");
-    let mut writer = Writer::create(&file, meta()).unwrap();
+    let mut writer = Writer::new(std::fs::File::create(&file).unwrap(), meta()).unwrap();
     for event in events() {
         writer.event(&event).unwrap();
     }

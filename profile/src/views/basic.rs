@@ -166,8 +166,3 @@ impl Cuts {
         found
     }
 }
-
-/// Splits blocks into basic blocks, most executed first.
-pub fn basic_blocks(blocks: &[Block]) -> Vec<BasicBlock> {
-    Cuts::of(blocks).basic_blocks()
-}

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use libfuzzer_sys::fuzz_target;
 use profile::annotate::{Syntax, annotate, hottest};
-use profile::basic::basic_blocks;
+use profile::basic::Cuts;
 use profile::callgraph::score;
 use profile::export::{perf_data, pprof};
 use profile::lint::Lint;
@@ -59,7 +59,7 @@ fn overview(bytes: &[u8], several: bool) {
             let _ = (flow.maps.name(location), flow.maps.frames(location));
         }
     }
-    let _ = basic_blocks(&flow.blocks);
+    let _ = Cuts::of(&flow.blocks).basic_blocks();
     for hot in hottest(flow).iter().take(4) {
         let _ = annotate(flow, &hot.function, Syntax::Intel);
     }

@@ -22,8 +22,6 @@ use crate::clean::quality::Quality;
 use crate::clean::{Counter, add};
 use crate::code::maps::{Function, Location, Maps, Owner};
 use crate::code::straight::{self, NotTaken};
-use crate::read::perf_data::ReadError;
-use crate::read::recording::Recording;
 use crate::views::cycles::Cycles;
 
 use sites::{More, Surplus};
@@ -191,18 +189,6 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Counts one recording. `progress` is called now and then with the bytes read and the total,
-    /// if known.
-    ///
-    /// # Errors
-    /// [`ReadError`].
-    pub fn count(
-        recording: &mut Recording,
-        progress: impl FnMut(u64, Option<u64>),
-    ) -> Result<Flow, ReadError> {
-        FlowCounter::new().count(recording, progress)
-    }
-
     /// Removes the blocks that cannot have run.
     pub fn drop_contradicted(&mut self) {
         self.blocks.retain(|block| !block.contradicted);

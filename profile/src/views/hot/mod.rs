@@ -120,11 +120,6 @@ impl HotTable {
         sort(&mut self.branches, order);
     }
 
-    /// [`HotBranch::type_in`] of a branch of the table.
-    pub fn type_of(&mut self, branch: &HotBranch) -> Option<BranchType> {
-        branch.type_in(&mut self.maps)
-    }
-
     /// Share of a branch among all, 0 to 1.
     pub fn share(&self, branch: &HotBranch) -> f64 {
         if self.total == 0 { 0.0 } else { branch.count as f64 / self.total as f64 }

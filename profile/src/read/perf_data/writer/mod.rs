@@ -12,9 +12,7 @@ mod features;
 mod pack;
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use lbr_msr::record::{BranchEntry, Comm, Event, Lost, Mmap, Sample, Sink, Task};
@@ -85,16 +83,6 @@ pub struct Writer<W: Write> {
     /// Mapped files, with their build IDs if an event had one.
     files: BTreeMap<String, Option<Vec<u8>>>,
     failed: bool,
-}
-
-impl Writer<File> {
-    /// Creates the file. The caller must ensure that no one else writes it.
-    ///
-    /// # Errors
-    /// The system's error.
-    pub fn create(path: &Path, meta: Meta) -> Result<Writer<File>, WriteError> {
-        Writer::new(File::create(path)?, meta)
-    }
 }
 
 impl<W: Write + Seek> Writer<W> {
