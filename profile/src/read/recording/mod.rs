@@ -28,7 +28,7 @@ pub struct Recording {
     form: Form,
     /// Path for opening it again.
     path: Option<PathBuf>,
-    /// Samples in the selection, by event.
+    /// Samples returned, by event.
     taken: Vec<u64>,
     choice: Option<Box<Choice>>,
     unmodelled: Option<Box<Unmodelled>>,
@@ -204,10 +204,13 @@ impl Recording {
     ) -> Result<Option<Item<'_>>, ReadError> {
         let Recording { form, taken, choice, unmodelled, .. } = self;
         let item = match (choice, form) {
-            (Some(choice), form) => Self::next_chosen(form, taken, choice, look)?,
+            (Some(choice), form) => Self::next_chosen(form, choice, look)?,
             (None, Form::PerfData(reader)) => reader.next_as(Item::Stack, Item::Event, look)?,
             (None, Form::Text(text)) => text.next_item()?,
         };
+        if let Some(Item::Stack(stack)) = &item {
+            take(taken, &stack.head);
+        }
         Ok(match unmodelled {
             Some(unmodelled) => item.map(|item| unmodelled.of(item)),
             None => item,
@@ -217,7 +220,6 @@ impl Recording {
     #[cold]
     fn next_chosen<'a>(
         form: &'a mut Form,
-        taken: &mut Vec<u64>,
         choice: &mut Choice,
         look: impl FnOnce(&[EventAttr]),
     ) -> Result<Option<Item<'a>>, ReadError> {
@@ -246,14 +248,10 @@ impl Recording {
             }
         };
         Ok(match item {
-            Some(Item::Stack(mut stack)) => {
-                if choice.takes(&mut stack.head, comm) {
-                    take(taken, &stack.head);
-                    Some(Item::Stack(stack))
-                } else {
-                    Some(Item::LeftOut)
-                }
-            }
+            Some(Item::Stack(mut stack)) => Some(match choice.takes(&mut stack.head, comm) {
+                true => Item::Stack(stack),
+                false => Item::LeftOut,
+            }),
             Some(Item::Straight(mut straight)) => {
                 Some(match choice.takes(&mut straight.head, comm) {
                     true => Item::Straight(straight),
@@ -288,11 +286,7 @@ impl Recording {
     /// Samples returned so far, by event with branch stacks. For text, the first is for samples
     /// without an event name, if any.
     pub fn samples_by_event(&self) -> Vec<EventSamples> {
-        let samples = |at: usize| match (&self.choice, &self.form) {
-            (Some(_), _) => self.taken.get(at).copied().unwrap_or(0),
-            (None, Form::PerfData(reader)) => reader.samples().get(at).copied().unwrap_or(0),
-            (None, Form::Text(text)) => text.events().counted(at),
-        };
+        let samples = |at: usize| self.taken.get(at).copied().unwrap_or(0);
         match &self.form {
             Form::PerfData(reader) => {
                 let events = reader.events().iter().enumerate();
@@ -442,6 +436,7 @@ impl Recording {
 }
 
 /// Counts a sample for its event.
+#[inline]
 fn take(taken: &mut Vec<u64>, head: &SampleHead) {
     if taken.len() <= head.event {
         taken.resize(head.event + 1, 0);

@@ -32,13 +32,11 @@ fn without_modifiers(name: &str) -> &str {
 /// Maximum number of names in a text; further ones are ignored.
 const MOST: usize = 1 << 12;
 
-/// Distinct names of a text, numbered from 1, and how often each was counted. Number 0 means no
-/// name.
+/// Distinct names of a text, numbered from 1. Number 0 means no name.
 #[derive(Debug, Default)]
 pub(crate) struct Interned {
     names: Texts,
     last: usize,
-    counts: Vec<u64>,
 }
 
 impl Interned {
@@ -60,21 +58,6 @@ impl Interned {
     /// The name with a number.
     pub(crate) fn get(&self, number: usize) -> Option<&str> {
         self.names.get(u32::try_from(number.checked_sub(1)?).ok()?)
-    }
-
-    /// Adds to the count of a number.
-    #[inline]
-    pub(crate) fn count(&mut self, number: usize, times: u64) {
-        if self.counts.len() <= number {
-            self.counts.resize(number + 1, 0);
-        }
-        let count = self.counts.get_mut(number).into_iter();
-        count.for_each(|count| *count = count.saturating_add(times));
-    }
-
-    /// The count of a number.
-    pub(crate) fn counted(&self, number: usize) -> u64 {
-        self.counts.get(number).copied().unwrap_or(0)
     }
 
     /// The names by number; the first is empty.

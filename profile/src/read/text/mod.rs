@@ -226,11 +226,6 @@ impl TextReader {
             return Ok(self.context.names.take().map(Item::Symbol));
         }
         self.look();
-        match &found {
-            Some(ItemHead::Bare { weight }) => self.events.count(0, *weight),
-            Some(ItemHead::Sample(head)) => self.events.count(head.event, head.weight),
-            _ => {}
-        }
         Ok(found.map(|found| found.item(&self.entries, self.counters())))
     }
 

@@ -242,7 +242,6 @@ impl Reader {
             self.by_id.insert(id, index);
         }
         self.layouts.push(SampleLayout::new(&attr, self.order));
-        self.samples.push(0);
         self.events.push(attr);
         let counts = |event: &&EventAttr| event.branch_sample_type & branch::COUNTERS != 0;
         let counting = self.events.iter().filter(counts).count();

@@ -80,8 +80,6 @@ pub struct Reader {
     size: Option<u64>,
     events: Vec<EventAttr>,
     layouts: Vec<SampleLayout>,
-    /// Samples returned, by event.
-    samples: Vec<u64>,
     by_id: HashMap<u64, usize>,
     id_place: IdPlace,
     /// Offset of the id in records other than samples, from their end.
@@ -148,7 +146,6 @@ impl Reader {
             size,
             events: Vec::new(),
             layouts: Vec::new(),
-            samples: Vec::new(),
             by_id: HashMap::new(),
             id_place: IdPlace::Only,
             id_from_end: None,
@@ -208,11 +205,6 @@ impl Reader {
     /// damaged or truncated file is not an error: see [`notes`](Self::notes).
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, ReadError> {
         self.next_as(Record::Stack, Record::Event, |_| ())
-    }
-
-    /// Samples returned by [`next_record`](Self::next_record), by event.
-    pub(crate) fn samples(&self) -> &[u64] {
-        &self.samples
     }
 
     /// Whether event names follow the records: the file is not seekable.

@@ -63,7 +63,7 @@ impl Reader {
         Some(stack)
     }
 
-    /// Counts the next sample or event, and converts it; first passes the events so far to `look`.
+    /// Converts the next sample or event; first passes the events so far to `look`.
     #[inline]
     pub(crate) fn next_as<'a, T>(
         &'a mut self,
@@ -74,10 +74,7 @@ impl Reader {
         let next = self.advance()?;
         look(&self.events);
         match next {
-            Some(Next::Sample(place)) => {
-                self.samples.get_mut(place.event).into_iter().for_each(|samples| *samples += 1);
-                Ok(self.stack(place).map(of_stack))
-            }
+            Some(Next::Sample(place)) => Ok(self.stack(place).map(of_stack)),
             Some(Next::Event(event)) => Ok(Some(of_event(event))),
             None => Ok(None),
         }
