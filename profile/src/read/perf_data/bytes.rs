@@ -32,6 +32,17 @@ impl Order {
     }
 }
 
+/// Appends a record, padded to 8 bytes; drops one that is too long.
+pub(crate) fn put(to: &mut Vec<u8>, order: Order, (kind, misc): (u32, u16), parts: &[&[u8]]) {
+    let len: usize = parts.iter().map(|part| part.len()).sum();
+    let Ok(size) = u16::try_from(len.next_multiple_of(8) + 8) else { return };
+    to.extend_from_slice(&order.u32(kind.to_ne_bytes()).to_ne_bytes());
+    to.extend_from_slice(&order.u16(misc.to_ne_bytes()).to_ne_bytes());
+    to.extend_from_slice(&order.u16(size.to_ne_bytes()).to_ne_bytes());
+    parts.iter().for_each(|part| to.extend_from_slice(part));
+    to.resize(to.len() + len.next_multiple_of(8) - len, 0);
+}
+
 /// A cursor in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bytes<'a> {

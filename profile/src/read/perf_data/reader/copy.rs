@@ -9,7 +9,7 @@ use lbr_msr::record::Head;
 use super::Reader;
 use super::frames::RecordSpan;
 use crate::read::note::{HEAD_AT, head_code};
-use crate::read::perf_data::bytes::{Bytes, Order, u64_at};
+use crate::read::perf_data::bytes::{Bytes, Order, put, u64_at};
 use crate::read::perf_data::layout::{
     HEADER_SIZE, MAGIC, MAGIC_BIG, PIPE_HEADER_SIZE, feature, record,
 };
@@ -105,17 +105,6 @@ const fn stays(kind: u32) -> bool {
             | record::TRACING_DATA
             | 70..=72
     )
-}
-
-/// Appends a record, padded to 8 bytes; drops one that is too long.
-fn put(to: &mut Vec<u8>, order: Order, (kind, misc): (u32, u16), parts: &[&[u8]]) {
-    let len: usize = parts.iter().map(|part| part.len()).sum();
-    let Ok(size) = u16::try_from(len.next_multiple_of(8) + 8) else { return };
-    to.extend_from_slice(&order.u32(kind.to_ne_bytes()).to_ne_bytes());
-    to.extend_from_slice(&order.u16(misc.to_ne_bytes()).to_ne_bytes());
-    to.extend_from_slice(&order.u16(size.to_ne_bytes()).to_ne_bytes());
-    parts.iter().for_each(|part| to.extend_from_slice(part));
-    to.resize(to.len() + len.next_multiple_of(8) - len, 0);
 }
 
 /// Appends numbers, in reverse for the other byte order.

@@ -20,6 +20,7 @@ use lbr_msr::record::{BranchEntry, Comm, Event, Lost, Mmap, Sample, Sink, Task};
 use self::features::{build_id_body, mode_of_file};
 use self::pack::Packer;
 use super::attr::EventAttr;
+use super::bytes::{Order, put};
 use super::layout::{HEADER_SIZE, MAGIC, PIPE_HEADER_SIZE, misc, record};
 use super::meta::{EVENT_ID, Meta};
 use super::side::{LOST_NOTE, NO_LABEL};
@@ -178,15 +179,9 @@ impl<W: Write> Writer<W> {
         self.pending.extend_from_slice(bytes);
     }
 
-    /// Appends a record, padded to 8 bytes. The caller checks that it fits; others are dropped.
+    /// Appends a record. The caller checks that it fits; others are dropped.
     fn record(&mut self, kind: u32, misc_bits: u16, body: &[u8]) {
-        let padded = body.len().next_multiple_of(8);
-        let Ok(size) = u16::try_from(padded + 8) else { return };
-        self.put(&kind.to_le_bytes());
-        self.put(&misc_bits.to_le_bytes());
-        self.put(&size.to_le_bytes());
-        self.put(body);
-        self.put(&[0; 8][..padded - body.len()]);
+        put(&mut self.pending, Order::Little, (kind, misc_bits), &[body]);
     }
 
     fn event_fully_written(&mut self) -> Result<(), WriteError> {
