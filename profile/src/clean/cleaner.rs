@@ -140,11 +140,11 @@ impl Cleaned<'_> {
         self.counters.is_some()
     }
 
-    /// The counts of the branch at an index, 0 being the newest.
-    pub fn counts(&self, index: usize) -> [Option<u8>; 4] {
+    /// The counts of the branch at an index, 0 being the newest, in all identical stacks.
+    pub fn counts(&self, index: usize) -> [Option<u64>; 4] {
         let at = if self.at.is_empty() { Some(index) } else { self.at.get(index).copied() };
         let counts = at.zip(self.counters).and_then(|(at, counters)| counters.get(at));
-        counts.unwrap_or_default()
+        counts.unwrap_or_default().map(|n| n.map(|n| u64::from(n).saturating_mul(self.weight)))
     }
 }
 

@@ -37,9 +37,7 @@ impl View for FlowCounts {
         if stack.has_counters() {
             // Transitions are oldest first.
             for (at, (_, number)) in self.transitions.found().iter().rev().enumerate() {
-                let counts = stack.counts(at);
-                let counts = counts.map(|n| n.map(|n| u64::from(n).saturating_mul(stack.weight)));
-                add_counted(self.counters.entry(*number).or_default(), &counts);
+                add_counted(self.counters.entry(*number).or_default(), &stack.counts(at));
             }
         }
         for branch in stack.not_taken {

@@ -286,20 +286,13 @@ impl BranchCounts {
 
     /// Adds counter values for a branch in the table.
     #[cold]
-    pub(super) fn counted(
-        &mut self,
-        branch: &RawBranch,
-        space: u32,
-        weight: u64,
-        counts: [Option<u8>; 4],
-    ) {
+    pub(super) fn counted(&mut self, branch: &RawBranch, space: u32, counts: &Counted) {
         let Some(number) = self.number(&BranchKey::of(branch, space)) else { return };
         if self.counters.len() <= number {
             self.counters.resize(self.few.len(), Counted::default());
         }
         if let Some(sums) = self.counters.get_mut(number) {
-            let counts = counts.map(|count| count.map(|n| u64::from(n).saturating_mul(weight)));
-            add_counted(sums, &counts);
+            add_counted(sums, counts);
         }
     }
 

@@ -135,7 +135,7 @@ impl View for BranchCounts {
         self.add(&stack.branches, stack.space, stack.weight);
         if stack.has_counters() {
             for (at, branch) in stack.branches.iter().enumerate() {
-                self.counted(&branch, stack.space, stack.weight, stack.counts(at));
+                self.counted(&branch, stack.space, &stack.counts(at));
             }
         }
     }
