@@ -28,7 +28,7 @@ pub struct Sample {
 }
 
 /// A file mapped executable into a process. perf's MMAP2.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mmap {
     /// CLOCK_MONOTONIC, nanoseconds.
     pub time: u64,

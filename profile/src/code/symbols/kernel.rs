@@ -204,17 +204,13 @@ impl RunningKernel {
         let mapping = |addr, len, pgoff, path: String, build_id| Mmap {
             time,
             pid: u32::MAX,
-            tid: 0,
             addr,
             len,
             pgoff,
-            dev: (0, 0),
-            ino: 0,
-            ino_generation: 0,
             build_id,
             prot: 4,
-            flags: 0,
             path,
+            ..Mmap::default()
         };
         let kernel = format!("{KERNEL_NAME}_text");
         let mut mappings = vec![mapping(text, end - text, text, kernel, self.build_id.clone())];

@@ -73,7 +73,6 @@ fn parse_mmap(text: &str) -> Option<Mmap> {
     let (access, path) = text.strip_prefix(':')?.trim_start().split_once(' ')?;
     let prot = ACCESS.into_iter().filter(|(_, c)| access.contains(*c)).map(|(bit, _)| bit).sum();
     Some(Mmap {
-        time: 0,
         pid: id(pid.trim().as_bytes())?,
         tid: id(tid.trim().as_bytes())?,
         addr: map_number(addr)?,
@@ -82,10 +81,10 @@ fn parse_mmap(text: &str) -> Option<Mmap> {
         dev: dev.unwrap_or((0, 0)),
         ino: words.next().and_then(|ino| ino.parse().ok()).unwrap_or(0),
         ino_generation: words.next().and_then(|word| word.parse().ok()).unwrap_or(0),
-        build_id: None,
         prot,
         flags: if access.contains('p') { 2 } else { 1 },
         path: path.trim_end().to_owned(),
+        ..Mmap::default()
     })
 }
 

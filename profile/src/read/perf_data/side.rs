@@ -48,15 +48,11 @@ pub(crate) fn read(
             addr: bytes.u64()?,
             len: bytes.u64()?,
             pgoff: bytes.u64()?,
-            dev: (0, 0),
-            ino: 0,
-            ino_generation: 0,
-            build_id: None,
             // The old form has no protection: it describes executable mappings only, unless a bit
             // of `misc` means data.
             prot: if misc_bits & misc::COMM_EXEC != 0 { 1 } else { 5 },
-            flags: 0,
             path: until_nul(bytes.rest()),
+            ..Mmap::default()
         })),
         record::MMAP2 => mmap2(misc_bits, bytes, time)?,
         record::COMM => Event::Comm(Comm {
@@ -88,32 +84,24 @@ pub(crate) fn read(
 }
 
 fn mmap2(misc_bits: u16, mut bytes: Bytes<'_>, time: u64) -> Option<Event> {
-    let (pid, tid) = (bytes.u32()?, bytes.u32()?);
-    let (addr, len, pgoff) = (bytes.u64()?, bytes.u64()?, bytes.u64()?);
-    let (mut dev, mut ino, mut ino_generation, mut build_id) = ((0, 0), 0, 0, None);
+    let mut map = Mmap {
+        time,
+        pid: bytes.u32()?,
+        tid: bytes.u32()?,
+        addr: bytes.u64()?,
+        len: bytes.u64()?,
+        pgoff: bytes.u64()?,
+        ..Mmap::default()
+    };
     if misc_bits & misc::MMAP_BUILD_ID != 0 {
         let len = usize::from(*bytes.take(4)?.first()?).min(20);
-        build_id = bytes.take(20)?.get(..len).filter(|id| !id.is_empty()).map(<[u8]>::to_vec);
+        map.build_id = bytes.take(20)?.get(..len).filter(|id| !id.is_empty()).map(<[u8]>::to_vec);
     } else {
-        dev = (bytes.u32()?, bytes.u32()?);
-        ino = bytes.u64()?;
-        ino_generation = bytes.u64()?;
+        map.dev = (bytes.u32()?, bytes.u32()?);
+        map.ino = bytes.u64()?;
+        map.ino_generation = bytes.u64()?;
     }
-    let (prot, flags) = (bytes.u32()?, bytes.u32()?);
-    let path = until_nul(bytes.rest());
-    Some(Event::Mmap(Box::new(Mmap {
-        time,
-        pid,
-        tid,
-        addr,
-        len,
-        pgoff,
-        dev,
-        ino,
-        ino_generation,
-        build_id,
-        prot,
-        flags,
-        path,
-    })))
+    (map.prot, map.flags) = (bytes.u32()?, bytes.u32()?);
+    map.path = until_nul(bytes.rest());
+    Some(Event::Mmap(Box::new(map)))
 }
