@@ -16,6 +16,7 @@ use lbr_msr::{Msr, MsrWrite};
 use nix::libc::{EIO, ENXIO, EPERM};
 use profile::{Item, Recording};
 
+use crate::support::decoded::sample_of;
 use crate::support::lbr::{PROGRAM, alone, lbr, text};
 use crate::support::programs::{BARE, Program, build};
 use crate::support::registers::{Fault, Ran, Registers, STEP, may_record_beside};
@@ -206,7 +207,7 @@ impl Bench<'_> {
         let mut newest = None;
         while let Some(item) = recording.next_item().map_err(|error| error.to_string())? {
             let Item::Stack(stack) = item else { continue };
-            let sample = stack.to_sample();
+            let sample = sample_of(&stack);
             let joined = sample.stack.integrity.head == lbr_msr::record::Head::Joined;
             let mut before = newest.filter(|_| joined);
             for entry in sample.stack.entries.iter().rev() {

@@ -6,6 +6,7 @@
 #[allow(dead_code, unreachable_pub, reason = "not every target needs all of a part")]
 mod support {
     pub(crate) mod corpus;
+    pub(crate) mod decoded;
     pub(crate) mod faults;
     pub(crate) mod lbr;
     pub(crate) mod linked;

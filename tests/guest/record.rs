@@ -15,6 +15,7 @@ use profile::recording::{Item, Recording};
 
 use super::graph::{Edge, Graph};
 
+use crate::support::decoded::sample_of;
 use crate::support::skip::skipped;
 
 /// Rounds at the start of a program that take long, and how many bytes each stores.
@@ -292,7 +293,7 @@ pub(crate) fn read(file: &Path) -> (Vec<Read>, String) {
     let mut stacks = Vec::new();
     while let Some(item) = recording.next_item().unwrap() {
         let Item::Stack(stack) = item else { continue };
-        let sample = stack.to_sample();
+        let sample = sample_of(&stack);
         stacks.push(Read {
             time: sample.time,
             pid: sample.pid,

@@ -7,6 +7,7 @@ use profile::flow::FlowCounter;
 use profile::{Counter, HotTable, Item, Recording};
 
 use crate::reader::Crafted;
+use crate::support::decoded::sample_of;
 
 const BRANCH_STACK: u64 = 1 << 11;
 const ANY: u64 = 8;
@@ -32,7 +33,7 @@ fn counters_are_passed_on_and_summed() {
         assert_eq!(counters.get(0), Some([Some(1), Some(3), None, None]));
         assert_eq!(counters.get(1), Some([Some(2), Some(0), None, None]));
         assert_eq!(counters.get(2), None);
-        let entries = stack.to_sample().stack.entries;
+        let entries = sample_of(&stack).stack.entries;
         assert_eq!(entries[1].counters, counters.get(1));
         let table = HotTable::count(&mut open(&file), |_, _| {}).unwrap();
         let of = |from: u64| table.branches.iter().find(|b| b.from == from).unwrap();

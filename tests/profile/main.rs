@@ -9,6 +9,7 @@ extern crate lbr_profile as profile;
 #[allow(dead_code, unreachable_pub, reason = "not every target needs all of a part")]
 mod support {
     pub(crate) mod corpus;
+    pub(crate) mod decoded;
     pub(crate) mod itself;
     pub(crate) mod linked;
     pub(crate) mod mapping;

@@ -10,6 +10,7 @@ use profile::{Item, Recording};
 use proptest::prelude::*;
 
 use crate::recorded::{entry, events, exact, meta, sample, stream};
+use crate::support::decoded::sample_of;
 
 /// Every event of a recording, stacks as samples, and the anomalies.
 fn read(bytes: &[u8]) -> (Vec<Event>, Notes) {
@@ -17,7 +18,7 @@ fn read(bytes: &[u8]) -> (Vec<Event>, Notes) {
     let mut found = Vec::new();
     while let Some(item) = recording.next_item().unwrap() {
         found.push(match item {
-            Item::Stack(stack) => Event::Sample(stack.to_sample()),
+            Item::Stack(stack) => Event::Sample(sample_of(&stack)),
             Item::Event(event) => event,
             Item::LeftOut | Item::Straight(_) => continue,
             Item::Symbol(symbol) => panic!("{symbol:?}"),

@@ -11,6 +11,7 @@ use profile::{EntryFlags, RawBranch};
 use proptest::prelude::*;
 
 use crate::recorded::{events, meta, sample, stream, write};
+use crate::support::decoded::sample_of;
 
 fn reader(bytes: &[u8]) -> Result<Reader, ReadError> {
     Reader::from_stream(Box::new(Cursor::new(bytes.to_vec())))
@@ -20,7 +21,7 @@ fn read(reader: &mut Reader) -> Result<Vec<Event>, ReadError> {
     let mut events = Vec::new();
     while let Some(record) = reader.next_record()? {
         events.push(match record {
-            Record::Stack(stack) => Event::Sample(stack.to_sample()),
+            Record::Stack(stack) => Event::Sample(sample_of(&stack)),
             Record::Event(event) => event,
         });
     }

@@ -1,7 +1,7 @@
 //! A branch stack in place in a recording: not copied, and decoded only on demand.
 
-use lbr_msr::record::{BranchEntry, BranchStack, Event, Integrity, Sample};
 pub use lbr_msr::record::{EntryFlags, RawBranch};
+use lbr_msr::record::{Event, Integrity};
 
 use crate::read::names::Symbol;
 use crate::read::note::{Moves, Source};
@@ -198,35 +198,6 @@ pub struct Stack<'a> {
     pub registers: Option<Registers<'a>>,
     /// The kernel's moves of the thread, if recorded.
     pub moves: Moves<'a>,
-}
-
-impl Stack<'_> {
-    /// The decoded sample. Unknown values become 0, because [`Sample`] cannot express them; entries
-    /// are kept, except for empty ones.
-    pub fn to_sample(&self) -> Sample {
-        let head = &self.head;
-        let mut entries = Vec::with_capacity(self.entries.len());
-        for (index, branch) in self.entries.iter().enumerate() {
-            if !branch.is_empty() {
-                let counters = self.counters.and_then(|counters| counters.get(index));
-                entries.push(BranchEntry { counters, ..branch.decode(head.tsx_known) });
-            }
-        }
-        Sample {
-            arguments: None,
-            time: head.time.unwrap_or(0),
-            pid: head.pid.unwrap_or(0),
-            tid: head.tid.unwrap_or(0),
-            cpu: head.cpu.unwrap_or(0),
-            ip: head.ip.unwrap_or(0),
-            period: head.period.unwrap_or(0),
-            stack: BranchStack {
-                entries,
-                integrity: head.integrity,
-                moves: self.moves.iter().collect(),
-            },
-        }
-    }
 }
 
 /// An item of a recording.
