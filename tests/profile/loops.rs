@@ -52,7 +52,7 @@ fn sampled(trace: &[Branch], depth: usize, stacks: usize, random: &mut Random) -
 }
 
 fn histogram(one: &Loop) -> BTreeMap<u64, u64> {
-    one.trips.iter().map(|(trips, n)| (u64::from(trips), n)).collect()
+    one.trips.ended.iter().map(|(trips, n)| (u64::from(trips), n)).collect()
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn random_programs_complete() {
                 continue;
             };
             assert_eq!(histogram(one), *wanted, "{seed} {head:#x}");
-            assert_eq!((one.trips.open(), one.headless), (0, 0), "{seed} {head:#x}");
+            assert_eq!((one.trips.open.n(), one.headless), (0, 0), "{seed} {head:#x}");
             assert!(one.mean.is_none() && !one.irreducible, "{seed} {head:#x}");
             compared += 1;
         }
@@ -138,7 +138,7 @@ fn an_entry_without_its_end_has_a_lower_bound() {
     let [one] = &loops_of(&stacks, Integrity::UNKNOWN)[..] else { panic!("one loop") };
     assert!(one.tested_at_head);
     assert_eq!(histogram(one), BTreeMap::from([(2, 1)]));
-    assert_eq!((one.trips.open(), one.trips.longest_open()), (1, Some(3)));
+    assert_eq!((one.trips.open.n(), one.trips.open.max()), (1, Some(3)));
 }
 
 /// The thread starts after the head of a `do` loop: it is in its first trip.
@@ -157,7 +157,7 @@ fn a_forgotten_frame_leaves_its_loop_open() {
     let trace = [&[ENTRY, BACK, BACK, CALL][..], &calls].concat();
     let stacks: Vec<Vec<Branch>> = trace.chunks(1000).map(<[Branch]>::to_vec).collect();
     let [one] = &loops_of(&stacks, exact())[..] else { panic!("one loop") };
-    assert_eq!((one.trips.n(), one.trips.open(), one.trips.longest_open()), (0, 1, Some(3)));
+    assert_eq!((one.trips.ended.n(), one.trips.open.n(), one.trips.open.max()), (0, 1, Some(3)));
 }
 
 /// A stack starts with a call in the inner of two loops: the outer one calls too.
@@ -229,7 +229,7 @@ fn quantiles_include_truncated_entries() {
     };
     let found = loops(&sampled(&program.trace, 32, 4000, &mut Random(8)));
     let one = found.loops.iter().find(|one| one.head == *head).unwrap();
-    assert!(one.trips.open() > 500);
+    assert!(one.trips.open.n() > 500);
     for share in [0.25, 0.5, 0.75, 0.9] {
         let Quantile::Is(found) = one.trips.quantile(share) else { panic!("{share}") };
         assert!(u64::from(found).abs_diff(quantile(share)) <= 1, "{share}: {found}");

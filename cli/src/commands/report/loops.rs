@@ -98,13 +98,13 @@ pub(crate) fn table<'a>(complete: bool) -> Table<'a, Maps, Ranked<'a, Loop>> {
         .number("depth", "depth", |_, (_, one)| Cell::Number(u64::from(one.depth)))
         .spare(8)
         .number("", "entries", |_, (_, one)| Cell::Count(entries(one)))
-        .only("n", |_, (_, one)| Cell::Count(one.trips.n()))
+        .only("n", |_, (_, one)| Cell::Count(one.trips.ended.n()))
         .only("not_seen_to_begin", |_, (_, one)| Cell::Count(one.headless))
-        .only("not_seen_to_end", |_, (_, one)| Cell::Count(one.trips.open()))
-        .only("not_seen_to_end_longest", |_, (_, one)| Cell::number(one.trips.longest_open()))
+        .only("not_seen_to_end", |_, (_, one)| Cell::Count(one.trips.open.n()))
+        .only("not_seen_to_end_longest", |_, (_, one)| Cell::number(one.trips.open.max()))
         .number("rounds", "trips", |_, (_, one)| Cell::Count(one.all_trips()))
         .heat()
-        .number("min", "min", |_, (_, one)| Cell::number(one.trips.min()))
+        .number("min", "min", |_, (_, one)| Cell::number(one.trips.ended.min()))
         .spare(6)
         .number("", "p50", |_, (_, one)| quantile(one.trips.quantile(0.5)))
         .spare(3)
@@ -149,7 +149,7 @@ pub(crate) fn table<'a>(complete: bool) -> Table<'a, Maps, Ranked<'a, Loop>> {
         .nested("falls_from", |maps, (_, one)| edges(maps, &one.falls_from))
         .only("falls_back", |_, (_, one)| Cell::Count(one.falls_back))
         .nested("histogram", |_, (_, one)| histogram(&one.trips))
-        .only("rounded", |_, (_, one)| Cell::Flag(one.trips.is_rounded()))
+        .only("rounded", |_, (_, one)| Cell::Flag(one.trips.ended.is_rounded()))
         .only("exact", move |_, _| Cell::Flag(complete))
         .only("tested_at_head", |_, (_, one)| Cell::Flag(one.tested_at_head))
         .only("makes_calls", |_, (_, one)| Cell::Flag(one.calls))
@@ -167,7 +167,7 @@ fn longest(one: &Loop) -> Cell {
 
 /// Entries whose start was recorded, and those already inside.
 fn entries(one: &Loop) -> u64 {
-    one.trips.n().saturating_add(one.trips.open()).saturating_add(one.headless)
+    one.trips.ended.n().saturating_add(one.trips.open.n()).saturating_add(one.headless)
 }
 
 fn quantile(quantile: Quantile) -> Cell {
@@ -233,7 +233,7 @@ fn remarks(one: &Loop) -> String {
 
 /// The most frequent trip counts, from low to high.
 fn counts(trips: &Trips) -> String {
-    let all: Vec<(u32, u64)> = trips.iter().collect();
+    let all: Vec<(u32, u64)> = trips.ended.iter().collect();
     let mut frequent = all.clone();
     frequent.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
     frequent.truncate(NAMED);
@@ -246,9 +246,9 @@ fn counts(trips: &Trips) -> String {
     if hidden > 0 {
         words.push(format!("{hidden} other counts"));
     }
-    if trips.open() > 0 {
-        let most = trips.longest_open().unwrap_or(0);
-        words.push(format!("{} not seen to end (up to >= {most})", grouped(trips.open())));
+    if trips.open.n() > 0 {
+        let most = trips.open.max().unwrap_or(0);
+        words.push(format!("{} not seen to end (up to >= {most})", grouped(trips.open.n())));
     }
     words.join(", ")
 }
@@ -282,7 +282,7 @@ struct TripCount {
 }
 
 fn histogram(trips: &Trips) -> Vec<TripCount> {
-    trips.iter().map(|(trips, entries)| TripCount { entries, trips }).collect()
+    trips.ended.iter().map(|(trips, entries)| TripCount { entries, trips }).collect()
 }
 
 fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {

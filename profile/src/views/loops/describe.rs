@@ -243,7 +243,7 @@ pub(super) fn describe(
 
 /// Sorts by descending number of rounds.
 fn sorted(loops: Vec<Loop>) -> Vec<Loop> {
-    let work = |one: &Loop| one.rounds.saturating_add(one.trips.n());
+    let work = |one: &Loop| one.rounds.saturating_add(one.trips.ended.n());
     let mut order: Vec<usize> = (0..loops.len()).collect();
     order.sort_by_key(|at| {
         loops.get(*at).map(|one| (std::cmp::Reverse(work(one)), one.head, one.depth))

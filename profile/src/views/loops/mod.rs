@@ -98,9 +98,9 @@ impl Loop {
     /// recorded trips, to which a loop with its test at the head may add one for each exit from its
     /// middle.
     pub fn all_trips(&self) -> u64 {
-        let begun = self.trips.n().saturating_add(self.trips.open());
-        match (self.trips.open(), self.headless) {
-            (0, 0) => self.trips.sum(),
+        let begun = self.trips.ended.n().saturating_add(self.trips.open.n());
+        match (self.trips.open.n(), self.headless) {
+            (0, 0) => self.trips.sum,
             _ if self.tested_at_head => self.rounds,
             _ => self.rounds.saturating_add(begun),
         }
@@ -108,8 +108,8 @@ impl Loop {
 
     /// The highest known trip count of an entry, and whether that entry was recorded to its end.
     pub fn longest(&self) -> Option<(u64, bool)> {
-        let whole = self.trips.max().map(|max| (u64::from(max), true));
-        let open = self.trips.longest_open().map(|max| (u64::from(max), false));
+        let whole = self.trips.ended.max().map(|max| (u64::from(max), true));
+        let open = self.trips.open.max().map(|max| (u64::from(max), false));
         let headless = (self.headless > 0).then_some((self.longest_headless, false));
         // If equal, prefers one that is known to have ended.
         [whole, open, headless].into_iter().flatten().max()

@@ -8,14 +8,17 @@ use crate::views::cycles::Cycles;
 /// Entries without a recorded end are *open*: only a minimum of their count is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trips {
-    counts: Cycles,
-    sum: u64,
-    open: Cycles,
+    /// Entries with a recorded start and end, by trip count.
+    pub ended: Cycles,
+    /// Trips of all of them.
+    pub sum: u64,
+    /// Entries with a recorded start but no end, by the minimum of their count.
+    pub open: Cycles,
 }
 
 impl Trips {
     pub(super) fn add(&mut self, trips: u64, weight: u64) {
-        self.counts.add(cell(trips), weight);
+        self.ended.add(cell(trips), weight);
         self.sum = self.sum.saturating_add(trips.saturating_mul(weight));
     }
 
@@ -23,50 +26,9 @@ impl Trips {
         self.open.add(cell(at_least), weight);
     }
 
-    /// Entries with a recorded start and end.
-    pub fn n(&self) -> u64 {
-        self.counts.n()
-    }
-
-    /// Entries with a recorded start but no end.
-    pub fn open(&self) -> u64 {
-        self.open.n()
-    }
-
-    /// Trips of all entries recorded from start to end.
-    pub fn sum(&self) -> u64 {
-        self.sum
-    }
-
-    /// Fewest trips of such an entry.
-    pub fn min(&self) -> Option<u32> {
-        self.counts.min()
-    }
-
-    /// Most trips of such an entry.
-    pub fn max(&self) -> Option<u32> {
-        self.counts.max()
-    }
-
-    /// The highest minimum of an open entry.
-    pub fn longest_open(&self) -> Option<u32> {
-        self.open.max()
-    }
-
     /// Mean over entries recorded from start to end.
     pub fn mean(&self) -> Option<f64> {
-        (self.n() > 0).then(|| self.sum as f64 / self.n() as f64)
-    }
-
-    /// Whether counts are rounded down to five significant bits, because there were too many
-    /// distinct ones.
-    pub fn is_rounded(&self) -> bool {
-        self.counts.is_rounded()
-    }
-
-    /// Each trip count with its number of entries, ascending.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
-        self.counts.iter()
+        (self.ended.n() > 0).then(|| self.sum as f64 / self.ended.n() as f64)
     }
 
     /// The lowest trip count such that at least this share (0 to 1) of the entries is at or below
@@ -75,18 +37,18 @@ impl Trips {
     /// Open entries are included with their known minimum: the product-limit estimator for censored
     /// observations (Kaplan and Meier, 1958). Without any, this is the plain quantile.
     pub fn quantile(&self, share: f64) -> Quantile {
-        let all = self.n().saturating_add(self.open());
+        let all = self.ended.n().saturating_add(self.open.n());
         if all == 0 {
             return Quantile::Unknown;
         }
-        if self.open() == 0 {
-            return self.counts.quantile(share).map_or(Quantile::Unknown, Quantile::Is);
+        if self.open.n() == 0 {
+            return self.ended.quantile(share).map_or(Quantile::Unknown, Quantile::Is);
         }
         let mut risk = all as f64;
         let mut left = 1.0;
         let mut open = self.open.iter().peekable();
         let mut last = 0;
-        for (trips, n) in self.counts.iter() {
+        for (trips, n) in self.ended.iter() {
             // Entries lost at fewer trips are no longer at risk.
             while let Some((_, lost)) = open.next_if(|(at, _)| *at < trips) {
                 risk -= lost as f64;
@@ -95,10 +57,10 @@ impl Trips {
             risk -= n as f64;
             last = trips;
             if 1.0 - left >= share - 1e-12 {
-                return Quantile::Is(trips.max(self.min().unwrap_or(0)));
+                return Quantile::Is(trips.max(self.ended.min().unwrap_or(0)));
             }
         }
-        Quantile::AtLeast(last.max(self.longest_open().unwrap_or(0)))
+        Quantile::AtLeast(last.max(self.open.max().unwrap_or(0)))
     }
 }
 
