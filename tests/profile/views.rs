@@ -6,7 +6,7 @@ use lbr_msr::BranchFilter;
 use lbr_msr::record::{BranchEntry, BranchType, Event, Head, Label, Lost};
 use profile::basic::{Bound, Cuts};
 use profile::cycles::Cycles;
-use profile::flow::{Flow, FlowCounter, Site};
+use profile::flow::{Flow, FlowCounter, FlowCounts, Site};
 use profile::note::{Moves, Source};
 use profile::perf_data::Meta;
 use profile::{Entries, EntryFlags, RawBranch, Recording, SampleHead, Stack};
@@ -138,8 +138,10 @@ fn sites_and_blocks_are_the_same_when_counted_separately() {
         counter.finish()
     };
     let whole = finished(FlowCounter::new());
-    let (sites, blocks) =
-        (finished(FlowCounter::without_blocks()), finished(FlowCounter::without_sites()));
+    let (sites, blocks) = (
+        finished(FlowCounter::of(FlowCounts::without_blocks())),
+        finished(FlowCounter::of(FlowCounts::without_sites())),
+    );
     assert_eq!(sites.sites, whole.sites);
     // Not taken in the block between the two stacks, in the next one, and (the first) on the way to
     // the last.

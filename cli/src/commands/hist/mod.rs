@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use anyhow::anyhow;
 use clap::Args;
 use profile::Flow;
-use profile::flow::FlowCounter;
+use profile::flow::{FlowCounter, FlowCounts};
 
 use self::output::Format;
 use self::place::BlockSpec;
@@ -100,7 +100,7 @@ pub(crate) fn run(args: &Hist) -> Outcome {
     };
     let mut flows = Vec::new();
     let sources = input::read_all(args.inputs.paths(), &args.select.reading(), |recording, at| {
-        let mut counter = FlowCounter::without_sites();
+        let mut counter = FlowCounter::of(FlowCounts::without_sites());
         args.symbols.apply(counter.maps());
         counter.recording(recording, at)?;
         let mut flow = counter.finish();

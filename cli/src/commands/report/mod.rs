@@ -18,7 +18,7 @@ use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use maud::{Markup, html};
 use profile::callgraph::CallGraph;
-use profile::flow::FlowCounter;
+use profile::flow::{FlowCounter, FlowCounts};
 use profile::hot::Order as Sort;
 use profile::interval::{Clusters, Interval};
 use profile::maps::Maps;
@@ -377,8 +377,8 @@ fn run_flow(
     notes: impl FnOnce(&Flow) -> Notes,
     print: impl FnOnce(&mut Out<'_>, &mut Flow) -> io::Result<Option<u8>>,
 ) -> Outcome {
-    let counter = if blocks { FlowCounter::without_sites() } else { FlowCounter::without_blocks() };
-    let (mut flow, sources) = args.count(counter)?;
+    let counts = if blocks { FlowCounts::without_sites() } else { FlowCounts::without_blocks() };
+    let (mut flow, sources) = args.count(FlowCounter::of(counts))?;
     let totals = Totals::from(&flow);
     let rows = args.shown().keep_flow(&mut flow, blocks)?;
     let read = (&*sources, &flow.quality, &totals);

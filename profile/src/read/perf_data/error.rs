@@ -109,8 +109,6 @@ pub struct Notes {
     pub first_malformed: Option<u64>,
     /// Samples of events that the file does not describe; they were skipped.
     pub unknown_event: u64,
-    /// Samples of events without branch stacks; they were skipped.
-    pub without_branches: u64,
     /// The text has samples of several threads without their processes: branches are counted by
     /// address.
     pub processes_unsaid: bool,

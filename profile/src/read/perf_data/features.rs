@@ -22,14 +22,8 @@ pub struct FileInfo {
     pub osrelease: Option<String>,
     /// Version of the recorder.
     pub version: Option<String>,
-    /// Architecture.
-    pub arch: Option<String>,
-    /// CPUs online.
-    pub cpus_online: Option<u32>,
     /// CPU description; `software LBR (06_5E), not measured` without hardware.
     pub cpudesc: Option<String>,
-    /// CPU as `vendor,family,model,stepping`.
-    pub cpuid: Option<String>,
     /// Command line of the recorder.
     pub cmdline: Vec<String>,
     /// Times of the first and the last sample, nanoseconds.
@@ -46,13 +40,7 @@ impl FileInfo {
             feature::HOSTNAME => self.hostname = not_empty(bytes.string()),
             feature::OSRELEASE => self.osrelease = not_empty(bytes.string()),
             feature::VERSION => self.version = not_empty(bytes.string()),
-            feature::ARCH => self.arch = not_empty(bytes.string()),
-            feature::NRCPUS => {
-                let _available = bytes.u32();
-                self.cpus_online = bytes.u32();
-            }
             feature::CPUDESC => self.cpudesc = not_empty(bytes.string()),
-            feature::CPUID => self.cpuid = not_empty(bytes.string()),
             feature::CMDLINE => {
                 let count = bytes.u32().unwrap_or(0).min(MAX_WORDS);
                 self.cmdline = (0..count).map_while(|_| bytes.string()).collect();

@@ -69,12 +69,12 @@ impl View for FlowCounts {
 impl FlowCounts {
     /// For callers that need only branches: blocks are not kept, which saves more than half of the
     /// memory. Blocks still count towards the branches inside them.
-    pub(crate) fn without_blocks() -> FlowCounts {
+    pub fn without_blocks() -> FlowCounts {
         FlowCounts { transitions: Transitions::without_cycles(), ..FlowCounts::default() }
     }
 
     /// For callers that need only blocks: the flow will have no sites.
-    pub(crate) fn without_sites() -> FlowCounts {
+    pub fn without_sites() -> FlowCounts {
         let decoder = Decoder::without_sites();
         FlowCounts { decoder, no_clusters: true, ..FlowCounts::default() }
     }

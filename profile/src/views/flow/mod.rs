@@ -35,19 +35,6 @@ type Space = u32;
 /// Reads recordings and counts their control flow.
 pub type FlowCounter = Counter<FlowCounts>;
 
-impl FlowCounter {
-    /// Starts empty, for callers that need only branches: blocks are not kept, which saves more
-    /// than half of the memory. Blocks still count towards the branches inside them.
-    pub fn without_blocks() -> FlowCounter {
-        Counter::of(FlowCounts::without_blocks())
-    }
-
-    /// Starts empty, for callers that need only blocks: the flow will have no sites.
-    pub fn without_sites() -> FlowCounter {
-        Counter::of(FlowCounts::without_sites())
-    }
-}
-
 /// A branch instruction with its counts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Site {

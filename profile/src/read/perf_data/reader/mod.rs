@@ -250,11 +250,7 @@ impl Reader {
             },
         };
         match event.and_then(|index| Some((index, self.events.get(index)?))) {
-            Some((index, attr)) if attr.has_branches() => Ok(Some(index)),
-            Some(_) => {
-                self.notes.without_branches += 1;
-                Ok(None)
-            }
+            Some((index, attr)) => Ok(attr.has_branches().then_some(index)),
             None => {
                 self.notes.unknown_event += 1;
                 Ok(None)
