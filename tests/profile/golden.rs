@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use profile::brstack::Printed;
-use profile::perf_data::{ReadError, Reader};
+use profile::perf_data::ReadError;
 use profile::{Item, Recording};
 
+use crate::recorded::each_stack;
 use crate::support::corpus::corpus;
 use crate::support::skip::{skipped, tool};
 
@@ -51,23 +52,22 @@ fn every_entry_of_every_file() {
         let golden = corpus.join(format!("golden-entries/{folder}.{name}.entries.csv.xz"));
         let Some(golden) = unxz(&golden) else { return };
         let mut expected = golden.lines().skip(1);
-        let mut reader = Reader::open(&corpus.join(file)).unwrap();
+        let mut reader = Recording::open(&corpus.join(file)).unwrap();
         let mut sample = 0;
-        reader
-            .for_each_stack(|stack| {
-                let mut entry = 0;
-                stack.entries.for_each(|branch| {
-                    let ip = stack.head.ip.unwrap();
-                    let flags = branch.flags.0;
-                    let found = row(sample, ip, entry, branch.from, branch.to, flags);
-                    assert_eq!(Some(found.as_str()), expected.next(), "{file}");
-                    entry += 1;
-                });
-                sample += 1;
-            })
-            .unwrap();
+        each_stack(&mut reader, |stack| {
+            let mut entry = 0;
+            stack.entries.for_each(|branch| {
+                let ip = stack.head.ip.unwrap();
+                let flags = branch.flags.0;
+                let found = row(sample, ip, entry, branch.from, branch.to, flags);
+                assert_eq!(Some(found.as_str()), expected.next(), "{file}");
+                entry += 1;
+            });
+            sample += 1;
+        })
+        .unwrap();
         assert_eq!(expected.next(), None, "{file}: entries are missing");
-        assert_eq!(*reader.notes(), Default::default(), "{file}");
+        assert_eq!(reader.notes(), Default::default(), "{file}");
         files += 1;
     }
     assert_eq!(files, 5);
@@ -102,18 +102,17 @@ fn lines_as_perf_prints_them() {
     for name in ["test.lbr", "propeller_sample_1.perfdata1"] {
         let expected = corpus.join(format!("autofdo/expected/{name}.perf6.12.head200.txt"));
         let expected = std::fs::read_to_string(expected).unwrap();
-        let mut reader = Reader::open(&corpus.join("autofdo/perfdata").join(name)).unwrap();
+        let mut reader = Recording::open(&corpus.join("autofdo/perfdata").join(name)).unwrap();
         let mut lines = Vec::new();
-        reader
-            .for_each_stack(|stack| {
-                let pid = stack.head.pid.unwrap();
-                let mut line = format!("{pid:>7}  {:>16x}", stack.head.ip.unwrap());
-                for branch in stack.entries.iter() {
-                    line += &format!(" {} ", Printed(branch));
-                }
-                lines.push(line);
-            })
-            .unwrap();
+        each_stack(&mut reader, |stack| {
+            let pid = stack.head.pid.unwrap();
+            let mut line = format!("{pid:>7}  {:>16x}", stack.head.ip.unwrap());
+            for branch in stack.entries.iter() {
+                line += &format!(" {} ", Printed(branch));
+            }
+            lines.push(line);
+        })
+        .unwrap();
         let expected: Vec<&str> = expected.lines().collect();
         assert_eq!(expected.len(), 200);
         assert_eq!(lines[..200], expected, "{name}");
@@ -125,9 +124,9 @@ fn lines_as_perf_prints_them() {
 fn an_empty_string_is_unknown() {
     let Some(corpus) = corpus() else { return };
     let file = corpus.join("perf-data-converter/perfdata/perf.data.branch-4.14");
-    let reader = Reader::open(&file).unwrap();
-    assert_eq!(reader.info().version, None);
-    assert_eq!(reader.info().osrelease.as_deref(), Some("4.14.18"));
+    let reader = Recording::open(&file).unwrap();
+    assert_eq!(reader.info().unwrap().version, None);
+    assert_eq!(reader.info().unwrap().osrelease.as_deref(), Some("4.14.18"));
 }
 
 #[test]
@@ -139,7 +138,7 @@ fn files_without_branches_get_a_sentence() {
         ("perf.data.singleprocess-3.8", "cycles"),
     ] {
         let path = corpus.join("perf-data-converter/nobranch").join(name);
-        let error = Reader::open(&path).and_then(|mut reader| reader.for_each_stack(|_| {}));
+        let error = Recording::open(&path).and_then(|mut reader| each_stack(&mut reader, |_| {}));
         let Err(ReadError::NoBranchStacks { events: named }) = error else {
             panic!("{name}: {error:?}")
         };

@@ -8,7 +8,8 @@ use lbr_msr::record::{
     Mmap, Sample, Sink, SourceKnowledge, Task,
 };
 use profile::note::Source;
-use profile::perf_data::{Meta, Rate, Writer};
+use profile::perf_data::{Meta, Rate, ReadError, Writer};
+use profile::{Item, Recording, Stack};
 
 /// The mapped address of the recorded program.
 pub(crate) const BASE: u64 = 0x5555_5555_4000;
@@ -142,4 +143,17 @@ pub(crate) fn stream(meta: Meta, events: &[Event]) -> Vec<u8> {
     }
     writer.finish_stream().unwrap();
     bytes
+}
+
+/// Calls `visit` with every remaining stack.
+pub(crate) fn each_stack(
+    recording: &mut Recording,
+    mut visit: impl FnMut(&Stack<'_>),
+) -> Result<(), ReadError> {
+    while let Some(item) = recording.next_item()? {
+        if let Item::Stack(stack) = item {
+            visit(&stack);
+        }
+    }
+    Ok(())
 }

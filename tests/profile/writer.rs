@@ -5,9 +5,10 @@ use std::path::Path;
 use std::process::Stdio;
 
 use lbr_msr::record::{BranchEntry, Event, Label, Sink};
-use profile::perf_data::{Meta, Reader, Record, Writer};
+use profile::perf_data::{Meta, Writer};
+use profile::{Item, Recording};
 
-use crate::recorded::{BASE, entry, events, exact, map, meta, sample, stream, write};
+use crate::recorded::{BASE, each_stack, entry, events, exact, map, meta, sample, stream, write};
 use crate::support::itself::with_symbols;
 use crate::support::skip::{skipped, tool};
 
@@ -110,8 +111,8 @@ fn unknown_fields_are_announced() {
     unknowing.knowledge.cycles = false;
     unknowing.types = false;
     let bytes = stream(unknowing, &events());
-    let mut reader = Reader::from_stream(Box::new(std::io::Cursor::new(bytes))).unwrap();
-    while reader.next_record().unwrap().is_some() {}
+    let mut reader = Recording::from_stream(Box::new(std::io::Cursor::new(bytes))).unwrap();
+    while reader.next_item().unwrap().is_some() {}
     // USER, ANY, NO_FLAGS, NO_CYCLES.
     assert_eq!(reader.events()[0].branch_sample_type, 1 | 8 | 0x4000 | 0x8000);
 }
@@ -181,12 +182,15 @@ fn a_dropped_writer_leaves_a_readable_file() {
         writer.event(&event).unwrap();
     }
     drop(writer);
-    let mut reader = Reader::open(&file).unwrap();
+    let mut reader = Recording::open(&file).unwrap();
     let mut stacks = Vec::new();
-    reader.for_each_stack(|stack| stacks.push(stack.entries.len())).unwrap();
+    each_stack(&mut reader, |stack| stacks.push(stack.entries.len())).unwrap();
     assert_eq!(stacks, [3, 2, 0]);
     assert_eq!(reader.notes().cut_at, None);
-    assert_eq!(reader.info().cpudesc.as_deref(), Some("software LBR (06_5E), not measured"));
+    assert_eq!(
+        reader.info().unwrap().cpudesc.as_deref(),
+        Some("software LBR (06_5E), not measured")
+    );
 }
 
 /// The seekable form has the bytes of the pipe form, except for the header.
@@ -214,18 +218,18 @@ fn uncountable_entries_are_not_written() {
         sample(3000, vec![entry(5, 6)], torn),
     ];
     let bytes = stream(meta(), &events);
-    let mut reader = Reader::from_stream(Box::new(std::io::Cursor::new(bytes))).unwrap();
+    let mut reader = Recording::from_stream(Box::new(std::io::Cursor::new(bytes))).unwrap();
     let mut seen = Vec::new();
-    while let Some(record) = reader.next_record().unwrap() {
+    while let Some(record) = reader.next_item().unwrap() {
         match record {
-            Record::Stack(stack) => {
+            Item::Stack(stack) => {
                 seen.push(stack.entries.iter().map(|b| (b.from, b.to)).collect::<Vec<_>>());
             }
-            Record::Event(Event::Lost(lost)) => {
+            Item::Event(Event::Lost(lost)) => {
                 assert_eq!((lost.stacks, lost.label), (1, Some(Label::Torn)));
                 seen.push(vec![]);
             }
-            Record::Event(event) => panic!("{event:?}"),
+            other => panic!("{other:?}"),
         }
     }
     assert_eq!(seen, [vec![(1, 2), (3, 4)], vec![]]);
@@ -299,9 +303,9 @@ fn a_compressed_recording_is_the_same_to_every_reader() {
     let packed = || Meta { compression: Some(1), ..meta() };
     let dir = tempfile::tempdir().unwrap();
     let read = |file: &Path| {
-        let mut reader = Reader::open(file).unwrap();
+        let mut reader = Recording::open(file).unwrap();
         let mut records = Vec::new();
-        while let Some(record) = reader.next_record().unwrap() {
+        while let Some(record) = reader.next_item().unwrap() {
             records.push(format!("{record:?}"));
         }
         assert!(!records.is_empty());

@@ -23,9 +23,6 @@ pub enum ReadError {
         /// The system's error message.
         cause: std::io::Error,
     },
-    /// It does not start with perf's magic.
-    #[error("not a perf.data file: it does not start with PERFILE2")]
-    NotPerfData,
     /// The header is invalid.
     #[error("damaged perf.data header: {what}")]
     Header {

@@ -1,7 +1,7 @@
 //! Reading and writing perf.data.
 //!
 //! The [`writer`] appends to a pipe-format stream, which is readable at any moment, and converts
-//! the file to a seekable one when recording ends cleanly. The [`reader`] streams either form, in
+//! the file to a seekable one when recording ends cleanly. The reader streams either form, in
 //! either byte order, from any Linux since 2.6.34, and returns branch stacks in place in its
 //! buffer.
 //!
@@ -14,7 +14,7 @@ pub(crate) mod error;
 mod features;
 pub mod layout;
 pub mod meta;
-pub mod reader;
+mod reader;
 mod sample;
 mod side;
 mod unpack;
@@ -24,6 +24,5 @@ pub use attr::{EventAttr, Rate};
 pub use error::{Notes, ReadError};
 pub use features::FileInfo;
 pub use meta::Meta;
-pub(crate) use reader::Next;
-pub use reader::{Reader, Record};
+pub(crate) use reader::{Next, Reader};
 pub use writer::{WriteError, Writer, Written};

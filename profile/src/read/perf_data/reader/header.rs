@@ -8,7 +8,7 @@ use crate::read::perf_data::attr::EventAttr;
 use crate::read::perf_data::bytes::{Bytes, Order, u64_at};
 use crate::read::perf_data::features::name_events;
 use crate::read::perf_data::layout::{
-    HEADER_SIZE, MAGIC, MAGIC_BIG, MAGIC_OLD, PIPE_HEADER_SIZE, branch, feature,
+    HEADER_SIZE, MAGIC_BIG, MAGIC_OLD, PIPE_HEADER_SIZE, branch, feature,
 };
 use crate::read::perf_data::sample::{IdPlace, SampleLayout, Trailer};
 
@@ -17,15 +17,14 @@ impl Reader {
         let whole = self.fill(PIPE_HEADER_SIZE as usize)?;
         let head = self.buffer.get(..self.end.min(16)).unwrap_or_default();
         self.order = match head.first_chunk::<8>() {
-            Some(&MAGIC) => Order::Little,
             Some(&MAGIC_BIG) => Order::Big,
             Some(&MAGIC_OLD)
                 if u64_at(head, 8, Order::Big).is_some_and(|size| size <= HEADER_SIZE) =>
             {
                 Order::Big
             }
-            Some(&MAGIC_OLD) => Order::Little,
-            _ => return Err(ReadError::NotPerfData),
+            // The caller has checked the magic.
+            _ => Order::Little,
         };
         if !whole {
             return Err(ReadError::Header { what: "the file ends inside it".to_owned() });

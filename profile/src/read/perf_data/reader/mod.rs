@@ -11,7 +11,6 @@ mod steps;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -28,7 +27,6 @@ use super::layout::record;
 use super::sample::{IdPlace, SampleLayout};
 use super::side;
 use super::unpack::Unpacker;
-use crate::read::stack::Stack;
 
 /// Records are at most 65,535 bytes, so this always holds a whole one. A larger buffer would move
 /// more data between CPU caches whenever another thread continues reading.
@@ -39,15 +37,6 @@ const MAX_SECTION: u64 = 16 << 20;
 const MAX_EVENTS: usize = 1 << 12;
 /// More ids than any recording has: one for each event and CPU.
 const MAX_IDS: usize = 1 << 21;
-
-/// An item of a recording.
-#[derive(Debug)]
-pub enum Record<'a> {
-    /// A sample, with its branches in place in the buffer.
-    Stack(Stack<'a>),
-    /// Any other [`Event`].
-    Event(Event),
-}
 
 enum Input {
     File(File),
@@ -64,7 +53,7 @@ impl Read for Input {
 }
 
 /// A recording being read.
-pub struct Reader {
+pub(crate) struct Reader {
     input: Input,
     order: Order,
     buffer: Vec<u8>,
@@ -104,32 +93,15 @@ impl std::fmt::Debug for Reader {
 }
 
 impl Reader {
-    /// Opens a file. Header features are read before the first record.
-    ///
-    /// # Errors
-    /// [`ReadError`]: no such file, not perf.data, no branch stacks.
-    pub fn open(path: &Path) -> Result<Reader, ReadError> {
-        let open = |cause| ReadError::Open { path: path.to_owned(), cause };
-        let file = File::open(path).map_err(open)?;
-        let kind = file.metadata().map_err(open)?;
-        if kind.is_file() {
-            Reader::of_file(file, kind.len())
-        } else {
-            Reader::start(Input::Stream(Box::new(file)), None)
-        }
-    }
-
-    /// Reads an open file of `size` bytes, from its start.
+    /// Reads an open file of `size` bytes, from its start. Header features are read before the first
+    /// record.
     pub(crate) fn of_file(file: File, size: u64) -> Result<Reader, ReadError> {
         Reader::start(Input::File(file), Some(size))
     }
 
     /// Reads a stream, such as standard input. It may hold a seekable file; then header features
     /// come after the last record.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open).
-    pub fn from_stream(stream: Box<dyn Read + Send>) -> Result<Reader, ReadError> {
+    pub(crate) fn from_stream(stream: Box<dyn Read + Send>) -> Result<Reader, ReadError> {
         Reader::start(Input::Stream(stream), None)
     }
 
@@ -163,66 +135,44 @@ impl Reader {
     }
 
     /// Metadata of the file. Complete after the last record.
-    pub fn info(&self) -> &FileInfo {
+    pub(crate) fn info(&self) -> &FileInfo {
         &self.info
     }
 
     /// The events of the file. Complete after the last record.
-    pub fn events(&self) -> &[EventAttr] {
+    pub(crate) fn events(&self) -> &[EventAttr] {
         &self.events
     }
 
     /// The anomalies so far.
-    pub fn notes(&self) -> &Notes {
+    pub(crate) fn notes(&self) -> &Notes {
         &self.notes
     }
 
     /// Bytes read so far, for progress.
-    pub fn position(&self) -> u64 {
+    pub(crate) fn position(&self) -> u64 {
         self.offset
     }
 
     /// Size of the file in bytes, if known.
-    pub fn size(&self) -> Option<u64> {
+    pub(crate) fn size(&self) -> Option<u64> {
         self.size
     }
 
     /// Stops reading as soon as `flag` is set; [`notes`](Self::notes) then reports it.
-    pub fn stop_when(&mut self, flag: Arc<AtomicBool>) {
+    pub(crate) fn stop_when(&mut self, flag: Arc<AtomicBool>) {
         self.stop = Some(flag);
     }
 
     /// Stops reading at this [`position`](Self::position), where an earlier reading stopped;
     /// [`notes`](Self::notes) then reports it.
-    pub fn stop_at(&mut self, position: u64) {
+    pub(crate) fn stop_at(&mut self, position: u64) {
         self.stop_at = Some(position);
-    }
-
-    /// The next stack or event; `None` at the end.
-    ///
-    /// # Errors
-    /// [`ReadError::Io`], and [`ReadError::NoBranchStacks`] if a pipe turns out to have none. A
-    /// damaged or truncated file is not an error: see [`notes`](Self::notes).
-    pub fn next_record(&mut self) -> Result<Option<Record<'_>>, ReadError> {
-        self.next_as(Record::Stack, Record::Event, |_| ())
     }
 
     /// Whether event names follow the records: the file is not seekable.
     pub(crate) fn names_come_late(&self) -> bool {
         self.late_features.is_some()
-    }
-
-    /// Calls `visit` with every remaining stack.
-    ///
-    /// # Errors
-    /// As [`next_record`](Self::next_record).
-    pub fn for_each_stack(&mut self, mut visit: impl FnMut(&Stack<'_>)) -> Result<(), ReadError> {
-        while let Some(item) = self.next_record()? {
-            if let Record::Stack(stack) = item {
-                visit(&stack);
-            }
-        }
-        Ok(())
     }
 
     fn body(&self, frame: RecordSpan) -> &[u8] {
