@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicBool;
 use lbr_msr::record::Head;
 
 use crate::read::note::Source;
-use crate::read::perf_data::{EventAttr, FileInfo, Next, Notes, ReadError, Reader};
+use crate::read::perf_data::{EventAttr, FileInfo, Notes, ReadError, Reader};
 use crate::read::select::{
     Choice, CommOf, Comms, EventSamples, FirstPass, LeftOut, Names, SelectError, Selection,
 };
@@ -205,7 +205,11 @@ impl Recording {
         let Recording { form, taken, choice, unmodelled, .. } = self;
         let item = match (choice, form) {
             (Some(choice), form) => Self::next_chosen(form, choice, look)?,
-            (None, Form::PerfData(reader)) => reader.next_as(Item::Stack, Item::Event, look)?,
+            (None, Form::PerfData(reader)) => {
+                let next = reader.advance()?;
+                look(reader.events());
+                next.and_then(|next| reader.item(next))
+            }
             (None, Form::Text(text)) => text.next_item()?,
         };
         if let Some(Item::Stack(stack)) = &item {
@@ -231,12 +235,7 @@ impl Recording {
                 if choice.looked() != reader.events().len() {
                     choice.look(reader.events().iter().map(EventAttr::perf_name).collect());
                 }
-                let item = match next {
-                    Some(Next::Sample(place)) => reader.stack(place).map(Item::Stack),
-                    Some(Next::Event(event)) => Some(Item::Event(event)),
-                    None => None,
-                };
-                (item, CommOf::Thread)
+                (next.and_then(|next| reader.item(next)), CommOf::Thread)
             }
             Form::Text(text) => {
                 text.advance_named()?;

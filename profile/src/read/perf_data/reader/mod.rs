@@ -18,7 +18,6 @@ use lbr_msr::record::Event;
 
 use self::copy::Copied;
 use self::frames::RecordSpan;
-pub(crate) use self::steps::Next;
 use super::attr::EventAttr;
 use super::bytes::{Bytes, Order};
 use super::error::{Notes, ReadError};

@@ -4,10 +4,9 @@ use lbr_msr::record::Event;
 
 use super::frames::RecordSpan;
 use super::{ReadError, Reader};
-use crate::read::perf_data::attr::EventAttr;
 use crate::read::perf_data::layout::record;
 use crate::read::perf_data::sample::StackPosition;
-use crate::read::stack::Stack;
+use crate::read::stack::Item;
 
 /// The record that [`Reader::advance`] moved to.
 pub(crate) enum Next {
@@ -53,31 +52,16 @@ impl Reader {
         }
     }
 
-    /// The sample that [`advance`](Self::advance) moved to.
+    /// The item that [`advance`](Self::advance) moved to.
     #[inline]
-    pub(crate) fn stack(&self, place: Place) -> Option<Stack<'_>> {
-        let Place { frame, event, found } = place;
-        let layout = self.layouts.get(event)?;
-        let mut stack = layout.stack(self.body(frame), event, found);
+    pub(crate) fn item(&self, next: Next) -> Option<Item<'_>> {
+        let Place { frame, event, found } = match next {
+            Next::Sample(place) => place,
+            Next::Event(event) => return Some(Item::Event(event)),
+        };
+        let mut stack = self.layouts.get(event)?.stack(self.body(frame), event, found);
         stack.head.round = self.round;
-        Some(stack)
-    }
-
-    /// Converts the next sample or event; first passes the events so far to `look`.
-    #[inline]
-    pub(crate) fn next_as<'a, T>(
-        &'a mut self,
-        of_stack: impl FnOnce(Stack<'a>) -> T,
-        of_event: impl FnOnce(Event) -> T,
-        look: impl FnOnce(&[EventAttr]),
-    ) -> Result<Option<T>, ReadError> {
-        let next = self.advance()?;
-        look(&self.events);
-        match next {
-            Some(Next::Sample(place)) => Ok(self.stack(place).map(of_stack)),
-            Some(Next::Event(event)) => Ok(Some(of_event(event))),
-            None => Ok(None),
-        }
+        Some(Item::Stack(stack))
     }
 
     /// The next record other than a sample, without parsing samples.
