@@ -3,8 +3,9 @@
 use lbr_msr::text::AsText;
 
 /// Byte order of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Order {
+    #[default]
     Little,
     Big,
 }

@@ -239,30 +239,16 @@ impl SampleLayout {
     }
 }
 
-/// Where a sample or another record holds the id of its event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum IdPlace {
-    /// There is one event, or the events have no ids.
-    Only,
-    /// At this offset of a sample's body.
-    Sample(usize),
-}
-
-impl IdPlace {
-    pub(crate) fn of(events: &[EventAttr]) -> IdPlace {
-        let Some(first) = events.first() else { return IdPlace::Only };
-        if events.len() == 1 {
-            return IdPlace::Only;
-        }
-        if first.sample_type & sample_type::IDENTIFIER != 0 {
-            return IdPlace::Sample(0);
-        }
-        if first.sample_type & sample_type::ID == 0 {
-            return IdPlace::Only;
-        }
-        let before = sample_type::IP | sample_type::TID | sample_type::TIME | sample_type::ADDR;
-        IdPlace::Sample(8 * (first.sample_type & before).count_ones() as usize)
+/// The offset of the event's id in a sample's body; `None` if there is one event, or the events have
+/// no ids.
+pub(crate) fn id_in_sample(events: &[EventAttr]) -> Option<usize> {
+    let first = events.first().filter(|_| events.len() > 1)?;
+    if first.sample_type & sample_type::IDENTIFIER != 0 {
+        return Some(0);
     }
+    let before = sample_type::IP | sample_type::TID | sample_type::TIME | sample_type::ADDR;
+    let offset = || 8 * (first.sample_type & before).count_ones() as usize;
+    (first.sample_type & sample_type::ID != 0).then(offset)
 }
 
 /// Time and CPU at the end of a record other than a sample (`sample_id_all`).

@@ -18,8 +18,10 @@ pub const ENDLESS: u64 = 1 << 26;
 const HEAD: usize = 64 * 1024;
 
 /// A line reader.
+#[derive(Default)]
 pub(super) struct Lines {
-    input: Box<dyn Read + Send>,
+    /// Taken by `ahead`.
+    input: Option<Box<dyn Read + Send>>,
     /// The reader with several threads, and its parsed parts of the buffer: where each piece starts
     /// in the text, and how many of its lines were passed.
     ahead: Option<Ahead>,
@@ -57,28 +59,12 @@ pub(super) enum Next {
 
 impl Lines {
     pub(super) fn new(input: Box<dyn Read + Send>, size: Option<u64>) -> Lines {
-        Lines {
-            input,
-            ahead: None,
-            pieces: VecDeque::new(),
-            buffer: vec![0; CHUNK],
-            start: 0,
-            end: 0,
-            position: 0,
-            size,
-            number: 0,
-            ended: false,
-            cut_at: None,
-            stop: None,
-            stop_at: None,
-            stopped: false,
-        }
+        Lines { input: Some(input), buffer: vec![0; CHUNK], size, ..Lines::default() }
     }
 
     /// Parses the input in `threads` threads.
     pub(super) fn read_ahead(&mut self, threads: usize) {
-        let input = std::mem::replace(&mut self.input, Box::new(std::io::empty()));
-        self.ahead = Some(Ahead::new(input, threads));
+        self.ahead = self.input.take().map(|input| Ahead::new(input, threads));
     }
 
     /// The entries of the next line, if it contains branches only and was parsed ahead. Returns
@@ -191,7 +177,8 @@ impl Lines {
     /// Reads more input after the buffer's contents; returns the number of bytes.
     fn read(&mut self) -> std::io::Result<usize> {
         let Some(ahead) = &mut self.ahead else {
-            return self.input.read(self.buffer.get_mut(self.end..).unwrap_or_default());
+            let room = self.buffer.get_mut(self.end..).unwrap_or_default();
+            return self.input.as_mut().map_or(Ok(0), |input| input.read(room));
         };
         let Some(mut piece) = ahead.next()? else { return Ok(0) };
         let len = piece.bytes.len();

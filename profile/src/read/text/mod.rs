@@ -27,6 +27,7 @@ pub use refused::Refused;
 use tasks::Tasks;
 
 /// A text reader.
+#[derive(Default)]
 pub struct TextReader {
     lines: Lines,
     context: Context,
@@ -109,31 +110,7 @@ impl ItemHead {
 
 impl TextReader {
     pub(crate) fn new(input: Box<dyn Read + Send>, size: Option<u64>) -> TextReader {
-        TextReader {
-            lines: Lines::new(input, size),
-            context: Context::default(),
-            settled: false,
-            entries: Vec::new(),
-            weight: None,
-            waiting: Pending::default(),
-            in_chain: false,
-            tasks: Tasks::default(),
-            events: Interned::default(),
-            comms: Interned::default(),
-            comm: 0,
-            at_hand: None,
-            stacks: 0,
-            counts: Vec::new(),
-            straights: 0,
-            others: 0,
-            prose: 0,
-            short: 0,
-            first_short: None,
-            pairs: 0,
-            is_joined: false,
-            refused: None,
-            telling: None,
-        }
+        TextReader { lines: Lines::new(input, size), ..TextReader::default() }
     }
 
     /// Parses in `threads` threads; this one processes the lines.

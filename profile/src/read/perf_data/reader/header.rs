@@ -10,7 +10,7 @@ use crate::read::perf_data::features::name_events;
 use crate::read::perf_data::layout::{
     HEADER_SIZE, MAGIC_BIG, MAGIC_OLD, PIPE_HEADER_SIZE, branch, feature,
 };
-use crate::read::perf_data::sample::{IdPlace, SampleLayout, Trailer};
+use crate::read::perf_data::sample::{SampleLayout, Trailer, id_in_sample};
 
 impl Reader {
     pub(super) fn read_header(&mut self) -> Result<(), ReadError> {
@@ -245,7 +245,7 @@ impl Reader {
         let counts = |event: &&EventAttr| event.branch_sample_type & branch::COUNTERS != 0;
         let counting = self.events.iter().filter(counts).count();
         self.layouts.iter_mut().for_each(|layout| layout.log(counting));
-        self.id_place = IdPlace::of(&self.events);
+        self.id_in_sample = id_in_sample(&self.events);
         self.id_from_end = Trailer::id_from_end(&self.events);
     }
 }

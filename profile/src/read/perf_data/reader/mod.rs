@@ -23,7 +23,7 @@ use super::bytes::{Bytes, Order};
 use super::error::{Notes, ReadError};
 use super::features::FileInfo;
 use super::layout::record;
-use super::sample::{IdPlace, SampleLayout};
+use super::sample::SampleLayout;
 use super::side;
 use super::unpack::Unpacker;
 
@@ -42,6 +42,12 @@ enum Input {
     Stream(Box<dyn Read + Send>),
 }
 
+impl Default for Input {
+    fn default() -> Input {
+        Input::Stream(Box::new(std::io::empty()))
+    }
+}
+
 impl Read for Input {
     fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
         match self {
@@ -52,6 +58,7 @@ impl Read for Input {
 }
 
 /// A recording being read.
+#[derive(Default)]
 pub(crate) struct Reader {
     input: Input,
     order: Order,
@@ -69,8 +76,8 @@ pub(crate) struct Reader {
     events: Vec<EventAttr>,
     layouts: Vec<SampleLayout>,
     by_id: HashMap<u64, usize>,
-    id_place: IdPlace,
-    /// Offset of the id in records other than samples, from their end.
+    /// Offset of the id in a sample, and from the end of other records.
+    id_in_sample: Option<usize>,
     id_from_end: Option<usize>,
     info: FileInfo,
     notes: Notes,
@@ -105,30 +112,7 @@ impl Reader {
     }
 
     fn start(input: Input, size: Option<u64>) -> Result<Reader, ReadError> {
-        let mut reader = Reader {
-            input,
-            order: Order::Little,
-            buffer: vec![0; BUFFER],
-            start: 0,
-            end: 0,
-            offset: 0,
-            data_end: None,
-            late_features: None,
-            size,
-            events: Vec::new(),
-            layouts: Vec::new(),
-            by_id: HashMap::new(),
-            id_place: IdPlace::Only,
-            id_from_end: None,
-            info: FileInfo::default(),
-            notes: Notes::default(),
-            done: false,
-            round: 0,
-            unpacker: None,
-            stop: None,
-            stop_at: None,
-            copied: Copied::default(),
-        };
+        let mut reader = Reader { input, buffer: vec![0; BUFFER], size, ..Reader::default() };
         reader.read_header()?;
         Ok(reader)
     }
@@ -187,9 +171,9 @@ impl Reader {
     #[inline(always)]
     fn event_of_sample(&mut self, frame: RecordSpan) -> Result<Option<usize>, ReadError> {
         self.require_branches()?;
-        let event = match self.id_place {
-            IdPlace::Only => Some(0),
-            IdPlace::Sample(at) => match super::bytes::u64_at(self.body(frame), at, self.order) {
+        let event = match self.id_in_sample {
+            None => Some(0),
+            Some(at) => match super::bytes::u64_at(self.body(frame), at, self.order) {
                 Some(0) => Some(0),
                 Some(id) => self.by_id.get(&id).copied(),
                 None => {
