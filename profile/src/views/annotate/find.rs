@@ -9,10 +9,8 @@ use crate::code::demangle::Called;
 use crate::code::maps::{Function, Location, LocationFilter, Maps};
 use crate::code::place::{LocationSpec, PlaceError};
 use crate::code::straight;
+use crate::read::KERNEL;
 use crate::views::flow::{Block, Flow, share_of};
-
-/// The lowest kernel address.
-const KERNEL: u64 = 1 << 63;
 
 /// Contiguous code in a file: a function, or a requested range.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,9 +40,8 @@ impl Stretch {
     }
 
     fn of(flow: &mut Flow, function: Function) -> Stretch {
-        let Function { name, file, offsets, address: file_address } = function;
-        let shift = shift(flow, file);
-        Stretch::moved(flow, Function { name, file, offsets, address: file_address }, shift)
+        let shift = shift(flow, function.file);
+        Stretch::moved(flow, function, shift)
     }
 
     /// As [`of`](Self::of), for a known distance between file and memory addresses: computing it
