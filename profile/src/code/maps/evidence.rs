@@ -187,9 +187,7 @@ impl Maps {
             }
         });
     }
-}
 
-impl Maps {
     /// Collects some fall-through ranges of each file, if every branch was recorded.
     pub(crate) fn gather_blocks(&mut self, space: usize, blocks: impl Iterator<Item = (u64, u64)>) {
         if self.stacks > FIRST && !self.stacks.is_multiple_of(ONE_OF) {

@@ -8,14 +8,13 @@ use std::path::{Path, PathBuf};
 use lbr_msr::record::Mmap;
 
 use super::evidence::{Contradiction, Evidence};
-
 use super::kernel_files::{Listed, VDSO, Vmlinux};
 use super::{Location, Maps, differs};
 use crate::code::demangle::demangle;
 use crate::code::symbols::{JitMap, Module, Sources, SymbolError};
 
 /// A mapped file.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct MappedFile {
     pub(super) path: String,
     pub(super) build_id: Option<Vec<u8>>,
@@ -36,7 +35,7 @@ pub(super) struct MappedFile {
 }
 
 /// The kind of a mapped file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum FileKind {
     /// A file: offsets are file offsets.
     Elf,
@@ -56,6 +55,7 @@ pub(super) enum FileKind {
     /// order of appearance.
     Named,
     /// Named in brackets, relative, or anonymous: cannot be opened.
+    #[default]
     None,
 }
 
@@ -91,8 +91,9 @@ impl FileKind {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) enum State {
+    #[default]
     NotTried,
     Open(Box<Module>),
     /// Symbols from a kernel list.
@@ -117,18 +118,7 @@ impl MappedFile {
     }
 
     pub(super) fn new(path: String, build_id: Option<Vec<u8>>, kind: FileKind) -> MappedFile {
-        MappedFile {
-            path,
-            build_id,
-            kind,
-            state: State::NotTried,
-            code: None,
-            evidence: Evidence::default(),
-            other_machine: None,
-            recording: 0,
-            rejected: Vec::new(),
-            demangled: RefCell::default(),
-        }
+        MappedFile { path, build_id, kind, ..MappedFile::default() }
     }
 
     /// Sets other places to search for symbols. Open files are kept.
@@ -249,13 +239,6 @@ impl MappedFile {
         let key = (range.start, range.end);
         known.entry(key).or_insert_with(|| demangle(name).into()).to_string()
     }
-
-    fn module(&mut self) -> Option<&mut Module> {
-        match &mut self.state {
-            State::Open(module) => Some(module),
-            _ => None,
-        }
-    }
 }
 
 impl Maps {
@@ -294,7 +277,7 @@ impl Maps {
     /// Opens a file, or records why that failed.
     pub(super) fn open(&mut self, index: usize) {
         let Some(file) = self.files.get_mut(index) else { return };
-        match std::mem::replace(&mut file.state, State::NotTried) {
+        match std::mem::take(&mut file.state) {
             State::NotTried => {}
             State::Open(mut module) if file.kind == FileKind::Elf => {
                 if let Some(error) = file.doubt(&mut module) {
@@ -339,7 +322,10 @@ impl Maps {
             return None;
         }
         self.open(index);
-        self.files.get_mut(index)?.module()
+        match &mut self.files.get_mut(index)?.state {
+            State::Open(module) => Some(module),
+            _ => None,
+        }
     }
 
     /// The recorded build ID of a file.
