@@ -94,8 +94,7 @@ impl EventAttr {
             branch_sample_type: u64_at(known, 72, order).unwrap_or(0),
             sample_regs_user: u64_at(known, 80, order).unwrap_or(0),
             sample_regs_intr: u64_at(known, 96, order).unwrap_or(0),
-            ids: Vec::new(),
-            name: None,
+            ..EventAttr::default()
         })
     }
 

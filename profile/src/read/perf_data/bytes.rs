@@ -44,6 +44,11 @@ pub(crate) fn put(to: &mut Vec<u8>, order: Order, (kind, misc): (u32, u16), part
     to.resize(to.len() + len.next_multiple_of(8) - len, 0);
 }
 
+/// Appends numbers, in reverse for the other byte order.
+pub(crate) fn put_words(to: &mut Vec<u8>, order: Order, words: &[u64]) {
+    words.iter().for_each(|word| to.extend(order.u64(word.to_ne_bytes()).to_ne_bytes()));
+}
+
 /// A cursor in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bytes<'a> {

@@ -116,13 +116,12 @@ impl Meta {
             config: EVENT.1,
             sample_period,
             sample_type: SAMPLE_TYPE | if self.arguments { sample_type::REGS_USER } else { 0 },
-            read_format: 0,
             flags,
             branch_sample_type: self.branch_sample_type(),
             sample_regs_user: if self.arguments { argument_mask() } else { 0 },
-            sample_regs_intr: 0,
             ids: vec![EVENT_ID],
             name: Some(self.event.clone()),
+            ..EventAttr::default()
         }
     }
 

@@ -9,7 +9,7 @@ use lbr_msr::record::Head;
 use super::Reader;
 use super::frames::RecordSpan;
 use crate::read::note::{HEAD_AT, head_code};
-use crate::read::perf_data::bytes::{Bytes, Order, put, u64_at};
+use crate::read::perf_data::bytes::{Bytes, Order, put, put_words, u64_at};
 use crate::read::perf_data::layout::{
     HEADER_SIZE, MAGIC, MAGIC_BIG, PIPE_HEADER_SIZE, feature, record,
 };
@@ -105,11 +105,6 @@ const fn stays(kind: u32) -> bool {
             | record::TRACING_DATA
             | 70..=72
     )
-}
-
-/// Appends numbers, in reverse for the other byte order.
-fn put_words(to: &mut Vec<u8>, order: Order, words: &[u64]) {
-    words.iter().for_each(|word| to.extend(order.u64(word.to_ne_bytes()).to_ne_bytes()));
 }
 
 impl Reader {

@@ -6,15 +6,13 @@ use std::path::Path;
 use super::Writer;
 use crate::read;
 use crate::read::KERNEL_NAME;
+use crate::read::perf_data::bytes::{Order, put_words};
 use crate::read::perf_data::layout::{HEADER_SIZE, MAGIC, feature, misc, record};
 use crate::read::perf_data::meta::EVENT_ID;
 
 impl<W: Write> Writer<W> {
     pub(super) fn file_header(&self, data_end: u64) -> Vec<u8> {
-        let mut bits = 0u64;
-        for (bit, _) in self.late_features() {
-            bits |= 1 << bit;
-        }
+        let bits = self.late_features().iter().fold(0, |bits, (bit, _)| bits | 1 << bit);
         let ids_at = HEADER_SIZE;
         let attr_at = ids_at + 8;
         let mut header = MAGIC.to_vec();
@@ -33,12 +31,9 @@ impl<W: Write> Writer<W> {
             0,
             EVENT_ID,
         ];
-        for word in words {
-            header.extend_from_slice(&word.to_le_bytes());
-        }
+        put_words(&mut header, Order::Little, &words);
         header.extend_from_slice(&self.attr.encode());
-        header.extend_from_slice(&ids_at.to_le_bytes());
-        header.extend_from_slice(&8u64.to_le_bytes());
+        put_words(&mut header, Order::Little, &[ids_at, 8]);
         header
     }
 
@@ -48,8 +43,7 @@ impl<W: Write> Writer<W> {
         let mut place = at + 16 * features.len() as u64;
         let (mut table, mut payloads) = (Vec::new(), Vec::new());
         for (_, payload) in features {
-            table.extend_from_slice(&place.to_le_bytes());
-            table.extend_from_slice(&(payload.len() as u64).to_le_bytes());
+            put_words(&mut table, Order::Little, &[place, payload.len() as u64]);
             place += payload.len() as u64;
             payloads.extend_from_slice(&payload);
         }
@@ -82,9 +76,7 @@ impl<W: Write> Writer<W> {
             cmdline.extend_from_slice(&header_string(word));
         }
         features.push((feature::CMDLINE, cmdline));
-        let mut desc = Vec::new();
-        desc.extend_from_slice(&1u32.to_le_bytes());
-        desc.extend_from_slice(&128u32.to_le_bytes());
+        let mut desc = [1u32.to_le_bytes(), 128u32.to_le_bytes()].concat();
         desc.extend_from_slice(&self.attr.encode());
         desc.extend_from_slice(&1u32.to_le_bytes());
         desc.extend_from_slice(&header_string(&meta.event));

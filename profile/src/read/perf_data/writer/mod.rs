@@ -20,7 +20,7 @@ use lbr_msr::record::{BranchEntry, Comm, Event, Lost, Mmap, Sample, Sink, Task};
 use self::features::{build_id_body, mode_of_file};
 use self::pack::Packer;
 use super::attr::EventAttr;
-use super::bytes::{Order, put};
+use super::bytes::{Order, put, put_words};
 use super::layout::{HEADER_SIZE, MAGIC, PIPE_HEADER_SIZE, misc, record};
 use super::meta::{EVENT_ID, Meta};
 use super::side::{LOST_NOTE, NO_LABEL};
@@ -151,8 +151,8 @@ impl<W: Write> Writer<W> {
     }
 
     fn begin(&mut self) -> Result<(), WriteError> {
-        self.put(&MAGIC);
-        self.put(&PIPE_HEADER_SIZE.to_le_bytes());
+        self.pending.extend_from_slice(&MAGIC);
+        put_words(&mut self.pending, Order::Little, &[PIPE_HEADER_SIZE]);
         let mut attr = self.attr.encode().to_vec();
         attr.extend_from_slice(&EVENT_ID.to_le_bytes());
         self.record(record::HEADER_ATTR, 0, &attr);
@@ -173,10 +173,6 @@ impl<W: Write> Writer<W> {
         self.data_at = self.written.bytes;
         self.packer = packer;
         Ok(())
-    }
-
-    fn put(&mut self, bytes: &[u8]) {
-        self.pending.extend_from_slice(bytes);
     }
 
     /// Appends a record. The caller checks that it fits; others are dropped.
@@ -267,17 +263,11 @@ impl<W: Write> Writer<W> {
             known.clone_from(&map.build_id);
         }
         let mut body = Vec::new();
-        body.extend_from_slice(&map.pid.to_le_bytes());
-        body.extend_from_slice(&map.tid.to_le_bytes());
-        for value in [map.addr, map.len, map.pgoff] {
-            body.extend_from_slice(&value.to_le_bytes());
-        }
-        body.extend_from_slice(&map.dev.0.to_le_bytes());
-        body.extend_from_slice(&map.dev.1.to_le_bytes());
-        body.extend_from_slice(&map.ino.to_le_bytes());
-        body.extend_from_slice(&map.ino_generation.to_le_bytes());
-        body.extend_from_slice(&map.prot.to_le_bytes());
-        body.extend_from_slice(&map.flags.to_le_bytes());
+        put_numbers(&mut body, &[map.pid, map.tid]);
+        put_words(&mut body, Order::Little, &[map.addr, map.len, map.pgoff]);
+        put_numbers(&mut body, &[map.dev.0, map.dev.1]);
+        put_words(&mut body, Order::Little, &[map.ino, map.ino_generation]);
+        put_numbers(&mut body, &[map.prot, map.flags]);
         put_text(&mut body, &map.path, 4096);
         put_trailer(&mut body, map.pid, map.tid, map.time, NO_CPU);
         self.record(record::MMAP2, mode(map.addr), &body);
@@ -285,8 +275,7 @@ impl<W: Write> Writer<W> {
 
     fn comm(&mut self, comm: &Comm) {
         let mut body = Vec::new();
-        body.extend_from_slice(&comm.pid.to_le_bytes());
-        body.extend_from_slice(&comm.tid.to_le_bytes());
+        put_numbers(&mut body, &[comm.pid, comm.tid]);
         put_text(&mut body, &comm.comm, 16);
         put_trailer(&mut body, comm.pid, comm.tid, comm.time, NO_CPU);
         let exec = if comm.exec { misc::COMM_EXEC } else { 0 };
@@ -295,10 +284,8 @@ impl<W: Write> Writer<W> {
 
     fn task(&mut self, kind: u32, task: &Task) {
         let mut body = Vec::new();
-        for value in [task.pid, task.ppid, task.tid, task.ptid] {
-            body.extend_from_slice(&value.to_le_bytes());
-        }
-        body.extend_from_slice(&task.time.to_le_bytes());
+        put_numbers(&mut body, &[task.pid, task.ppid, task.tid, task.ptid]);
+        put_words(&mut body, Order::Little, &[task.time]);
         put_trailer(&mut body, task.pid, task.tid, task.time, NO_CPU);
         self.record(kind, 0, &body);
     }
@@ -307,9 +294,7 @@ impl<W: Write> Writer<W> {
         let mut body = Vec::new();
         let code = lost.label.map_or(NO_LABEL, label_code);
         let note = u64::from(LOST_NOTE) | u64::from(code) << 32;
-        for value in [EVENT_ID, lost.stacks, note] {
-            body.extend_from_slice(&value.to_le_bytes());
-        }
+        put_words(&mut body, Order::Little, &[EVENT_ID, lost.stacks, note]);
         put_trailer(&mut body, lost.pid, lost.tid, lost.time, lost.cpu);
         self.record(record::LOST, 0, &body);
     }
@@ -364,6 +349,10 @@ impl<W: Write> Drop for Writer<W> {
     }
 }
 
+fn put_numbers(body: &mut Vec<u8>, numbers: &[u32]) {
+    numbers.iter().for_each(|number| body.extend(number.to_le_bytes()));
+}
+
 /// Text padded with NULs to a multiple of 8, truncated to `limit` bytes.
 fn put_text(body: &mut Vec<u8>, text: &str, limit: usize) {
     let text = text.as_bytes();
@@ -380,7 +369,5 @@ const fn mode(addr: u64) -> u16 {
 /// The trailer of every record except samples: task, time, CPU, event.
 fn put_trailer(body: &mut Vec<u8>, pid: u32, tid: u32, time: u64, cpu: u32) {
     let task = u64::from(pid) | u64::from(tid) << 32;
-    for word in [task, time, u64::from(cpu), EVENT_ID] {
-        body.extend_from_slice(&word.to_le_bytes());
-    }
+    put_words(body, Order::Little, &[task, time, u64::from(cpu), EVENT_ID]);
 }
