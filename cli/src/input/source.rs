@@ -54,7 +54,7 @@ impl Source {
             has_names: recording.has_names(),
             notes: recording.notes(),
             omits_modelled: recording.has_omitted_modelled(),
-            refused: recording.refused().copied(),
+            refused: recording.refused().cloned(),
         }
     }
 
@@ -269,11 +269,11 @@ const UNJOINED: u64 = 8;
 /// Which lines were skipped.
 fn skipped(refused: &Refused) -> String {
     let lines = refused.lines;
-    let run = |(first, last): (u64, u64)| {
+    let run = |(first, last): &(u64, u64)| {
         if first == last { first.to_string() } else { format!("{first} to {last}") }
     };
-    let which = refused.runs().map(run).collect::<Vec<_>>().join(", ");
-    let named: u64 = refused.runs().map(|(first, last)| last - first + 1).sum();
+    let which = refused.runs.iter().map(run).collect::<Vec<_>>().join(", ");
+    let named: u64 = refused.runs.iter().map(|(first, last)| last - first + 1).sum();
     match lines.saturating_sub(named) {
         _ if lines == 1 => "skipped".to_owned(),
         0 => format!("skipped: {} lines, {which}", grouped(lines)),

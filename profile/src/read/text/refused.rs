@@ -3,7 +3,7 @@
 use crate::read::brstack::LineError;
 
 /// The refused lines of a text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     /// Number of lines.
     pub lines: u64,
@@ -11,8 +11,8 @@ pub struct Refused {
     pub first: u64,
     /// Why the first was refused.
     pub error: LineError,
-    /// First and last number of consecutive lines; (0, 0) for unused slots.
-    runs: [(u64, u64); MAX_RUNS],
+    /// The first eight runs of consecutive lines: the numbers of the first and the last.
+    pub runs: Vec<(u64, u64)>,
 }
 
 /// Maximum number of runs kept.
@@ -21,25 +21,16 @@ const MAX_RUNS: usize = 8;
 impl Refused {
     /// Starts with the first line, which is not yet added.
     pub(super) fn new(first: u64, error: LineError) -> Refused {
-        Refused { lines: 0, first, error, runs: [(0, 0); MAX_RUNS] }
+        Refused { lines: 0, first, error, runs: Vec::new() }
     }
 
     /// Adds a later line.
     pub(super) fn add(&mut self, number: u64) {
         self.lines += 1;
-        let last = self.runs.iter().position(|(_, last)| *last != 0 && last + 1 == number);
-        let free = self.runs.iter().position(|(_, last)| *last == 0);
-        match (last, free) {
-            (Some(at), _) => self.runs.get_mut(at).into_iter().for_each(|run| run.1 = number),
-            (None, Some(at)) => {
-                self.runs.get_mut(at).into_iter().for_each(|run| *run = (number, number));
-            }
-            (None, None) => {}
+        if let Some((_, last)) = self.runs.iter_mut().find(|(_, last)| last + 1 == number) {
+            *last = number;
+        } else if self.runs.len() < MAX_RUNS {
+            self.runs.push((number, number));
         }
-    }
-
-    /// The numbers of the first eight runs of consecutive lines: first and last.
-    pub fn runs(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.runs.iter().copied().filter(|(_, last)| *last != 0)
     }
 }
