@@ -159,8 +159,9 @@ impl Lines {
     }
 
     fn line(&self, location: &addr2line::Location<'_>) -> Option<SourceLine> {
-        let (file, line) = line_of(location)?;
-        Some(SourceLine { file: self.file(file), line })
+        // Line 0 means code without a line.
+        let line = location.line.filter(|line| *line > 0)?;
+        Some(SourceLine { file: self.file(location.file?), line })
     }
 
     fn file(&self, name: &str) -> Arc<str> {
@@ -223,12 +224,6 @@ where
             }
         }
     }
-}
-
-/// File and line; line 0 means code without a line.
-fn line_of<'a>(location: &addr2line::Location<'a>) -> Option<(&'a str, u32)> {
-    let line = location.line.filter(|line| *line > 0)?;
-    Some((location.file?, line))
 }
 
 /// Whether a path ends with the given folders and name.
