@@ -11,7 +11,7 @@ use super::evidence::{Contradiction, Evidence};
 use super::kernel_files::{Listed, VDSO, Vmlinux};
 use super::{Location, Maps, differs};
 use crate::code::demangle::demangle;
-use crate::code::symbols::{JitMap, Module, Sources, SymbolError};
+use crate::code::symbols::{Module, Sources, SymbolError, SymbolTable, read_jit_list};
 
 /// A mapped file.
 #[derive(Debug, Default)]
@@ -100,7 +100,7 @@ pub(super) enum State {
     Listed(Listed),
     /// Symbols and lines from the kernel's ELF file; missing symbols from a list.
     Vmlinux(Vmlinux, Option<Listed>),
-    Jit(JitMap),
+    Jit(SymbolTable),
     Failed(SymbolError),
     /// Unavailable like another file, which reports the reason.
     Silent,
@@ -299,7 +299,7 @@ impl Maps {
                 let kind = file.kind.clone();
                 self.open_kernel(&kind)
             }
-            FileKind::Jit { list } => match JitMap::read(list) {
+            FileKind::Jit { list } => match read_jit_list(list) {
                 Ok(map) => State::Jit(map),
                 Err(error) => State::Failed(error),
             },

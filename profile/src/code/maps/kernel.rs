@@ -9,7 +9,7 @@ use lbr_msr::record::Mmap;
 use super::files::{FileKind, State};
 use super::kernel_files::{Kernel, Listed, RecordedKernel};
 use super::{Function, KERNEL, Mapping, Maps, put_if_few};
-use crate::code::symbols::{KernelSymbols, ModuleAddresses, SymbolError, SymbolExtent};
+use crate::code::symbols::{KernelSymbols, SymbolError, SymbolExtent, module_addresses};
 use crate::read::KERNEL_NAME;
 use crate::read::perf_data::FileInfo;
 
@@ -150,8 +150,8 @@ impl Maps {
             FileKind::Module { name, start, .. } => {
                 // Modules may have moved, unless the list belongs to the recording.
                 let modules = &self.sources.kernel.modules;
-                let now = here.then(|| ModuleAddresses::read(modules).get(name)).flatten();
-                (name.clone(), Some(now.unwrap_or(*start)))
+                let now = here.then(|| module_addresses(modules).get(name).copied()).flatten();
+                (name.clone(), Some(now.map_or(*start, |(addr, _)| addr)))
             }
             _ => return State::Silent,
         };

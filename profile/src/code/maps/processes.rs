@@ -3,7 +3,7 @@
 use super::Maps;
 use super::files::{FileKind, MappedFile};
 use super::tree::{Mapping, Mappings};
-use crate::code::symbols::JitMap;
+use crate::code::symbols::jit_list;
 
 /// Maximum number of mappings of a process or the kernel: twice Linux's default limit
 /// (vm.max_map_count).
@@ -224,7 +224,7 @@ impl Maps {
 
     /// The symbol list of a process's generated code.
     fn generated(&mut self, pid: u32) -> Option<usize> {
-        let list = JitMap::path(&self.sources.jit, pid)?;
+        let list = jit_list(&self.sources.jit, pid)?;
         if let Some(known) = self.process(pid).and_then(|space| space.generated) {
             return Some(known);
         }

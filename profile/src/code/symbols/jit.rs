@@ -10,82 +10,66 @@ use std::path::{Path, PathBuf};
 use nix::libc;
 
 use super::SymbolError;
-use super::table::{SymbolExtent, SymbolTable};
+use super::table::SymbolTable;
 
 /// Maximum size of a list.
 const MAX_LIST: u64 = 256 << 20;
 /// Maximum length of a line; the rest is ignored.
 const MAX_LINE: u64 = 1 << 16;
 
-/// The list of one process.
-#[derive(Debug)]
-pub(crate) struct JitMap {
-    table: SymbolTable,
+/// The path of a process's list, if it exists. Does not read it.
+pub(crate) fn jit_list(folder: &Path, pid: u32) -> Option<PathBuf> {
+    let path = folder.join(format!("perf-{pid}.map"));
+    std::fs::symlink_metadata(&path).is_ok_and(|found| found.is_file()).then_some(path)
 }
 
-impl JitMap {
-    /// The path of a process's list, if it exists. Does not read it.
-    pub(crate) fn path(folder: &Path, pid: u32) -> Option<PathBuf> {
-        let path = folder.join(format!("perf-{pid}.map"));
-        std::fs::symlink_metadata(&path).is_ok_and(|found| found.is_file()).then_some(path)
+/// Reads a list: `START SIZE NAME` in hexadecimal, the name up to the end of the line. Later
+/// entries replace earlier code.
+pub(crate) fn read_jit_list(path: &Path) -> Result<SymbolTable, SymbolError> {
+    let open = |cause| SymbolError::Open { path: path.to_owned(), cause };
+    // Anyone can write to /tmp: a link could lead anywhere, and opening a pipe would block.
+    let named = std::fs::symlink_metadata(path).map_err(open)?;
+    if !named.is_file() {
+        return Err(SymbolError::NotAFile { path: path.to_owned() });
     }
-
-    /// Reads a list: `START SIZE NAME` in hexadecimal, the name up to the end of the line. Later
-    /// entries replace earlier code.
-    pub(crate) fn read(path: &Path) -> Result<JitMap, SymbolError> {
-        let open = |cause| SymbolError::Open { path: path.to_owned(), cause };
-        // Anyone can write to /tmp: a link could lead anywhere, and opening a pipe would block.
-        let named = std::fs::symlink_metadata(path).map_err(open)?;
-        if !named.is_file() {
-            return Err(SymbolError::NotAFile { path: path.to_owned() });
-        }
-        let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
-        let file = File::options().read(true).custom_flags(flags).open(path).map_err(open)?;
-        let found = file.metadata().map_err(open)?;
-        if (found.dev(), found.ino()) != (named.dev(), named.ino()) {
-            return Err(SymbolError::NotAFile { path: path.to_owned() });
-        }
-        let me = std::fs::metadata("/proc/self").map_err(open)?.uid();
-        if found.uid() != 0 && found.uid() != me {
-            return Err(SymbolError::Owner { path: path.to_owned() });
-        }
-        if found.len() > MAX_LIST {
-            return Err(SymbolError::TooLarge { path: path.to_owned(), size: found.len() });
-        }
-        let mut input = BufReader::new(file.take(MAX_LIST));
-        let mut all = Vec::new();
-        let mut line = Vec::new();
-        loop {
-            line.clear();
-            if (&mut input).take(MAX_LINE).read_until(b'\n', &mut line).map_err(open)? == 0 {
-                break;
-            }
-            let line = line.as_text();
-            let mut words = line.trim().splitn(3, ' ');
-            let mut number = || {
-                let word = words.next()?;
-                u64::from_str_radix(word.strip_prefix("0x").unwrap_or(word), 16).ok()
-            };
-            let (Some(start), Some(size)) = (number(), number()) else { continue };
-            let name = words.next().unwrap_or_default().trim();
-            if size > 0 && !name.is_empty() {
-                all.push((start, size, name.to_owned()));
-            }
-        }
-        let mut table = SymbolTable::default();
-        // Of several at one address, the latest comes first here.
-        for (start, size, name) in all.iter().rev() {
-            table.push(*start, *size, name, 0);
-        }
-        table.sort();
-        Ok(JitMap { table })
+    let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
+    let file = File::options().read(true).custom_flags(flags).open(path).map_err(open)?;
+    let found = file.metadata().map_err(open)?;
+    if (found.dev(), found.ino()) != (named.dev(), named.ino()) {
+        return Err(SymbolError::NotAFile { path: path.to_owned() });
     }
-
-    pub(crate) fn at(&self, addr: u64) -> Option<SymbolExtent<'_>> {
-        self.table.at(addr)
+    let me = std::fs::metadata("/proc/self").map_err(open)?.uid();
+    if found.uid() != 0 && found.uid() != me {
+        return Err(SymbolError::Owner { path: path.to_owned() });
     }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = SymbolExtent<'_>> {
-        self.table.iter()
+    if found.len() > MAX_LIST {
+        return Err(SymbolError::TooLarge { path: path.to_owned(), size: found.len() });
     }
+    let mut input = BufReader::new(file.take(MAX_LIST));
+    let mut all = Vec::new();
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        if (&mut input).take(MAX_LINE).read_until(b'\n', &mut line).map_err(open)? == 0 {
+            break;
+        }
+        let line = line.as_text();
+        let mut words = line.trim().splitn(3, ' ');
+        let mut number = || {
+            let word = words.next()?;
+            u64::from_str_radix(word.strip_prefix("0x").unwrap_or(word), 16).ok()
+        };
+        let (Some(start), Some(size)) = (number(), number()) else { continue };
+        let name = words.next().unwrap_or_default().trim();
+        if size > 0 && !name.is_empty() {
+            all.push((start, size, name.to_owned()));
+        }
+    }
+    let mut table = SymbolTable::default();
+    // Of several at one address, the latest comes first here.
+    for (start, size, name) in all.iter().rev() {
+        table.push(*start, *size, name, 0);
+    }
+    table.sort();
+    Ok(table)
 }

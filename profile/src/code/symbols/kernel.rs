@@ -165,29 +165,20 @@ fn parse(line: &[u8]) -> Option<(u64, u8, &str, &str)> {
     Some((addr, kind, name, module.unwrap_or("")))
 }
 
-/// The modules of the running kernel: addresses and sizes.
-#[derive(Debug, Default)]
-pub(crate) struct ModuleAddresses(BTreeMap<String, (u64, u64)>);
-
-impl ModuleAddresses {
-    /// Reads a list in the format of `/proc/modules`; empty if unreadable or without addresses.
-    pub(crate) fn read(path: &Path) -> ModuleAddresses {
-        let Ok(file) = open_regular(path) else { return ModuleAddresses::default() };
-        let lines = BufReader::new(file.take(MAX_LIST)).lines().map_while(Result::ok);
-        let modules = lines.filter_map(|line| {
-            let mut words = line.split_ascii_whitespace();
-            let name = words.next()?.to_owned();
-            let size = words.next()?.parse().ok()?;
-            let addr = words.find_map(|word| word.strip_prefix("0x"))?;
-            let addr = u64::from_str_radix(addr, 16).ok().filter(|addr| *addr != 0)?;
-            Some((name, (addr, size)))
-        });
-        ModuleAddresses(modules.collect())
-    }
-
-    pub(crate) fn get(&self, module: &str) -> Option<u64> {
-        self.0.get(module).map(|(addr, _)| *addr)
-    }
+/// The addresses and sizes of the running kernel's modules, from a list in the format of
+/// `/proc/modules`; empty if unreadable or without addresses.
+pub(crate) fn module_addresses(path: &Path) -> BTreeMap<String, (u64, u64)> {
+    let Ok(file) = open_regular(path) else { return BTreeMap::new() };
+    let lines = BufReader::new(file.take(MAX_LIST)).lines().map_while(Result::ok);
+    let modules = lines.filter_map(|line| {
+        let mut words = line.split_ascii_whitespace();
+        let name = words.next()?.to_owned();
+        let size = words.next()?.parse().ok()?;
+        let addr = words.find_map(|word| word.strip_prefix("0x"))?;
+        let addr = u64::from_str_radix(addr, 16).ok().filter(|addr| *addr != 0)?;
+        Some((name, (addr, size)))
+    });
+    modules.collect()
 }
 
 impl RunningKernel {
@@ -214,8 +205,7 @@ impl RunningKernel {
         };
         let kernel = format!("{KERNEL_NAME}_text");
         let mut mappings = vec![mapping(text, end - text, text, kernel, self.build_id.clone())];
-        let modules = ModuleAddresses::read(&self.modules);
-        for (name, (addr, size)) in modules.0 {
+        for (name, (addr, size)) in module_addresses(&self.modules) {
             mappings.push(mapping(addr, size, 0, format!("[{name}]"), None));
         }
         Ok(mappings)

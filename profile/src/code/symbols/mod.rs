@@ -18,9 +18,9 @@ pub use elf::Module;
 pub use kernel::RunningKernel;
 
 pub(crate) use elf::isa;
-pub(crate) use jit::JitMap;
-pub(crate) use kernel::{KernelSymbols, ModuleAddresses};
-pub(crate) use table::SymbolExtent;
+pub(crate) use jit::{jit_list, read_jit_list};
+pub(crate) use kernel::{KernelSymbols, module_addresses};
+pub(crate) use table::{SymbolExtent, SymbolTable};
 
 /// The places to search for symbols besides mapped files.
 #[derive(Clone, Debug)]
