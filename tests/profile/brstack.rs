@@ -1,6 +1,6 @@
 //! Parsing of entries and lines as text.
 
-use lbr_msr::record::{BranchSpec, BranchType, Comm, Task};
+use lbr_msr::record::{BranchSpec, BranchType, Comm, Event, Task};
 use profile::brstack::{EntryError, Line, LineError, Printed, parse_entry, parse_line};
 use profile::maps::Location;
 use profile::names::Names;
@@ -111,7 +111,7 @@ fn lines() {
     assert_eq!(line("// comment"), Ok(Line::Other));
     let comm = "prog 12/12 [000] 1.5: PERF_RECORD_COMM exec: a:b/c:12/13";
     let named = Comm { time: 0, pid: 12, tid: 13, comm: "a:b/c".to_owned(), exec: true };
-    assert_eq!(line(comm), Ok(Line::Comm(named)));
+    assert_eq!(line(comm), Ok(Line::Event(Event::Comm(named))));
     assert_eq!(line("..... 11: 0033 -> 0041 no cycles  P   0"), Err(LineError::Unknown));
     assert_eq!(line("what is this"), Err(LineError::Unknown));
     assert_eq!(
@@ -119,7 +119,7 @@ fn lines() {
         Err(LineError::Entry { index: 2, error: EntryError::Address })
     );
     let map = "PERF_RECORD_MMAP2 12/13: [0x201000(0x1000) @ 0x1000 00:1d 224 9]: r-xp /a b/c\n";
-    let Ok(Line::Mmap(map)) = line(map) else { panic!() };
+    let Ok(Line::Event(Event::Mmap(map))) = line(map) else { panic!() };
     assert_eq!((map.pid, map.tid, map.addr, map.len, map.pgoff), (12, 13, 0x201000, 4096, 4096));
     assert_eq!((map.dev, map.ino, map.ino_generation, map.prot), ((0, 0x1d), 224, 9, 5));
     assert_eq!(map.path, "/a b/c");
@@ -534,17 +534,17 @@ fn text_in_utf16_is_named() {
 fn lines_of_tasks() {
     let task = |pid, ppid| Task { time: 0, pid, tid: pid, ppid, ptid: ppid };
     for (text, expected) in [
-        ("m 7/7 30540.677482: PERF_RECORD_FORK(8:8):(7:7)", Some(Line::Fork(task(8, 7)))),
-        ("PERF_RECORD_EXIT(8:8):(7:7)", Some(Line::Exit(task(8, 7)))),
-        ("PERF_RECORD_FORK(8:8):(-1:-1)", Some(Line::Fork(task(8, u32::MAX)))),
+        ("m 7/7 30540.677482: PERF_RECORD_FORK(8:8):(7:7)", Some(Event::Fork(task(8, 7)))),
+        ("PERF_RECORD_EXIT(8:8):(7:7)", Some(Event::Exit(task(8, 7)))),
+        ("PERF_RECORD_FORK(8:8):(-1:-1)", Some(Event::Fork(task(8, u32::MAX)))),
         ("PERF_RECORD_FORK(8:8)", None),
         ("PERF_RECORD_FORK(8:8):(7:", None),
         ("PERF_RECORD_NAMESPACES 8/8 - nr_namespaces: 7 [0/net: 3/0xf0000098]", None),
     ] {
         let found = parse_line(text.as_bytes(), &mut Vec::new(), &mut Names::default());
         match expected {
-            Some(expected) => assert_eq!(found, Ok(expected), "{text}"),
-            None => assert!(!matches!(found, Ok(Line::Fork(_) | Line::Exit(_))), "{text}"),
+            Some(expected) => assert_eq!(found, Ok(Line::Event(expected)), "{text}"),
+            None => assert!(!matches!(found, Ok(Line::Event(_))), "{text}"),
         }
     }
     let text = "\

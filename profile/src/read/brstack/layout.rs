@@ -8,6 +8,8 @@
 
 use std::collections::BTreeSet;
 
+use lbr_msr::record::Event;
+
 use super::columns::{self, AfterColumns, Columns, Layout, Reading, Widths};
 use super::entry::{End, end, first_entry};
 use super::line::{Line, LineError};
@@ -194,7 +196,7 @@ impl Evidence {
         let mut entries = Vec::new();
         let head = match parse::parse(line, line.len(), 0, &mut entries, context) {
             Ok(Line::Sample(head)) => head,
-            Ok(Line::Mmap(map)) => {
+            Ok(Line::Event(Event::Mmap(map))) => {
                 return self.maps.push((map.addr, map.addr.saturating_add(map.len)));
             }
             _ => return,

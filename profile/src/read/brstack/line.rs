@@ -1,6 +1,6 @@
 //! The content of a line, and why a line is refused.
 
-use lbr_msr::record::{Comm, Mmap, Task};
+use lbr_msr::record::Event;
 
 use crate::read::stack::{RawBranch, SampleHead};
 
@@ -21,14 +21,9 @@ pub enum Line {
     Straight((u64, u64), u64),
     /// The number of identical stacks that the next sample represents.
     Count(u64),
-    /// A mapping.
-    Mmap(Box<Mmap>),
-    /// A thread or process started (`--show-task-events`).
-    Fork(Task),
-    /// A thread ended.
-    Exit(Task),
-    /// The name of a thread (`PERF_RECORD_COMM`).
-    Comm(Comm),
+    /// A mapping, or the name, start or end of a thread (`--show-mmap-events`,
+    /// `--show-task-events`).
+    Event(Event),
     /// The head of a dumped sample (`-D`).
     Dumped(Box<SampleHead>),
     /// This number of branches of the dumped sample follows.

@@ -16,7 +16,7 @@ pub(super) fn record(record: &[u8]) -> Option<Result<Line, LineError>> {
     let text = record.as_text();
     if text.starts_with("PERF_RECORD_MMAP") {
         let map = parse_mmap(&text);
-        return Some(map.map(|map| Line::Mmap(Box::new(map))).ok_or(LineError::Mmap));
+        return Some(map.map(|map| Line::Event(Event::Mmap(Box::new(map)))).ok_or(LineError::Mmap));
     }
     parse_task(&text).or_else(|| parse_comm(&text)).map(Ok)
 }
@@ -27,13 +27,8 @@ fn parse_comm(text: &str) -> Option<Line> {
     let (pid, tid) = task.split_once('/')?;
     let (kind, comm) = name.split_once(": ")?;
     let exec = kind.trim_start() == "exec";
-    Some(Line::Comm(Comm {
-        time: 0,
-        pid: id(pid.as_bytes())?,
-        tid: id(tid.as_bytes())?,
-        comm: comm.to_owned(),
-        exec,
-    }))
+    let (pid, tid) = (id(pid.as_bytes())?, id(tid.as_bytes())?);
+    Some(Line::Event(Event::Comm(Comm { time: 0, pid, tid, comm: comm.to_owned(), exec })))
 }
 
 /// `PERF_RECORD_FORK(pid:tid):(ppid:ptid)`, and EXIT in the same form.
@@ -47,8 +42,8 @@ fn parse_task(text: &str) -> Option<Line> {
     let ((pid, tid), (ppid, ptid)) = (pair(own)?, pair(parent)?);
     let task = Task { time: 0, pid, tid, ppid, ptid };
     match kind {
-        "FORK" => Some(Line::Fork(task)),
-        "EXIT" => Some(Line::Exit(task)),
+        "FORK" => Some(Line::Event(Event::Fork(task))),
+        "EXIT" => Some(Line::Event(Event::Exit(task))),
         _ => None,
     }
 }

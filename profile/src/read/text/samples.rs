@@ -1,7 +1,5 @@
 //! Assembles samples from their lines.
 
-use lbr_msr::record::Event;
-
 use super::lines::Next;
 use super::pending::{Dump, Open, WithCounts};
 use super::{ItemHead, Refused, Step, TextReader};
@@ -56,10 +54,7 @@ impl TextReader {
                 None,
                 Ok(
                     Line::Dumped(_)
-                    | Line::Mmap(_)
-                    | Line::Comm(_)
-                    | Line::Fork(_)
-                    | Line::Exit(_)
+                    | Line::Event(_)
                     | Line::Count(_)
                     | Line::Counted { .. }
                     | Line::Straight(..),
@@ -74,41 +69,27 @@ impl TextReader {
         let is_prose = matches!(line, Err(LineError::Unknown)) && !brstack::has_time(text);
         self.prose += u64::from(is_prose);
         self.lines.pass(len);
-        let event = match line {
-            Ok(Line::Sample(head)) => return Ok(self.sample(head)),
+        match line {
+            Ok(Line::Sample(head)) => Ok(self.sample(head)),
             Ok(Line::Counted { count, second }) => {
                 self.waiting.second = second;
                 self.stacks += 1;
-                return Ok(Step::Found(ItemHead::Sample(Box::new(self.counted(count)))));
+                Ok(Step::Found(ItemHead::Sample(Box::new(self.counted(count)))))
             }
-            Ok(Line::Straight(ends, count)) => return Ok(self.straight(ends, count)),
-            Ok(Line::Mmap(map)) => {
-                self.tasks.tell(map.pid, map.tid);
-                Event::Mmap(map)
+            Ok(Line::Straight(ends, count)) => Ok(self.straight(ends, count)),
+            Ok(Line::Event(event)) => {
+                self.tasks.event(&event);
+                Ok(Step::Found(ItemHead::Event(event)))
             }
-            Ok(Line::Comm(comm)) => {
-                self.tasks.tell(comm.pid, comm.tid);
-                Event::Comm(comm)
-            }
-            Ok(Line::Fork(task)) => {
-                self.tasks.tell(task.pid, task.tid);
-                self.tasks.tell(task.ppid, task.ptid);
-                Event::Fork(task)
-            }
-            Ok(Line::Exit(task)) => Event::Exit(task),
-            Ok(other) => return self.other_line(other),
+            Ok(other) => self.other_line(other),
             Err(LineError::Entry { error: EntryError::AddressOrOffset, .. }) => {
-                return Err(ReadError::Line {
-                    number: self.lines.number,
-                    error: LineError::Offsets,
-                });
+                Err(ReadError::Line { number: self.lines.number, error: LineError::Offsets })
             }
             Err(error) => {
                 self.refuse(error);
-                return Ok(Step::On);
+                Ok(Step::On)
             }
-        };
-        Ok(Step::Found(ItemHead::Event(event)))
+        }
     }
 
     /// The sample head for a count.

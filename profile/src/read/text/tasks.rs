@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use lbr_msr::record::Event;
+
 use crate::read::stack::SampleHead;
 
 /// The processes known so far.
@@ -19,8 +21,21 @@ pub(super) struct Tasks {
 const MOST: usize = 1 << 20;
 
 impl Tasks {
+    /// Adds the processes of an event's threads.
+    pub(super) fn event(&mut self, event: &Event) {
+        match event {
+            Event::Mmap(map) => self.tell(map.pid, map.tid),
+            Event::Comm(comm) => self.tell(comm.pid, comm.tid),
+            Event::Fork(task) => {
+                self.tell(task.pid, task.tid);
+                self.tell(task.ppid, task.ptid);
+            }
+            _ => {}
+        }
+    }
+
     /// Adds a thread's process. A process has the number of its first thread.
-    pub(super) fn tell(&mut self, pid: u32, tid: u32) {
+    fn tell(&mut self, pid: u32, tid: u32) {
         for id in [pid, tid] {
             if self.processes.len() < MOST || self.processes.contains_key(&id) {
                 self.processes.insert(id, pid);
