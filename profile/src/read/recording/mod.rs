@@ -185,7 +185,7 @@ impl Recording {
 
     /// Whether any were omitted so far.
     pub fn has_omitted_modelled(&self) -> bool {
-        self.unmodelled.as_ref().is_some_and(|unmodelled| unmodelled.has_omitted())
+        self.unmodelled.as_ref().is_some_and(|unmodelled| unmodelled.omitted)
     }
 
     /// The next stack or event; `None` at the end.
@@ -455,10 +455,6 @@ struct Unmodelled {
 }
 
 impl Unmodelled {
-    const fn has_omitted(&self) -> bool {
-        self.omitted
-    }
-
     /// The item without predictions and cycles.
     fn of<'a>(&'a mut self, item: Item<'a>) -> Item<'a> {
         let stack = match item {
