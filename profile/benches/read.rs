@@ -135,7 +135,7 @@ fn read(c: &mut Criterion) {
             lbr_profile::symbols::Sources::default(),
             |_, _| {},
         );
-        lint.expect("a sound recording").entries
+        lint.expect("a sound recording").flow.quality.entries
     };
     group.bench_function("perf.data, lint", |b| b.iter(|| lint(&data)));
     for (name, typed) in [("text", false), ("text with types", true)] {

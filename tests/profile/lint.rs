@@ -40,7 +40,8 @@ fn test_lbr_has_55_duplicates() {
     let Some(corpus) = corpus() else { return };
     let mut recording = Recording::open(&corpus.join("autofdo/perfdata/test.lbr")).unwrap();
     let lint = lint(&mut recording, 0x50);
-    assert_eq!((lint.samples, lint.entries), (9232, 147_712));
+    let quality = &lint.flow.quality;
+    assert_eq!((quality.samples, quality.entries), (9232, 147_712));
     let finding = find(&lint, "duplicated_newest").unwrap();
     assert_eq!((finding.count, finding.of, finding.severity), (55, 9232, Severity::Note));
     assert_eq!(part(finding, "more outside the program"), 9);

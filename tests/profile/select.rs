@@ -477,7 +477,7 @@ fn a_part_of_the_time_is_a_sample() {
     assert!(!hot.quality.is_complete() && hot.quality.left_out.cuts);
     assert_eq!((hot.quality.samples, hot.total), (3, 6));
     let lint = Lint::check(&mut part(), DEFAULT_STRIDE, Sources::default(), |_, _| {}).unwrap();
-    assert_eq!((lint.samples, lint.flow.quality.left_out.samples), (3, 1));
+    assert_eq!((lint.flow.quality.samples, lint.flow.quality.left_out.samples), (3, 1));
 }
 
 /// A thread that changed its name: neither name covers all its branches.

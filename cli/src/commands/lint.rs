@@ -8,6 +8,7 @@ use anstyle::Style;
 use clap::Args;
 use lbr_msr::text::AsText;
 use profile::lint::{BinaryCoverage, DEFAULT_STRIDE, Finding, Lint, Severity, Verdict};
+use profile::quality::Quality;
 use profile::select::LeftOut;
 use profile::symbols::{Module, Sources};
 use serde_json::json;
@@ -86,8 +87,8 @@ struct Judged {
 impl Judged {
     fn of(lint: Lint, binary: Option<BinaryCoverage>) -> Judged {
         let verdict = lint.verdict();
-        let Lint { findings, samples, entries, flow } = lint;
-        let (software, left_out) = (flow.quality.software, flow.quality.left_out);
+        let Lint { findings, flow } = lint;
+        let Quality { samples, entries, software, left_out, .. } = flow.quality;
         Judged { verdict, findings, samples, entries, software, left_out, binary }
     }
 }

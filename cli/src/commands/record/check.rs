@@ -32,7 +32,8 @@ pub(super) fn read_back(
     let read = Recording::of_file(path, file).and_then(|mut recording| match lint {
         true => {
             let lint = Lint::check(&mut recording, DEFAULT_STRIDE, Sources::default(), |_, _| {})?;
-            Ok((lint.samples, lint.entries, Some(doubts(&lint))))
+            let quality = &lint.flow.quality;
+            Ok((quality.samples, quality.entries, Some(doubts(&lint))))
         }
         false => count(&mut recording),
     });

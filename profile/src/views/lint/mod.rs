@@ -104,10 +104,6 @@ impl Finding {
 pub struct Lint {
     /// The findings with a count above 0.
     pub findings: Vec<Finding>,
-    /// Samples.
-    pub samples: u64,
-    /// Entries.
-    pub entries: u64,
     /// The flow counted in the same pass, without its blocks.
     pub flow: Flow,
 }
@@ -137,8 +133,7 @@ impl Lint {
         let code = CodeCheck::of(&mut flow);
         let mut findings = judge::findings(scan, &flow, &code, notes);
         sort(&mut findings);
-        let (samples, entries) = (flow.quality.samples, flow.quality.entries);
-        Lint { findings, samples, entries, flow }
+        Lint { findings, flow }
     }
 
     /// The verdict.
