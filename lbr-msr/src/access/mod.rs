@@ -228,50 +228,32 @@ pub trait MsrWrite: MsrRead {
     }
 }
 
-impl<T: MsrRead + ?Sized> MsrRead for &mut T {
-    fn cpu(&self) -> u32 {
-        (**self).cpu()
-    }
-    fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
-        (**self).read(msr)
-    }
-    fn read_many(&mut self, msrs: &[Msr], out: &mut [u64]) -> Result<(), MsrError> {
-        (**self).read_many(msrs, out)
-    }
-    fn one_call(&self) -> bool {
-        (**self).one_call()
-    }
-}
+/// Access through a pointer to the registers.
+macro_rules! through {
+    ($($pointer:ty),*) => {$(
+        impl<T: MsrRead + ?Sized> MsrRead for $pointer {
+            fn cpu(&self) -> u32 {
+                (**self).cpu()
+            }
+            fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
+                (**self).read(msr)
+            }
+            fn read_many(&mut self, msrs: &[Msr], out: &mut [u64]) -> Result<(), MsrError> {
+                (**self).read_many(msrs, out)
+            }
+            fn one_call(&self) -> bool {
+                (**self).one_call()
+            }
+        }
 
-impl<T: MsrWrite + ?Sized> MsrWrite for &mut T {
-    fn write(&mut self, msr: Msr, value: u64) -> Result<(), MsrError> {
-        (**self).write(msr, value)
-    }
-    fn run(&mut self, batch: &mut [Op]) -> Result<(), MsrError> {
-        (**self).run(batch)
-    }
+        impl<T: MsrWrite + ?Sized> MsrWrite for $pointer {
+            fn write(&mut self, msr: Msr, value: u64) -> Result<(), MsrError> {
+                (**self).write(msr, value)
+            }
+            fn run(&mut self, batch: &mut [Op]) -> Result<(), MsrError> {
+                (**self).run(batch)
+            }
+        }
+    )*};
 }
-
-impl<T: MsrRead + ?Sized> MsrRead for Box<T> {
-    fn cpu(&self) -> u32 {
-        (**self).cpu()
-    }
-    fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
-        (**self).read(msr)
-    }
-    fn read_many(&mut self, msrs: &[Msr], out: &mut [u64]) -> Result<(), MsrError> {
-        (**self).read_many(msrs, out)
-    }
-    fn one_call(&self) -> bool {
-        (**self).one_call()
-    }
-}
-
-impl<T: MsrWrite + ?Sized> MsrWrite for Box<T> {
-    fn write(&mut self, msr: Msr, value: u64) -> Result<(), MsrError> {
-        (**self).write(msr, value)
-    }
-    fn run(&mut self, batch: &mut [Op]) -> Result<(), MsrError> {
-        (**self).run(batch)
-    }
-}
+through!(&mut T, Box<T>);
