@@ -28,7 +28,10 @@ use nix::{
     sys::uio::{pread, pwrite},
 };
 
-use super::{Access, MsrError, MsrRead, MsrWrite, Op};
+use super::{
+    Access::{self, Read, Write},
+    MsrError, MsrRead, MsrWrite, Op,
+};
 use crate::address::Msr;
 
 /// The directory that holds `/dev`, `/sys` and `/proc`: `/`, or another tree in tests and
@@ -208,30 +211,29 @@ impl Device {
         loop {
             return match pwrite(&self.file, &value.to_le_bytes(), i64::from(msr.0)) {
                 Ok(8) => Ok(()),
-                Ok(count) => Err(MsrError::Os {
-                    cpu: self.cpu,
-                    msr,
-                    access: Access::Write,
-                    cause: format!("{count} bytes were written instead of 8"),
-                }),
+                Ok(count) => {
+                    Err(self.other(msr, Write, format!("{count} bytes were written instead of 8")))
+                }
                 Err(Errno::EINTR) => continue,
-                Err(errno) => Err(self.write_error(msr, errno)),
+                Err(errno) => Err(self.error(msr, Write, errno)),
             };
         }
     }
 
-    fn write_error(&self, msr: Msr, errno: Errno) -> MsrError {
-        let (cpu, access) = (self.cpu, Access::Write);
-        match errno {
-            Errno::EIO => MsrError::Fault { cpu, msr, access },
-            Errno::ENXIO => absent(cpu, &self.root),
-            Errno::EPERM => MsrError::WriteFiltered { msr, why: self.root.write_filter() },
-            Errno::EBADF => {
-                let cause = "the device was opened for reading only".into();
-                MsrError::Os { cpu, msr, access, cause }
+    fn error(&self, msr: Msr, access: Access, errno: Errno) -> MsrError {
+        match (errno, access) {
+            (Errno::EIO, _) => MsrError::Fault { cpu: self.cpu, msr, access },
+            (Errno::ENXIO, _) => absent(self.cpu, &self.root),
+            (Errno::EPERM, Write) => MsrError::WriteFiltered { msr, why: self.root.write_filter() },
+            (Errno::EBADF, Write) => {
+                self.other(msr, access, "the device was opened for reading only")
             }
-            errno => MsrError::Os { cpu, msr, access, cause: errno.to_string() },
+            (errno, _) => self.other(msr, access, errno.to_string()),
         }
+    }
+
+    fn other(&self, msr: Msr, access: Access, cause: impl Into<String>) -> MsrError {
+        MsrError::Os { cpu: self.cpu, msr, access, cause: cause.into() }
     }
 }
 
@@ -249,17 +251,14 @@ impl MsrRead for Device {
 
     fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
         let mut bytes = [0; 8];
-        let os = |cause: String| MsrError::Os { cpu: self.cpu, msr, access: Access::Read, cause };
         loop {
             return match pread(&self.file, &mut bytes, i64::from(msr.0)) {
                 Ok(8) => Ok(u64::from_le_bytes(bytes)),
-                Ok(count) => Err(os(format!("{count} bytes came back instead of 8"))),
-                Err(Errno::EINTR) => continue,
-                Err(Errno::EIO) => {
-                    Err(MsrError::Fault { cpu: self.cpu, msr, access: Access::Read })
+                Ok(count) => {
+                    Err(self.other(msr, Read, format!("{count} bytes came back instead of 8")))
                 }
-                Err(Errno::ENXIO) => Err(absent(self.cpu, &self.root)),
-                Err(errno) => Err(os(errno.to_string())),
+                Err(Errno::EINTR) => continue,
+                Err(errno) => Err(self.error(msr, Read, errno)),
             };
         }
     }
@@ -272,28 +271,14 @@ impl MsrWrite for Device {
         };
         control.reg = msr.0;
         control.set_value(value);
-        match control.write() {
-            Ok(()) => Ok(()),
-            Err(msru::MsrError::IoError(error)) => {
-                let errno = error.raw_os_error().map(Errno::from_raw);
-                Err(errno.map_or_else(
-                    // A short write; the driver makes none of 8 bytes.
-                    || MsrError::Os {
-                        cpu: self.cpu,
-                        msr,
-                        access: Access::Write,
-                        cause: error.to_string(),
-                    },
-                    |errno| self.write_error(msr, errno),
-                ))
-            }
-            Err(error) => Err(MsrError::Os {
-                cpu: self.cpu,
-                msr,
-                access: Access::Write,
-                cause: error.to_string(),
-            }),
-        }
+        control.write().map_err(|error| match error {
+            msru::MsrError::IoError(error) => match error.raw_os_error() {
+                Some(errno) => self.error(msr, Write, Errno::from_raw(errno)),
+                // A short write; the driver makes none of 8 bytes.
+                None => self.other(msr, Write, error.to_string()),
+            },
+            error => self.other(msr, Write, error.to_string()),
+        })
     }
 
     fn run(&mut self, batch: &mut [Op]) -> Result<(), MsrError> {
