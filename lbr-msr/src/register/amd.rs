@@ -49,17 +49,9 @@ impl DbgExtnCfg {
     /// Bits 4:3, which must be set.
     pub(crate) const MUST_BE_SET: u64 = ONES.mask();
 
-    /// Bits 4:3. To enable BRS, write 3.
-    pub const fn must_be_3(self) -> u8 {
-        ONES.of(self.bits()) as u8
-    }
     /// Bits 19:16, MSROFF: the next index that BRS will write, 0 when all 16 are filled.
     pub const fn msroff(self) -> u8 {
         MSROFF.of(self.bits()) as u8
-    }
-    /// Bits 26:24, PMC: the counter that triggers BRS.
-    pub const fn pmc(self) -> u8 {
-        PMC.of(self.bits()) as u8
     }
 }
 

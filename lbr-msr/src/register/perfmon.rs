@@ -1,7 +1,9 @@
 //! Performance-monitoring and tracing registers with bits that concern branch records.
 
+use alloc::format;
+
 use super::{Field, flags, table, words};
-use crate::{LbrFormat, format};
+use crate::{LbrFormat, format::CODES};
 
 flags! {
     /// IA32_PERF_CAPABILITIES, read-only; exists if CPUID.01H:ECX\[15\] is set. On hybrid parts it
@@ -29,10 +31,15 @@ flags! {
 }
 
 pub(crate) const LBR_FMT: Field =
-    Field::codes("LBR_FMT", (5, 0), "format of branch records", format::CODES, "SDM 17.4.8.1")
+    Field::codes("LBR_FMT", (5, 0), "format of branch records", CODES, "SDM 17.4.8.1")
         .otherwise("undocumented format");
-const PEBS_REC_FMT: Field =
-    Field::value("PEBS_REC_FMT", (11, 8), "PEBS record layout", words::pebs_format, "SDM 18.18");
+const PEBS_REC_FMT: Field = Field::value(
+    "PEBS_REC_FMT",
+    (11, 8),
+    "PEBS record layout",
+    |_, value, _| format!("PEBS record layout {value}"),
+    "SDM 18.18",
+);
 
 impl PerfCapabilities {
     /// Bits 5:0, LBR_FMT: the record format. SDM 17.4.8.1.

@@ -1,6 +1,8 @@
 //! Performance-monitoring registers that decide when branch records are taken: counters, whose
 //! interrupt freezes the LBR, and PEBS, which copies it into its records.
 
+use alloc::format;
+
 use super::{Field, field::code, table, words};
 
 const LINUX: &str = "Linux perf_event.h";
@@ -96,7 +98,7 @@ pub(crate) const PEBS_DATA_CFG: [Field; 9] = table! {
         METRICS [5] "records have PERF_METRICS" / "no PERF_METRICS";
     }
     and [
-        Field::value("LBR_ENTRIES", (31, 24), ENTRIES_LESS_1, words::one_more, LINUX),
+        Field::value("LBR_ENTRIES", (31, 24), ENTRIES_LESS_1, |_, value, _| format!("{} entries", value + 1), LINUX),
         Field::value("CNTR_MASK", (47, 32), "general counters in the record", words::enabled, LINUX),
         Field::value("FIX_MASK", (55, 48), "fixed counters in the record", words::enabled, LINUX),
     ]

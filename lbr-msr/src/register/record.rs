@@ -70,7 +70,8 @@ fields! {
     FlagsFrom, "SDM Table 17-8, 17.6" {
         mispredicted MISPRED [63] "mispredicted: direction or target" / "predicted";
     }
-    and [data(address_under_flag, "SDM Table 17-8, 17.6"), sign(62, "SDM Table 17-8, 17.6")]
+    and [data(|_, _, from| format!("address {:#x}", FlagsFrom(from).ip()), "SDM Table 17-8, 17.6"),
+        sign(62, "SDM Table 17-8, 17.6")]
 }
 
 impl FlagsFrom {
@@ -88,7 +89,8 @@ fields! {
         in_tx IN_TSX [62] "inside a transaction" / "not inside a transaction";
         mispredicted MISPRED [63] "mispredicted: direction or target" / "predicted";
     }
-    and [data(address_under_tsx, "SDM Table 17-14"), sign(60, "SDM Table 17-14")]
+    and [data(|_, _, from| format!("address {:#x}", TsxFrom(from).ip()), "SDM Table 17-14"),
+        sign(60, "SDM Table 17-14")]
 }
 
 impl TsxFrom {
@@ -111,7 +113,8 @@ pub const CYCLES_MAX: u16 = u16::MAX;
 fields! {
     /// TO of format 6.
     CyclesTo, "SDM Table 17-7" {}
-    and [data(address_under_cycles, "SDM Table 17-7"), TO_CYCLES]
+    and [data(|_, _, to| format!("address {:#x}", CyclesTo(to).ip()), "SDM Table 17-7"),
+        TO_CYCLES]
 }
 
 impl CyclesTo {
@@ -216,21 +219,6 @@ impl ArchInfo {
             _ => return None,
         })
     }
-}
-
-/// An address below a flag in bit 63.
-fn address_under_flag(_: &Field, _: u64, register: u64) -> String {
-    format!("address {:#x}", FlagsFrom(register).ip())
-}
-
-/// An address below flags in bits 63:61.
-fn address_under_tsx(_: &Field, _: u64, register: u64) -> String {
-    format!("address {:#x}", TsxFrom(register).ip())
-}
-
-/// An address below a cycle count.
-fn address_under_cycles(_: &Field, _: u64, register: u64) -> String {
-    format!("address {:#x}", CyclesTo(register).ip())
 }
 
 fn core_cycles(_: &Field, value: u64, _: u64) -> String {

@@ -6,8 +6,8 @@ use alloc::{
 };
 
 use super::{
-    field::{Field, replacing},
-    fields, flags, words,
+    field::{Field, Words, replacing},
+    fields, flags,
 };
 
 flags! {
@@ -70,29 +70,29 @@ pub(crate) const WITH_STACK: [Field; 10] = replacing(
 /// For CPUs whose jump bits also suppress calls and returns.
 pub(crate) const SWALLOWING: [Field; 10] = {
     const SOURCE: &str = "SDM 17.7.2, Table 17-11";
+    const fn swallowed(name: &'static str, bit: u8, about: &'static str, words: Words) -> Field {
+        Field::value(name, (bit, bit), about, words, SOURCE)
+    }
     replacing(
         LbrSelect::FIELDS,
         &[
-            Field::value(
+            swallowed(
                 "NEAR_REL_CALL",
-                (3, 3),
+                3,
                 "1: near relative calls are not recorded; 0: recorded if NEAR_REL_JMP is 0 too",
-                relative_call_beside_jump,
-                SOURCE,
+                |_, value, all| beside(LbrSelect::NEAR_REL_JMP, "near relative calls", value, all),
             ),
-            Field::value(
+            swallowed(
                 "NEAR_IND_CALL",
-                (4, 4),
+                4,
                 "1: near indirect calls are not recorded; 0: recorded if NEAR_IND_JMP is 0 too",
-                indirect_call_beside_jump,
-                SOURCE,
+                |_, value, all| beside(LbrSelect::NEAR_IND_JMP, "near indirect calls", value, all),
             ),
-            Field::value(
+            swallowed(
                 "NEAR_RET",
-                (5, 5),
+                5,
                 "1: near returns are not recorded; 0: recorded if NEAR_IND_JMP is 0 too",
-                return_beside_jump,
-                SOURCE,
+                |_, value, all| beside(LbrSelect::NEAR_IND_JMP, "near returns", value, all),
             ),
             Field::flag(
                 "NEAR_IND_JMP",
@@ -172,7 +172,7 @@ fields! {
         "DEPTH",
         (63, 0),
         "number of records kept, not a code",
-        words::depth,
+        |_, value, _| format!("{value} records"),
         "Linux intel/lbr.c",
     )]
 }
@@ -191,7 +191,8 @@ fields! {
 
 /// TOS for 2^(`high` + 1) records.
 pub(crate) const fn tos(high: u8, source: &'static str) -> Field {
-    Field::value("TOS", (high, 0), "index of the newest record", words::tos, source)
+    let words: Words = |_, value, _| format!("record {value} is the newest");
+    Field::value("TOS", (high, 0), "index of the newest record", words, source)
 }
 
 impl Tos {
@@ -220,25 +221,13 @@ fn call_stack_mode(_: &Field, value: u64, register: u64) -> String {
     .to_string()
 }
 
-/// NEAR_REL_CALL of Nehalem's MSR_LBR_SELECT.
-fn relative_call_beside_jump(_: &Field, value: u64, register: u64) -> String {
-    beside_jump("near relative calls", value, register, LbrSelect::NEAR_REL_JMP, "NEAR_REL_JMP")
-}
-
-/// NEAR_IND_CALL of Nehalem's MSR_LBR_SELECT.
-fn indirect_call_beside_jump(_: &Field, value: u64, register: u64) -> String {
-    beside_jump("near indirect calls", value, register, LbrSelect::NEAR_IND_JMP, "NEAR_IND_JMP")
-}
-
-/// NEAR_RET of Nehalem's MSR_LBR_SELECT.
-fn return_beside_jump(_: &Field, value: u64, register: u64) -> String {
-    beside_jump("near returns", value, register, LbrSelect::NEAR_IND_JMP, "NEAR_IND_JMP")
-}
-
-fn beside_jump(what: &str, value: u64, register: u64, jump: LbrSelect, name: &str) -> String {
-    match (value, register & jump.bits()) {
-        (0, 0) => format!("{what} are recorded"),
-        (0, _) => format!("{what} are not recorded: {name} suppresses them too"),
-        _ => format!("{what} are not recorded"),
+/// A class that `jump` suppresses, too.
+fn beside(jump: LbrSelect, what: &str, value: u64, register: u64) -> String {
+    if value != 0 {
+        return format!("{what} are not recorded");
+    }
+    match jump.intersection(LbrSelect::from_bits_retain(register)).iter_names().next() {
+        None => format!("{what} are recorded"),
+        Some((name, _)) => format!("{what} are not recorded: {name} suppresses them too"),
     }
 }

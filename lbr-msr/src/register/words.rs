@@ -4,6 +4,7 @@
 use alloc::{
     format,
     string::{String, ToString},
+    vec::Vec,
 };
 
 use super::{Field, bits, sign_extend};
@@ -63,18 +64,6 @@ pub(super) fn occurrences(_: &Field, value: u64, _: u64) -> String {
     }
 }
 
-pub(super) fn pebs_format(_: &Field, value: u64, _: u64) -> String {
-    format!("PEBS record layout {value}")
-}
-
-pub(super) fn tos(_: &Field, value: u64, _: u64) -> String {
-    format!("record {value} is the newest")
-}
-
-pub(super) fn depth(_: &Field, value: u64, _: u64) -> String {
-    format!("{value} records")
-}
-
 pub(super) fn overflows(_: &Field, value: u64, _: u64) -> String {
     match value {
         0 => "no counter overflowed".to_string(),
@@ -93,10 +82,6 @@ pub(super) fn hex(_: &Field, value: u64, _: u64) -> String {
     format!("{value:#x}")
 }
 
-pub(super) fn one_more(_: &Field, value: u64, _: u64) -> String {
-    format!("{} entries", value + 1)
-}
-
 /// The four control bits of a fixed counter.
 pub(super) fn fixed_counter(_: &Field, value: u64, _: u64) -> String {
     let counts = match value & 3 {
@@ -112,14 +97,8 @@ pub(super) fn fixed_counter(_: &Field, value: u64, _: u64) -> String {
 
 /// The positions of the set bits, as a list.
 fn one_bits(value: u64) -> String {
-    let mut list = String::new();
-    for i in (0..64).filter(|i| value >> i & 1 != 0) {
-        if !list.is_empty() {
-            list.push_str(", ");
-        }
-        list.push_str(&i.to_string());
-    }
-    list
+    let set = (0..64).filter(|i| value >> i & 1 != 0);
+    set.map(|i| i.to_string()).collect::<Vec<_>>().join(", ")
 }
 
 pub(super) fn not_of_branches(_: &Field, value: u64, _: u64) -> String {
