@@ -265,6 +265,11 @@ impl CpuIdentity {
     }
 }
 
+/// The depths that EAX\[7:0\] of CPUID leaf 1CH names, smallest first.
+pub(crate) fn depths_in(mask: u8) -> impl Iterator<Item = u32> {
+    (0..8).filter(move |n| mask >> n & 1 != 0).map(|n| 8 * (n + 1))
+}
+
 /// The capabilities of one CPU's branch records.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LbrCaps {
@@ -296,6 +301,11 @@ pub struct LbrCaps {
 }
 
 impl LbrCaps {
+    /// Architectural LBR: the supported depths, smallest first.
+    pub fn depths(&self) -> impl Iterator<Item = u32> + use<> {
+        depths_in(self.depth_mask)
+    }
+
     /// Whether records have a mispredict flag.
     pub const fn mispredict(&self) -> bool {
         match self.layout {

@@ -50,10 +50,7 @@ impl<M> Allowlisted<M> {
     }
 
     fn check(&self, msr: Msr) -> Result<(), MsrError> {
-        match self.allowed.binary_search(&msr) {
-            Ok(_) => Ok(()),
-            Err(_) => Err(MsrError::NotAllowed { msr }),
-        }
+        if self.allows(msr) { Ok(()) } else { Err(MsrError::NotAllowed { msr }) }
     }
 }
 

@@ -1,8 +1,10 @@
 //! Why an LBR cannot be armed.
 
+use alloc::{string::ToString, vec::Vec};
+
 use crate::access::MsrError;
 use crate::address::Msr;
-use crate::caps::Facility;
+use crate::caps::{Facility, depths_in};
 
 /// Why an LBR cannot be armed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -120,13 +122,10 @@ struct Depths {
 
 impl core::fmt::Display for Depths {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let mut separator = "";
-        for n in 0..8 {
-            if self.mask >> n & 1 != 0 {
-                write!(f, "{separator}{}", 8 * (n + 1))?;
-                separator = ", ";
-            }
+        if self.mask == 0 {
+            return self.depth.fmt(f);
         }
-        if self.mask == 0 { write!(f, "{}", self.depth) } else { Ok(()) }
+        let depths: Vec<_> = depths_in(self.mask).map(|depth| depth.to_string()).collect();
+        f.write_str(&depths.join(", "))
     }
 }

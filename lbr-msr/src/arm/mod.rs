@@ -91,9 +91,7 @@ impl ArmPlan {
         let offered = depth == caps.depth
             || caps.registers.depth.is_some()
                 && depth < caps.depth
-                && depth.is_multiple_of(8)
-                && depth != 0
-                && caps.depth_mask >> (depth / 8 - 1) & 1 != 0;
+                && caps.depths().any(|offered| offered == depth);
         if !offered || depth == 0 {
             return Err(ArmError::Depth {
                 facility,
@@ -173,39 +171,35 @@ impl ArmPlan {
     /// recording.
     pub fn arm_steps(&self) -> Vec<ArmStep> {
         let RegisterMap { control, enable, .. } = self.map;
+        let mut clear = if self.call_stack { FREEZE_LBRS_ON_PMI } else { 0 };
+        let mut set = if self.freeze_on_pmi { FREEZE_LBRS_ON_PMI } else { 0 };
+        let (mut off, mut on) = (enable, enable);
+        // One write changes both bits of DEBUGCTL.
+        if control == IA32_DEBUGCTL {
+            off |= core::mem::take(&mut clear);
+            on |= core::mem::take(&mut set);
+        }
         let mut steps = Vec::new();
-        let mut clear = 0;
-        let mut set = 0;
-        if self.call_stack {
-            clear = FREEZE_LBRS_ON_PMI;
-        }
-        if self.freeze_on_pmi {
-            set = FREEZE_LBRS_ON_PMI;
-        }
-        if self.whole_control {
-            steps.push(ArmStep::Write { msr: control, value: self.value });
-        } else if control == IA32_DEBUGCTL {
-            steps.push(ArmStep::Clear { msr: control, bits: enable | clear });
+        steps.push(if self.whole_control {
+            ArmStep::Write { msr: control, value: self.value }
         } else {
-            steps.push(ArmStep::Clear { msr: control, bits: enable });
-        }
-        if control != IA32_DEBUGCTL && clear != 0 {
+            ArmStep::Clear { msr: control, bits: off }
+        });
+        if clear != 0 {
             steps.push(ArmStep::Clear { msr: IA32_DEBUGCTL, bits: clear });
         }
         if let Some(select) = self.select() {
             steps.push(ArmStep::Write { msr: select, value: self.value });
         }
         steps.extend(self.clear_steps(u64::from(self.depth)));
-        if control != IA32_DEBUGCTL && set != 0 {
+        if set != 0 {
             steps.push(ArmStep::Set { msr: IA32_DEBUGCTL, bits: set });
         }
-        if self.whole_control {
-            steps.push(ArmStep::Write { msr: control, value: self.value | enable });
-        } else if control == IA32_DEBUGCTL {
-            steps.push(ArmStep::Set { msr: control, bits: enable | set });
+        steps.push(if self.whole_control {
+            ArmStep::Write { msr: control, value: self.value | enable }
         } else {
-            steps.push(ArmStep::Set { msr: control, bits: enable });
-        }
+            ArmStep::Set { msr: control, bits: on }
+        });
         steps
     }
 

@@ -2,19 +2,16 @@
 
 use raw_cpuid::{CpuId, CpuIdReader};
 
-use super::{DEBUGCTL_LBR, Probed, Why};
+use super::{Probed, Why};
 use crate::{
     address::{
         AMD_DBG_EXTN_CFG, AMD_LBR_SELECT, AMD_SAMP_BR_FROM, AMD_SAMP_BR_TO, IA32_DEBUGCTL,
         MSR_LASTBRANCHFROMIP, MSR_LASTBRANCHTOIP,
     },
     caps::{Facility, FilterRegister, Layout, LbrCaps, Order, Quirks, RegisterMap},
+    register::{DbgExtnCfg, DebugCtl},
 };
 
-/// DBG_EXTN_CFG.LBRV2EN. Linux amd/lbr.c.
-const DBG_EXTN_CFG_LBRV2EN: u64 = 1 << 6;
-/// DBG_EXTN_CFG.BRSMEN. Linux amd/brs.c.
-const DBG_EXTN_CFG_BRSMEN: u64 = 1 << 2;
 /// CPUID.80000008H:EBX, Branch Sampling. Linux cpufeatures.
 const LEAF_80000008_EBX_BRS: u32 = 1 << 31;
 /// CPUID leaf that describes PerfMonV2 and LbrExtV2. Linux asm/perf_event.h.
@@ -41,47 +38,13 @@ impl Probed {
             return Err(Why::BrsUnknown);
         }
         let has_brs = announces && sizes.ebx & LEAF_80000008_EBX_BRS != 0;
-        let stacked = |enable, select| RegisterMap {
-            from: AMD_SAMP_BR_FROM,
-            to: Some(AMD_SAMP_BR_TO),
-            info: None,
-            stride: 2,
-            tos: None,
-            select,
-            control: AMD_DBG_EXTN_CFG,
-            enable,
-            depth: None,
-        };
-        let virt_bits = self.virt_bits;
-        let (facility, depth, layout, registers, order, filter, quirks) = if let Some(depth) = stack
-        {
-            // raw-cpuid has no getter for EAX[2]: LBR and counters freeze at a PMI.
-            let freezes = cpuid.cpuid1(LEAF_DEBUG).eax & LEAF_DEBUG_EAX_FREEZE != 0;
-            (
-                Facility::AmdLbrV2,
-                depth,
-                Layout::AmdV2 { virt_bits },
-                stacked(DBG_EXTN_CFG_LBRV2EN, Some(AMD_LBR_SELECT)),
-                Order::NewestFirst,
-                FilterRegister::AmdSelect,
-                if freezes {
-                    Quirks::FUSED_FROM.union(Quirks::STREAMLINED_FREEZE)
-                } else {
-                    Quirks::FUSED_FROM
-                },
-            )
-        } else if has_brs {
-            (
-                Facility::AmdBrs,
-                BRS_DEPTH,
-                Layout::AmdBrs { virt_bits },
-                stacked(DBG_EXTN_CFG_BRSMEN, None),
-                Order::Saturating,
-                FilterRegister::None,
-                Quirks::empty(),
-            )
-        } else if self.identity.family >= 0xF {
-            let pair = RegisterMap {
+        let single = LbrCaps {
+            facility: Facility::AmdSingle,
+            depth: 1,
+            depth_mask: 0,
+            format: None,
+            layout: Layout::AmdSingle,
+            registers: RegisterMap {
                 from: MSR_LASTBRANCHFROMIP,
                 to: Some(MSR_LASTBRANCHTOIP),
                 info: None,
@@ -89,34 +52,54 @@ impl Probed {
                 tos: None,
                 select: None,
                 control: IA32_DEBUGCTL,
-                enable: DEBUGCTL_LBR,
+                enable: DebugCtl::LBR.bits(),
                 depth: None,
-            };
-            (
-                Facility::AmdSingle,
-                1,
-                Layout::AmdSingle,
-                pair,
-                Order::Single,
-                FilterRegister::None,
-                Quirks::empty(),
-            )
-        } else {
-            return Err(Why::AmdBefore64Bit);
-        };
-        Ok(LbrCaps {
-            facility,
-            depth,
-            depth_mask: 0,
-            format: None,
-            layout,
-            registers,
-            order,
-            filter,
-            quirks,
+            },
+            order: Order::Single,
+            filter: FilterRegister::None,
+            quirks: Quirks::empty(),
             perfmon_version: self.perfmon_version,
             assumed: false,
             cpu: self.identity,
-        })
+        };
+        let stacked = |enable: DbgExtnCfg, select| RegisterMap {
+            from: AMD_SAMP_BR_FROM,
+            to: Some(AMD_SAMP_BR_TO),
+            stride: 2,
+            select,
+            control: AMD_DBG_EXTN_CFG,
+            enable: enable.bits(),
+            ..single.registers
+        };
+        let virt_bits = self.virt_bits;
+        if let Some(depth) = stack {
+            // raw-cpuid has no getter for EAX[2]: LBR and counters freeze at a PMI.
+            let freezes = cpuid.cpuid1(LEAF_DEBUG).eax & LEAF_DEBUG_EAX_FREEZE != 0;
+            let mut quirks = Quirks::FUSED_FROM;
+            quirks.set(Quirks::STREAMLINED_FREEZE, freezes);
+            Ok(LbrCaps {
+                facility: Facility::AmdLbrV2,
+                depth,
+                layout: Layout::AmdV2 { virt_bits },
+                registers: stacked(DbgExtnCfg::LBRV2EN, Some(AMD_LBR_SELECT)),
+                order: Order::NewestFirst,
+                filter: FilterRegister::AmdSelect,
+                quirks,
+                ..single
+            })
+        } else if has_brs {
+            Ok(LbrCaps {
+                facility: Facility::AmdBrs,
+                depth: BRS_DEPTH,
+                layout: Layout::AmdBrs { virt_bits },
+                registers: stacked(DbgExtnCfg::BRSMEN, None),
+                order: Order::Saturating,
+                ..single
+            })
+        } else if single.cpu.family >= 0xF {
+            Ok(single)
+        } else {
+            Err(Why::AmdBefore64Bit)
+        }
     }
 }

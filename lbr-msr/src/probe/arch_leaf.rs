@@ -2,6 +2,8 @@
 
 use raw_cpuid::CpuIdResult;
 
+use crate::caps::{Layout, depths_in};
+
 /// CPUID leaf 1CH, sub-leaf 0. Linux asm/perf_event.h (`cpuid28_*`).
 ///
 /// raw-cpuid 11.6 has no getter for it.
@@ -31,8 +33,7 @@ impl ArchLbrLeaf {
 
     /// The supported depths, smallest first.
     pub fn depths(self) -> impl Iterator<Item = u32> {
-        let mask = self.depth_mask();
-        (0..8u32).filter(move |n| mask >> n & 1 != 0).map(|n| 8 * (n + 1))
+        depths_in(self.depth_mask())
     }
 
     /// EAX\[30\]: MWAIT deeper than C1 may clear the records.
@@ -54,23 +55,8 @@ impl ArchLbrLeaf {
         self.ebx >> 2 & 1 != 0
     }
 
-    /// ECX\[0\]: INFO\[63\] is valid.
-    pub const fn mispredict(self) -> bool {
-        self.ecx & 1 != 0
-    }
-
-    /// ECX\[1\]: INFO\[15:0\] and INFO\[60\] are valid.
-    pub const fn timed(self) -> bool {
-        self.ecx >> 1 & 1 != 0
-    }
-
-    /// ECX\[2\]: INFO\[59:56\] is valid.
-    pub const fn branch_types(self) -> bool {
-        self.ecx >> 2 & 1 != 0
-    }
-
-    /// ECX\[19:16\]: bitmap of the counters logged in INFO\[39:32\].
-    pub const fn counters(self) -> u8 {
-        (self.ecx >> 16 & 0xF) as u8
+    /// The layout of records, from ECX; `tsx` is whether CPUID announces HLE or RTM.
+    pub const fn layout(self, tsx: bool) -> Layout {
+        Layout::of_leaf_1c(self.ecx, tsx)
     }
 }

@@ -2,7 +2,7 @@
 
 use raw_cpuid::CpuIdReader;
 
-use super::{ArchLbrLeaf, Assumption, DEBUGCTL_LBR, Geometry, Probed, Why};
+use super::{ArchLbrLeaf, Assumption, Geometry, Probed, Why};
 use crate::{
     access::{MsrError, MsrRead},
     address::{
@@ -11,13 +11,12 @@ use crate::{
     },
     caps::{CpuIdentity, Facility, FilterRegister, Layout, LbrCaps, Order, Quirks, RegisterMap},
     format::LbrFormat,
+    register::{DebugCtl, LbrCtl, PerfCapabilities},
     table::{self, Carries, Generation, RecordKind, SelectScope},
 };
 
-/// IA32_LBR_CTL.LBREn. Linux msr-index.h.
-const LBR_CTL_ENABLE: u64 = 1 << 0;
 /// CPUID.07H:EDX, Architectural LBR. SDM24.
-pub(super) const LEAF_7_EDX_ARCH_LBR: u32 = 1 << 19;
+pub(crate) const LEAF_7_EDX_ARCH_LBR: u32 = 1 << 19;
 
 impl Probed {
     pub(super) fn intel<R: CpuIdReader>(
@@ -97,7 +96,7 @@ impl Probed {
             return None;
         }
         let value = msr?.read(IA32_PERF_CAPABILITIES);
-        Some(value.map(|v| LbrFormat((v & 0x3F) as u8)).map_err(ReadFailure))
+        Some(value.map(|v| PerfCapabilities::from_bits_retain(v).lbr_format()).map_err(ReadFailure))
     }
 
     fn check_format(&self, format: LbrFormat, generation: &Generation) -> Result<(), Why> {
@@ -150,13 +149,7 @@ impl Probed {
             depth: leaf.max_depth(),
             depth_mask: leaf.depth_mask(),
             format,
-            layout: Layout::Arch {
-                mispredict: leaf.mispredict(),
-                timed: leaf.timed(),
-                types: leaf.branch_types(),
-                counters: leaf.counters(),
-                tsx: self.tsx,
-            },
+            layout: leaf.layout(self.tsx),
             registers: RegisterMap {
                 from: IA32_LBR_0_FROM_IP,
                 to: Some(IA32_LBR_0_TO_IP),
@@ -165,7 +158,7 @@ impl Probed {
                 tos: None,
                 select: Some(IA32_LBR_CTL),
                 control: IA32_LBR_CTL,
-                enable: LBR_CTL_ENABLE,
+                enable: LbrCtl::LBR_EN.bits(),
                 depth: Some(IA32_LBR_DEPTH),
             },
             order: Order::NewestFirst,
@@ -224,7 +217,7 @@ impl Probed {
                 tos: generation.tos,
                 select: generation.select,
                 control: IA32_DEBUGCTL,
-                enable: DEBUGCTL_LBR,
+                enable: DebugCtl::LBR.bits(),
                 depth: None,
             },
             order,
@@ -301,7 +294,7 @@ impl Probed {
                 tos: geometry.tos,
                 select: geometry.select,
                 control: IA32_DEBUGCTL,
-                enable: DEBUGCTL_LBR,
+                enable: DebugCtl::LBR.bits(),
                 depth: None,
             },
             order: match geometry.tos {

@@ -13,6 +13,7 @@ pub mod unsupported;
 
 pub use arch_leaf::ArchLbrLeaf;
 pub use assume::{Assumption, Geometry};
+pub(crate) use intel::LEAF_7_EDX_ARCH_LBR;
 pub use recorded::RecordedCpuid;
 pub use unsupported::{Unsupported, Why};
 
@@ -25,9 +26,6 @@ use crate::{
     caps::{CpuIdentity, LbrCaps, Vendor},
     table,
 };
-
-/// DEBUGCTL.LBR. SDM 17.4.1.
-const DEBUGCTL_LBR: u64 = 1 << 0;
 
 /// A given value of IA32_PERF_CAPABILITIES, as a register file with only this register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

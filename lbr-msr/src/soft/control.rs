@@ -1,7 +1,9 @@
 //! Whether and how branches are recorded, recomputed whenever a control register changes.
 
 use crate::caps::{Facility, Order, Quirks};
-use crate::register::{DbgExtnCfg, DebugCtl, LbrCtl, PerfGlobalStatus, RtitCtl, amd::MSROFF};
+use crate::register::{
+    DbgExtnCfg, DebugCtl, LbrCtl, PerfGlobalStatus, RtitCtl, amd::MSROFF, brbe::BrbFcr,
+};
 
 use crate::filter::{BranchFilter, FilterError, to_register_disarmed};
 
@@ -12,8 +14,6 @@ use super::ring::{Control, Mode, SoftLbr};
 
 /// BRBCR_EL1.E0BRE: branches at EL0 are recorded.
 const BRBCR_E0BRE: u64 = 1 << 0;
-/// BRBFCR_EL1.PAUSED: nothing is recorded.
-const BRBFCR_PAUSED: u64 = 1 << 7;
 
 impl SoftLbr {
     /// Whether Intel PT is tracing on a CPU where tracing disables the LBR.
@@ -41,7 +41,7 @@ impl SoftLbr {
     /// Whether recording is enabled and not frozen.
     pub(super) fn records_on(&mut self) -> bool {
         let (enable, paused) = match self.control {
-            Control::Brbcr => (BRBCR_E0BRE, self.select & BRBFCR_PAUSED != 0),
+            Control::Brbcr => (BRBCR_E0BRE, self.select & BrbFcr::PAUSED.bits() != 0),
             _ => (self.caps.registers.enable, false),
         };
         *self.enabling() & enable != 0

@@ -13,7 +13,7 @@ use crate::{
         CpuIdentity, Facility, FilterRegister, Layout, LbrCaps, Order, Quirks, RegisterMap, Vendor,
     },
     format::LbrFormat,
-    probe::{GivenPerfCapabilities, RecordedCpuid, probe},
+    probe::{GivenPerfCapabilities, LEAF_7_EDX_ARCH_LBR, RecordedCpuid, probe},
     register::PerfCapabilities,
     table::{self, Carries, Model, RecordKind},
 };
@@ -22,8 +22,6 @@ use crate::{
 const PDCM: u32 = 1 << 15;
 /// CPUID.07H:EBX, HLE and RTM.
 const HLE_RTM: u32 = 1 << 4 | 1 << 11;
-/// CPUID.07H:EDX, Architectural LBR.
-const ARCH_LBR: u32 = 1 << 19;
 
 /// A CPU that the software LBR can emulate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -180,7 +178,7 @@ fn intel(row: &Model) -> RecordedCpuid {
             Carries::No | Carries::InTo => false,
         };
         let ebx = if tsx { HLE_RTM } else { 0 };
-        cpuid.insert(7, 0, 0, ebx, 0, if arch { ARCH_LBR } else { 0 });
+        cpuid.insert(7, 0, 0, ebx, 0, if arch { LEAF_7_EDX_ARCH_LBR } else { 0 });
     }
     if max_leaf >= 0xA {
         let [eax, ebx, ecx, edx] = perfmon;

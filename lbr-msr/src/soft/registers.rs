@@ -318,7 +318,7 @@ impl SoftLbr {
     /// The depths in the mask that IA32_LBR_DEPTH accepts. CPUID leaf 1CH EAX\[7:0\].
     fn supported_depth(&self, value: u64) -> Option<usize> {
         let depth = usize::try_from(value).ok()?;
-        let listed = (0..8).any(|n| self.caps.depth_mask >> n & 1 != 0 && depth == 8 * (n + 1));
+        let listed = self.caps.depths().any(|listed| u64::from(listed) == value);
         (depth <= self.max_depth() && listed || depth == self.max_depth()).then_some(depth)
     }
 

@@ -108,14 +108,17 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         needs: &["cpuid", "registers.depth"],
         writes: true,
         documented: |facts| match facts.caps.registers.depth {
-            Some(_) => answer(words(&depths(facts)), "CPUID 1CH EAX[7:0]; Linux lbr.c"),
+            Some(_) => answer(
+                words(&facts.caps.depths().collect::<Vec<_>>()),
+                "CPUID 1CH EAX[7:0]; Linux lbr.c",
+            ),
             None => not_applicable("the depth cannot be chosen"),
         },
         look: |bench| {
             let Some(msr) = bench.facts.caps.registers.depth else {
                 return cannot_tell("the depth cannot be chosen");
             };
-            let listed = depths(&bench.facts);
+            let listed: Vec<_> = bench.facts.caps.depths().collect();
             let mut taken = Vec::new();
             for depth in (1..=8).map(|n| n * 8) {
                 if bench.takes(msr, u64::from(depth))? && bench.read(msr)? == u64::from(depth) {
@@ -324,10 +327,6 @@ const fn select_bits(filter: FilterRegister) -> u64 {
                 | if branch { 0x7F_0000 } else { 0 }
         }
     }
-}
-
-fn depths(facts: &Facts) -> Vec<u32> {
-    (0..8).filter(|n| facts.caps.depth_mask >> n & 1 != 0).map(|n| 8 * (n + 1)).collect()
 }
 
 fn words(numbers: &[u32]) -> String {

@@ -6,7 +6,7 @@ use alloc::{collections::BTreeMap, string::String, vec::Vec};
 use raw_cpuid::{CpuIdReader, CpuIdResult};
 
 use self::text::DumpLine;
-use super::{amd::LEAF_DEBUG, identify, intel::LEAF_7_EDX_ARCH_LBR};
+use super::{LEAF_7_EDX_ARCH_LBR, amd::LEAF_DEBUG, identify};
 use crate::{
     caps::Vendor,
     table::{self, Carries, RecordKind},
