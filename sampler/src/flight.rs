@@ -18,7 +18,7 @@ use crate::gate::{Closed, Recorder, Retire, lock};
 use crate::interrupt::{Interrupts, Passing};
 use crate::source::cpu::target::{Emit, Program, Target};
 use crate::source::cpu::{ProcessCode, UserCode};
-use crate::source::ptrace::code::read;
+use crate::source::ptrace::code::{LONGEST, bytes_at};
 use crate::source::ptrace::{Ptrace, sys};
 use crate::source::qemu::Qemu;
 use crate::source::{Command, Exit, SourceError, SourceNotes};
@@ -103,9 +103,7 @@ fn own(entries: &[BranchEntry], owns: impl Fn(u64) -> bool, tid: i32) -> (u64, V
     let own = own.take_while(|entry| of_kernel(entry) || owns(entry.from));
     let mut steps: Vec<Step> = own
         .map(|entry| {
-            let mut bytes = [0; 15];
-            let length = read(tid, entry.from, &mut bytes);
-            let class = match decode(bytes.get(..length).unwrap_or_default(), entry.from) {
+            let class = match decode(&bytes_at(tid, entry.from, LONGEST), entry.from) {
                 Insn::Branch(branch) => branch.class,
                 Insn::Straight { .. } | Insn::Invalid => HwBranchType::Other,
             };

@@ -119,10 +119,8 @@ impl Seen {
         let from = branch.from;
         let start = self.resume.filter(|start| from.wrapping_sub(*start) < STRAIGHT);
         let start = start.unwrap_or(from);
-        let mut bytes = vec![0; (from - start + LONGEST) as usize];
         let tid = self.thread.map_or(0, |thread| thread.tid.cast_signed());
-        let read = code::read(tid, start, &mut bytes);
-        bytes.truncate(read);
+        let bytes = code::bytes_at(tid, start, (from - start + LONGEST) as usize);
         let mut disassembler = Disassembler::new(Syntax::Intel);
         let mut at = start;
         while at <= from && !self.is_full() {

@@ -176,9 +176,9 @@ impl Child {
         Ok(Data::from_bytes(&bytes).ran())
     }
 
-    /// Reads its memory; returns the number of bytes read.
-    pub(super) fn read(&self, address: u64, into: &mut [u8]) -> usize {
-        code::read(self.pid.as_raw(), address, into)
+    /// Up to `most` bytes of its memory.
+    pub(super) fn bytes_at(&self, address: u64, most: usize) -> Vec<u8> {
+        code::bytes_at(self.pid.as_raw(), address, most)
     }
 
     /// Handles an INT3 of the code, or one of the bracket that it jumped to.

@@ -11,6 +11,7 @@ use super::bracket::{Bracket, FrameRun, GprValues, SwitchWrites};
 use super::child::Child;
 use super::forked::Setting;
 use super::options::{Fault, FaultKind, MeasureError};
+use sampler::source::ptrace::code::LONGEST;
 
 /// A child with its bracket.
 pub(super) struct Runner {
@@ -42,9 +43,7 @@ impl Runner {
         let MeasureError::Fault { fault, layout, again, .. } = error else { return error };
         let needs = match fault {
             Fault { kind: FaultKind::Signal { signal: libc::SIGILL, .. }, at: Some(at) } => {
-                let mut bytes = [0; 15];
-                let read = self.child.read(at, &mut bytes);
-                features(bytes.get(..read).unwrap_or_default(), at)
+                features(&self.child.bytes_at(at, LONGEST), at)
             }
             _ => Vec::new(),
         };
@@ -62,18 +61,15 @@ pub(super) struct Sites {
 impl Sites {
     pub(super) fn class(&mut self, child: &Child, at: u64) -> Option<HwBranchType> {
         *self.classes.entry(at).or_insert_with(|| {
-            let mut bytes = [0; 15];
-            let read = child.read(at, &mut bytes);
-            branch_kind(bytes.get(..read).unwrap_or_default(), at).map(|branch| branch.class)
+            branch_kind(&child.bytes_at(at, LONGEST), at).map(|branch| branch.class)
         })
     }
 
     /// Returns whether SYSCALL or INT 80H precedes an address.
     pub(super) fn is_behind_call(&mut self, child: &Child, at: u64) -> bool {
         *self.calls.entry(at).or_insert_with(|| {
-            let mut bytes = [0; 2];
-            let read = child.read(at.wrapping_sub(2), &mut bytes);
-            read == 2 && (bytes == [0x0F, 0x05] || bytes == [0xCD, 0x80])
+            let before = child.bytes_at(at.wrapping_sub(2), 2);
+            matches!(*before, [0x0F, 0x05] | [0xCD, 0x80])
         })
     }
 }

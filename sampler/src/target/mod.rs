@@ -9,6 +9,7 @@ use lbr_msr::record::SourceKnowledge;
 use lbr_msr::text::AsText;
 use std::path::PathBuf;
 
+use nix::libc;
 use nix::unistd::{Gid, getegid, geteuid, getgid, getgroups, getuid};
 
 pub use affinity::{Affinity, Moved};
@@ -34,6 +35,14 @@ pub enum Exit {
 }
 
 impl Exit {
+    /// Decodes the wait status of a process that ended.
+    pub(crate) const fn of(status: i32) -> Exit {
+        match libc::WIFEXITED(status) {
+            true => Exit::Code(libc::WEXITSTATUS(status)),
+            false => Exit::Signal(libc::WTERMSIG(status)),
+        }
+    }
+
     /// The status that a shell would report: the code, or 128 + signal.
     #[must_use]
     pub const fn status(self) -> i32 {

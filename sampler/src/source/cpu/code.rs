@@ -13,7 +13,7 @@ use lbr_msr::record::{BranchType, Event};
 
 use crate::config::{Classify, Owns};
 use crate::maps::{self, Mapping};
-use crate::source::ptrace::code::read;
+use crate::source::ptrace::code::{LONGEST, bytes_at};
 use crate::target::ThreadId;
 
 /// The set of user code addresses of the target.
@@ -108,9 +108,7 @@ pub(super) fn classifier() -> Classify {
             known.clear();
         }
         *known.entry(address).or_insert_with(|| {
-            let mut bytes = [0; 15];
-            let length = read(pid.cast_signed(), address, &mut bytes);
-            match decode(bytes.get(..length)?, address) {
+            match decode(&bytes_at(pid.cast_signed(), address, LONGEST), address) {
                 Insn::Branch(branch) => Some(branch.branch_type),
                 Insn::Straight { .. } | Insn::Invalid => None,
             }

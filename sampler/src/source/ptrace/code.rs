@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 use crate::maps::{self, Mapping};
 
 /// Longest instruction, SDM Vol. 2, 2.3.11.
-const LONGEST: usize = 15;
+pub const LONGEST: usize = 15;
 const PAGE: u64 = 4096;
 
 /// An instruction that is about to execute.
@@ -100,20 +100,16 @@ impl TracedCode {
         }
         if self.stays(tid, ip) {
             let page = ip - ip % PAGE;
-            let bytes = self.pages.entry(page).or_insert_with(|| {
-                let mut bytes = vec![0; PAGE as usize + LONGEST];
-                let length = read(tid, page, &mut bytes);
-                bytes.truncate(length);
-                bytes
-            });
+            let bytes = self
+                .pages
+                .entry(page)
+                .or_insert_with(|| bytes_at(tid, page, PAGE as usize + LONGEST));
             let bytes = bytes.get((ip - page) as usize..).unwrap_or_default();
             let decoded = Decoded::new(bytes.get(..LONGEST).unwrap_or(bytes), ip);
             self.decoded.insert(ip, decoded);
             return (decoded, true);
         }
-        let mut bytes = [0u8; LONGEST];
-        let length = read(tid, ip, &mut bytes);
-        (Decoded::new(bytes.get(..length).unwrap_or_default(), ip), true)
+        (Decoded::new(&bytes_at(tid, ip, LONGEST), ip), true)
     }
 
     /// The path from `ip`, ending at `function` if it is reached; calls `tell` for each newly
@@ -175,6 +171,14 @@ impl TracedCode {
         });
         fixed.iter().any(|m| (m.start..m.end).contains(&address))
     }
+}
+
+/// Up to `most` bytes of a process's memory, until the first unreadable one.
+pub fn bytes_at(tid: i32, address: u64, most: usize) -> Vec<u8> {
+    let mut bytes = vec![0; most];
+    let length = read(tid, address, &mut bytes);
+    bytes.truncate(length);
+    bytes
 }
 
 /// Reads memory of a process; returns the number of bytes before the first unreadable one.

@@ -7,11 +7,11 @@ use nix::libc;
 use nix::sys::ptrace;
 use nix::unistd::Pid;
 
-use super::sys;
-use super::task::{Process, Task, exit_of, is_thread_of, task_event};
-use super::tracer::{Stop, Tracer};
+use super::task::{Process, Task, is_thread_of, task_event};
+use super::tracer::Tracer;
+use super::{Stop, sys};
 use crate::gate::{Recorder, Retire};
-use crate::source::SourceError;
+use crate::source::{Exit, SourceError};
 use crate::target;
 use crate::target::ThreadId;
 
@@ -193,7 +193,7 @@ impl<R: Recorder> Tracer<'_, R> {
         self.strangers.remove(&tid);
         let pid = tid.unsigned_abs();
         if pid == self.main {
-            self.exit = exit_of(status);
+            self.exit = Some(Exit::of(status));
         }
         if self.shared.left(pid) {
             self.processes.remove(&pid);

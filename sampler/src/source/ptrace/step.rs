@@ -7,10 +7,11 @@ use nix::libc::{self, user_regs_struct};
 use nix::sys::ptrace;
 use nix::unistd::Pid;
 
+use super::Stop;
 use super::code::Decoded;
 use super::sys::{self, TRAP_FLAG, USER_CS, hide_trap_flag};
 use super::task::{Call, Passage, Pending, next_ip};
-use super::tracer::{Breakpoints, Stop, Tracer};
+use super::tracer::{Breakpoints, Tracer};
 use crate::clock::monotonic_ns;
 use crate::gate::{Recorder, Retire};
 use crate::maps;

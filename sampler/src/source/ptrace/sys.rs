@@ -8,6 +8,7 @@ use nix::libc;
 use nix::sys::ptrace;
 use nix::unistd::Pid;
 
+use super::code::{LONGEST, bytes_at};
 use crate::target::{SignalStop, SourceError};
 
 /// RFLAGS.TF.
@@ -67,9 +68,7 @@ pub(super) fn state(tid: i32, signal: i32) -> Result<SignalStop, SourceError> {
         r.rax, r.rbx, r.rcx, r.rdx, r.rsi, r.rdi, r.rbp, r.rsp, r.r8, r.r9, r.r10, r.r11, r.r12,
         r.r13, r.r14, r.r15, r.rip, r.eflags,
     ];
-    let mut code_bytes = vec![0; 15];
-    let length = super::code::read(tid, r.rip, &mut code_bytes);
-    code_bytes.truncate(length);
+    let code_bytes = bytes_at(tid, r.rip, LONGEST);
     let registers = Some(registers);
     Ok(SignalStop { signal, ip: r.rip, registers, code_bytes, ..SignalStop::default() })
 }

@@ -12,7 +12,6 @@ use nix::libc::{self, user_regs_struct};
 use super::code::{Decoded, Path, TracedCode};
 use crate::clock::monotonic_ns;
 use crate::maps::Mapping;
-use crate::source::Exit;
 use crate::target::{SignalStop, ThreadId};
 
 /// Progress of a system call that runs from stop to stop.
@@ -160,14 +159,6 @@ pub(super) fn next_ip(regs: &user_regs_struct) -> u64 {
     let in_call = (regs.orig_rax as i64) >= 0;
     // SYSCALL and INT 80H are two bytes long.
     if in_call && restarts { regs.rip.wrapping_sub(2) } else { regs.rip }
-}
-
-/// Decodes the wait status of a process that ended.
-pub(super) fn exit_of(status: i32) -> Option<Exit> {
-    Some(match libc::WIFEXITED(status) {
-        true => Exit::Code(libc::WEXITSTATUS(status)),
-        false => Exit::Signal(libc::WTERMSIG(status)),
-    })
 }
 
 /// A thread and its parent, with the current time.

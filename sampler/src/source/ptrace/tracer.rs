@@ -12,34 +12,13 @@ use nix::unistd::Pid;
 
 use super::start::{Start, relocated};
 use super::sys;
-use super::task::{Passage, Process, Task, exit_of, task_event};
-use super::{Ptrace, Shared};
-use crate::gate::{Closed, Recorder};
+use super::task::{Passage, Process, Task, task_event};
+use super::{Ptrace, Shared, Stop};
+use crate::gate::Recorder;
 use crate::interrupt::Delivered;
 use crate::source::{Exit, SourceError, SourceNotes};
 use crate::target::ThreadId;
 use crate::target::{self, Held, ProgramKind};
-
-/// Why the loop ends early.
-#[derive(Debug)]
-pub(super) enum Stop {
-    /// The recorder has closed.
-    Closed,
-    /// The target cannot be traced further.
-    Failed(SourceError),
-}
-
-impl From<Closed> for Stop {
-    fn from(_: Closed) -> Stop {
-        Stop::Closed
-    }
-}
-
-impl From<SourceError> for Stop {
-    fn from(error: SourceError) -> Stop {
-        Stop::Failed(error)
-    }
-}
 
 /// Whether breakpoints are available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,7 +187,7 @@ impl<'a, R: Recorder> Tracer<'a, R> {
                 // A thread stopped before its end waits for this.
                 let _ = sys::cont(tid, 0);
             } else if tid.unsigned_abs() == self.main {
-                self.exit = exit_of(status);
+                self.exit = Some(Exit::of(status));
             }
         }
         self.shared.none_left();

@@ -180,10 +180,7 @@ impl Gdb {
 }
 
 fn code_at(pid: u32, ip: u64) -> Vec<u8> {
-    let mut bytes = vec![0; 15];
-    let length = code::read(pid.cast_signed(), ip, &mut bytes);
-    bytes.truncate(length);
-    bytes
+    code::bytes_at(pid.cast_signed(), ip, code::LONGEST)
 }
 
 /// The branch by which a thread left the block that starts at `start` for `ip`, where nothing has

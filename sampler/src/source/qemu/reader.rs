@@ -10,6 +10,7 @@ use std::time::Duration;
 use lbr_msr::record::{Comm, Event, Mmap, MoveKind, Task};
 use lbr_msr::soft::Retired;
 
+use super::super::ptrace::Stop;
 use super::channel::consumer::Consumer;
 use super::channel::{Counts, RINGS, Region, Ring};
 use super::gdb::{Gdb, News, unseen_branch};
@@ -30,19 +31,6 @@ const RUN: u64 = 256;
 
 /// More branches than a thread can take between two reads.
 const MOST_LEFT_OUT: u64 = 1 << 40;
-
-/// Why reading stops before the program's end.
-pub(super) enum Stop {
-    /// The recorder has closed.
-    Closed,
-    Failed(SourceError),
-}
-
-impl From<Closed> for Stop {
-    fn from(_: Closed) -> Stop {
-        Stop::Closed
-    }
-}
 
 impl From<Corrupt> for Stop {
     fn from(_: Corrupt) -> Stop {
@@ -173,10 +161,10 @@ impl<'a, R: Recorder> Reader<'a, R> {
             self.signals()?;
             match count {
                 0 => {
-                    let status = child.try_wait().map_err(|cause| {
-                        Stop::Failed(SourceError::os("waiting for QEMU", cause))
-                    })?;
-                    if let Some(status) = status {
+                    let status = child.try_wait();
+                    if let Some(status) =
+                        status.map_err(|cause| SourceError::os("waiting for QEMU", cause))?
+                    {
                         while self.round()? > 0 {}
                         self.signals()?;
                         return Ok(status);
@@ -199,7 +187,7 @@ impl<'a, R: Recorder> Reader<'a, R> {
 
     /// Shows the recorder the signals that threads have stopped at.
     fn signals(&mut self) -> Result<(), Stop> {
-        let failed = |cause| Stop::Failed(SourceError::os("talking to qemu's GDB stub", cause));
+        let failed = |cause| SourceError::os("talking to qemu's GDB stub", cause);
         let Some(mut gdb) = self.gdb.take() else { return Ok(()) };
         while let Some(news) = gdb.news(self.pid).map_err(failed)? {
             match news {
@@ -379,7 +367,7 @@ impl<'a, R: Recorder> Reader<'a, R> {
         if !std::mem::replace(&mut self.introduced, true) {
             if self.region.header.relocated.load(Ordering::Acquire) != 0 {
                 let why = "it has moved the program to other addresses (guest_base is not 0)";
-                return Err(Stop::Failed(failed(why.to_owned())));
+                return Err(failed(why.to_owned()).into());
             }
             let comm = self.comm.clone();
             self.recorder.emit(Event::Comm(Comm {
@@ -417,7 +405,7 @@ impl<'a, R: Recorder> Reader<'a, R> {
                 return Ok(());
             }
             Err(cause) => {
-                return Err(Stop::Failed(SourceError::os("reading the program's mappings", cause)));
+                return Err(SourceError::os("reading the program's mappings", cause).into());
             }
         };
         for mapping in mappings {

@@ -4,11 +4,12 @@ use lbr_msr::insn::Isa;
 use lbr_msr::text::AsText;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::{Child, Command as Process, ExitStatus};
+use std::process::{Child, Command as Process};
 use std::sync::atomic::Ordering;
 
+use super::super::ptrace::Stop;
 use super::gdb::Gdb;
-use super::reader::{Reader, Stop, Thinning, failed};
+use super::reader::{Reader, Thinning, failed};
 use super::shared::{Plugin, Shared};
 use super::{Emulated, code, find};
 use crate::gate::Recorder;
@@ -90,7 +91,7 @@ pub(super) fn run<R: Recorder>(
         };
         return Err(failed(format!("{why} ({status}); standard error has its reason")));
     }
-    Ok((exit(status), notes))
+    Ok((Exit::of(status.into_raw()), notes))
 }
 
 fn start(source: &Emulated, shared: &Shared, gdb: Option<&Gdb>) -> Result<Child, SourceError> {
@@ -129,13 +130,4 @@ fn start(source: &Emulated, shared: &Shared, gdb: Option<&Gdb>) -> Result<Child,
     process.spawn().map_err(|cause| {
         SourceError::os(format!("starting {}", source.qemu.emulator.as_text()), cause)
     })
-}
-
-fn exit(status: ExitStatus) -> Exit {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => Exit::Code(code),
-        (None, Some(signal)) => Exit::Signal(signal),
-        // wait(2) reports nothing else without WUNTRACED.
-        (None, None) => Exit::Code(status.into_raw()),
-    }
 }

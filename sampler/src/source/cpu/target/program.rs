@@ -278,11 +278,8 @@ enum Stop {
 impl Stop {
     /// ptrace(2), "Stopped states" and "PTRACE_EVENT stops".
     fn of(status: i32) -> Stop {
-        if libc::WIFEXITED(status) {
-            return Stop::Ended(Exit::Code(libc::WEXITSTATUS(status)));
-        }
-        if libc::WIFSIGNALED(status) {
-            return Stop::Ended(Exit::Signal(libc::WTERMSIG(status)));
+        if !libc::WIFSTOPPED(status) {
+            return Stop::Ended(Exit::of(status));
         }
         let signal = libc::WSTOPSIG(status);
         match status >> 16 {
