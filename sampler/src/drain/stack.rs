@@ -1,21 +1,12 @@
 //! The result of one drain: a fixed-size value that a bounded queue can carry without allocating.
 
-use lbr_msr::record::{Head, Integrity, Label, RawEntry};
+use lbr_msr::record::{Integrity, RawEntry};
 
 use crate::target::ThreadId;
 
 /// The capacity of a [`RawStack`], and so the largest depth that can be drained. All documented
 /// facilities have at most 64.
 pub const MAX_DEPTH: usize = 64;
-
-/// The integrity of entries before any check.
-const AT_FIRST: Integrity = Integrity {
-    head: Head::Unknown,
-    cut: true,
-    label: Label::Stream,
-    truncated: false,
-    underflow: false,
-};
 
 /// Number of register accesses of a drain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,7 +59,7 @@ impl RawStack {
         RawStack {
             entries: [RawEntry { from: 0, to: 0, info: None }; MAX_DEPTH],
             len: 0,
-            integrity: AT_FIRST,
+            integrity: Integrity::UNKNOWN,
             time: 0,
             thread,
             cpu,
@@ -84,7 +75,7 @@ impl RawStack {
     /// as much as a drain.
     pub(crate) fn restart(&mut self, cpu: u32) {
         self.len = 0;
-        self.integrity = AT_FIRST;
+        self.integrity = Integrity::UNKNOWN;
         self.time = 0;
         self.cpu = cpu;
         self.new_slots = 0;
@@ -116,12 +107,6 @@ impl std::fmt::Debug for RawStack {
             .field("integrity", &self.integrity)
             .field("time", &self.time)
             .field("thread", &self.thread)
-            .field("cpu", &self.cpu)
-            .field("new_slots", &self.new_slots)
-            .field("starts_after_thaw", &self.starts_after_thaw)
-            .field("period", &self.period)
-            .field("arguments", &self.arguments)
-            .field("accesses", &self.accesses)
-            .finish()
+            .finish_non_exhaustive()
     }
 }

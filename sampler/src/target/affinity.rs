@@ -1,6 +1,7 @@
 //! CPU affinity and pinning.
 
 use core_affinity::CoreId;
+use lbr_msr::probe::cores::cpu_list;
 use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use nix::unistd::Pid;
 
@@ -102,18 +103,7 @@ impl Affinity {
 
     /// The CPUs as a list of ranges: `0-3,8`.
     pub fn list(&self) -> String {
-        let mut ranges: Vec<(u32, u32)> = Vec::new();
-        for cpu in self.cpus() {
-            match ranges.last_mut() {
-                Some((_, last)) if *last + 1 == cpu => *last = cpu,
-                _ => ranges.push((cpu, cpu)),
-            }
-        }
-        let words = ranges.iter().map(|&(first, last)| match first == last {
-            true => first.to_string(),
-            false => format!("{first}-{last}"),
-        });
-        words.collect::<Vec<_>>().join(",")
+        cpu_list(&self.cpus().collect::<Vec<_>>())
     }
 }
 
@@ -146,22 +136,5 @@ impl Drop for Moved {
     fn drop(&mut self) {
         // The CPUs were valid a moment ago; if one has gone offline, nothing is lost.
         let _ = self.before.apply(0);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cpus_are_listed_as_the_kernel_does() {
-        let list = |cpus: &[usize]| {
-            let mut set = CpuSet::new();
-            cpus.iter().for_each(|&cpu| set.set(cpu).expect("it fits"));
-            Affinity(set).list()
-        };
-        assert_eq!(list(&[]), "");
-        assert_eq!(list(&[0]), "0");
-        assert_eq!(list(&[0, 1, 2, 4, 6, 7]), "0-2,4,6-7");
     }
 }
