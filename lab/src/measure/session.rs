@@ -21,6 +21,7 @@ use super::options::{MeasureError, Options, os};
 use super::result::{Branches, Folded, Folding, Measurement, Run, Strip};
 use super::ring::{Full, Ring};
 use super::runner::Runner;
+use super::turns::sorted;
 use sampler::target::{Affinity, Moved};
 
 /// The value of the filter register for `filter` and the bracket's own branches. `rounds` and
@@ -111,11 +112,11 @@ impl Session {
         let copies = if alone { 1 } else { copies(&body.code) };
         loop {
             let again = body.iterations() > 1 && !body.sets_up_again();
-            let measured = self.measure_code(&body).map_err(|error| match error {
-                MeasureError::Fault { fault, layout, stepped, needs, .. } => {
-                    MeasureError::Fault { fault, layout, stepped, needs, again }
+            let measured = self.measure_code(&body).map_err(|mut error| {
+                if let MeasureError::Fault { again: repeated, .. } = &mut error {
+                    *repeated = again;
                 }
-                error => error,
+                error
             })?;
             let gross = median(&measured.runs);
             let net = gross.saturating_sub(median(&measured.overhead));
@@ -278,8 +279,7 @@ fn copies(code: &[u8]) -> u64 {
 }
 
 fn median(runs: &[Run]) -> u64 {
-    let mut ticks: Vec<u64> = runs.iter().map(|run| run.ticks).collect();
-    ticks.sort_unstable();
+    let ticks = sorted(runs, |_| true);
     ticks.get(ticks.len() / 2).copied().unwrap_or(0)
 }
 

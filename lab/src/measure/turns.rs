@@ -196,7 +196,7 @@ fn kept(runs: &[Run]) -> Vec<u64> {
     if kept.is_empty() { sorted(runs, |_| true) } else { kept }
 }
 
-fn sorted(runs: &[Run], keep: impl Fn(&Run) -> bool) -> Vec<u64> {
+pub(super) fn sorted(runs: &[Run], keep: impl Fn(&Run) -> bool) -> Vec<u64> {
     let mut ticks: Vec<u64> = runs.iter().filter(|run| keep(run)).map(|run| run.ticks).collect();
     ticks.sort_unstable();
     ticks

@@ -7,15 +7,15 @@ use lbr_msr::address::{
 };
 use lbr_msr::arm::Need;
 use lbr_msr::caps::Facility;
-use lbr_msr::register::PerfGlobalStatus;
+use lbr_msr::register::{DebugCtl, PerfGlobalStatus};
 use lbr_msr::{LbrCaps, Msr, MsrError, MsrRead, MsrWrite};
 
 use super::SubjectKind;
 
-/// DEBUGCTL.LBR.
-pub(super) const DEBUGCTL_LBR: u64 = 1 << 0;
-/// DEBUGCTL bits 0 and 11: the only ones changed on hardware.
-pub(super) const OWN_DEBUGCTL: u64 = DEBUGCTL_LBR | 1 << 11;
+pub(super) const DEBUGCTL_LBR: u64 = DebugCtl::LBR.bits();
+pub(super) const FREEZE_LBRS_ON_PMI: u64 = DebugCtl::FREEZE_LBRS_ON_PMI.bits();
+/// The bits of DEBUGCTL that are changed on hardware.
+pub(super) const OWN_DEBUGCTL: u64 = DEBUGCTL_LBR | FREEZE_LBRS_ON_PMI;
 /// GLOBAL_STATUS.LBR_FRZ. SDM 18.2.4.1.
 pub(super) const LBR_FRZ: u64 = PerfGlobalStatus::LBR_FRZ.bits();
 /// Bits 62:61 of FROM in format 4.

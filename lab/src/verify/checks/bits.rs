@@ -3,6 +3,7 @@
 use lbr_msr::Msr;
 use lbr_msr::address::IA32_DEBUGCTL;
 use lbr_msr::caps::{Facility, FilterRegister, Quirks};
+use lbr_msr::register::DebugCtl;
 
 use super::super::SubjectKind;
 use super::super::bench::{Bench, Facts, Halt, READ_ONLY, cannot_tell};
@@ -53,7 +54,7 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
             Ok(source) => answer("bit 11 of DEBUGCTL", source),
             Err(why) => not_applicable(why),
         },
-        look: |bench| own_bit(bench, IA32_DEBUGCTL, 1 << 11),
+        look: |bench| own_bit(bench, IA32_DEBUGCTL, DebugCtl::FREEZE_LBRS_ON_PMI.bits()),
     },
     Spec {
         id: "bits.debugctl",
@@ -84,7 +85,7 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         documented: |facts| match facts.caps.filter {
             FilterRegister::None => not_applicable("no filter register"),
             filter => answer(
-                format!("{:#x} can be set, others not", select_bits(filter)),
+                format!("{:#x} can be set, others not", filter.writable()),
                 "SDM Tables 17-11 to 17-13; Linux lbr.c, amd/lbr.c; CPUID 1CH",
             ),
         },
@@ -92,7 +93,7 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
             let Some(select) = bench.facts.caps.registers.select else {
                 return cannot_tell("no filter register");
             };
-            let bits = select_bits(bench.facts.caps.filter);
+            let bits = bench.facts.caps.filter.writable();
             let enable = bench.facts.caps.registers.enable;
             let own = if select == bench.facts.caps.registers.control { enable } else { 0 };
             let probed = probe(bench, select, !own)?;
@@ -289,12 +290,11 @@ pub(super) fn freeze(facts: &Facts) -> Result<&'static str, &'static str> {
 
 /// DEBUGCTL bits that must be writable, and all that may be.
 fn debugctl_bits(facts: &Facts) -> Option<(u64, u64)> {
-    const LBR: u64 = 1 << 0;
-    const BTF: u64 = 1 << 1;
+    const LBR: u64 = DebugCtl::LBR.bits();
+    const BTF: u64 = DebugCtl::BTF.bits();
     let lbr = if facts.caps.facility == Facility::IntelArch { 0 } else { LBR };
     match facts.caps.facility {
-        Facility::P6 => Some((LBR | BTF, 0x7F)),
-        Facility::NetBurst => Some((LBR | BTF, 0x7F)),
+        Facility::P6 | Facility::NetBurst => Some((LBR | BTF, 0x7F)),
         Facility::IntelLegacy | Facility::IntelArch => Some((lbr | BTF, 0xFFFE | lbr)),
         Facility::AmdLbrV2 | Facility::AmdBrs | Facility::AmdSingle | Facility::Brbe => None,
     }
@@ -312,21 +312,6 @@ fn debugctl(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
         _ => u64::MAX,
     };
     Ok(probe(bench, IA32_DEBUGCTL, which)?.against(required, allowed))
-}
-
-/// The bits that the filter register accepts.
-const fn select_bits(filter: FilterRegister) -> u64 {
-    match filter {
-        FilterRegister::None => 0,
-        FilterRegister::Brbfcr => 0x7F_0000,
-        FilterRegister::AmdSelect | FilterRegister::LbrSelect { call_stack: false, .. } => 0x1FF,
-        FilterRegister::LbrSelect { call_stack: true, .. } => 0x3FF,
-        FilterRegister::LbrCtl { cpl, branch, call_stack } => {
-            1 | if cpl { 6 } else { 0 }
-                | if call_stack { 8 } else { 0 }
-                | if branch { 0x7F_0000 } else { 0 }
-        }
-    }
 }
 
 fn words(numbers: &[u32]) -> String {

@@ -7,12 +7,9 @@ use lbr_msr::table::SelectScope;
 
 use super::super::bench::{Bench, Facts, Filled, Halt, cannot_tell};
 use super::super::check::{Finding, Spec, answer, not_applicable};
-use super::super::preserve::{DEBUGCTL_LBR, LBR_FRZ, has_last_exception};
+use super::super::preserve::{DEBUGCTL_LBR, FREEZE_LBRS_ON_PMI, LBR_FRZ, has_last_exception};
 use super::super::{Kernel, Known};
 use super::bits::freeze as freeze_bit;
-
-/// DEBUGCTL.FREEZE_LBRS_ON_PMI.
-const FREEZE_LBRS_ON_PMI: u64 = 1 << 11;
 
 pub(in crate::verify) const CHECKS: &[Spec] = &[
     Spec {
