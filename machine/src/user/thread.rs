@@ -14,31 +14,19 @@ use super::os;
 use super::record::{self, Record, Words};
 use lbr_msr::record::MoveKind;
 
-/// System calls by number (x86-64).
-mod number {
-    pub(super) const MMAP: i64 = libc::SYS_mmap;
-    pub(super) const MPROTECT: i64 = libc::SYS_mprotect;
-    pub(super) const PKEY_MPROTECT: i64 = libc::SYS_pkey_mprotect;
-    pub(super) const RT_SIGACTION: i64 = libc::SYS_rt_sigaction;
-    pub(super) const RT_SIGRETURN: i64 = libc::SYS_rt_sigreturn;
-    pub(super) const PRCTL: i64 = libc::SYS_prctl;
-    pub(super) const EXECVE: i64 = libc::SYS_execve;
-    pub(super) const EXECVEAT: i64 = libc::SYS_execveat;
-
-    /// The x86-64 number of a system call of AArch64 (`asm-generic/unistd.h`); 0 (read) for calls
-    /// other than these.
-    pub(super) const fn of_aarch64(call: i64) -> i64 {
-        match call {
-            134 => RT_SIGACTION,
-            139 => RT_SIGRETURN,
-            167 => PRCTL,
-            221 => EXECVE,
-            222 => MMAP,
-            226 => MPROTECT,
-            281 => EXECVEAT,
-            288 => PKEY_MPROTECT,
-            _ => 0,
-        }
+/// The x86-64 number of a system call of AArch64 (`asm-generic/unistd.h`); 0 (read) for calls other
+/// than these.
+const fn of_aarch64(call: i64) -> i64 {
+    match call {
+        134 => libc::SYS_rt_sigaction,
+        139 => libc::SYS_rt_sigreturn,
+        167 => libc::SYS_prctl,
+        221 => libc::SYS_execve,
+        222 => libc::SYS_mmap,
+        226 => libc::SYS_mprotect,
+        281 => libc::SYS_execveat,
+        288 => libc::SYS_pkey_mprotect,
+        _ => 0,
     }
 }
 
@@ -143,7 +131,7 @@ impl Context<'_> {
     fn call(&self, call: i64) -> i64 {
         match self.isa {
             Isa::X86_64 => call,
-            Isa::Aarch64 => number::of_aarch64(call),
+            Isa::Aarch64 => of_aarch64(call),
         }
     }
 }
@@ -258,8 +246,7 @@ impl Thread {
             timed.enter(block);
         }
         let Some(words) = words else { return Ok(()) };
-        let mut patience = Patience::new(context);
-        producer.branch(words, || patience.wait())
+        producer.branch(words, patience(context))
     }
 
     /// Stops sending.
@@ -272,8 +259,7 @@ impl Thread {
         let ring = std::mem::replace(self, Thread::new(0)).ring;
         match ring {
             Link::Ring(mut producer) => {
-                let mut patience = Patience::new(context);
-                producer.hand_over(|| patience.wait())?;
+                producer.hand_over(patience(context))?;
                 ship(&mut producer, Record::End, context)
             }
             Link::None | Link::Refused => Ok(()),
@@ -293,10 +279,10 @@ impl Thread {
             producer.counts().at.store(behind, Ordering::Relaxed);
         }
         self.mapping = None;
-        self.naming = call == number::PRCTL && a1 == libc::PR_SET_NAME as u64;
+        self.naming = call == libc::SYS_prctl && a1 == libc::PR_SET_NAME as u64;
         match call {
-            number::RT_SIGRETURN => self.flow.signal_returns(),
-            number::RT_SIGACTION => {
+            libc::SYS_rt_sigreturn => self.flow.signal_returns(),
+            libc::SYS_rt_sigaction => {
                 // The handler is the first word of the kernel's structure; 0 and 1 are SIG_DFL and
                 // SIG_IGN.
                 let handler = os::read::<8>(a2, 8).map(u64::from_ne_bytes);
@@ -304,11 +290,11 @@ impl Thread {
                     context.handlers.add(handler);
                 }
             }
-            number::MMAP if executable(a3) => self.mapping = Some((0, a2)),
-            number::MPROTECT | number::PKEY_MPROTECT if executable(a3) => {
+            libc::SYS_mmap if executable(a3) => self.mapping = Some((0, a2)),
+            libc::SYS_mprotect | libc::SYS_pkey_mprotect if executable(a3) => {
                 self.mapping = Some((a1, a2));
             }
-            number::EXECVE | number::EXECVEAT => return self.tell(Record::Exec, context),
+            libc::SYS_execve | libc::SYS_execveat => return self.tell(Record::Exec, context),
             _ => {}
         }
         Ok(())
@@ -329,7 +315,7 @@ impl Thread {
             return self.tell(Record::Named, context);
         }
         match (context.call(call), mapping) {
-            (number::EXECVE | number::EXECVEAT, _) => self.tell(Record::ExecFailed, context),
+            (libc::SYS_execve | libc::SYS_execveat, _) => self.tell(Record::ExecFailed, context),
             (_, Some((addr, len))) if !(-4095..0).contains(&result) => {
                 let addr = if addr == 0 { result.cast_unsigned() } else { addr };
                 self.tell(Record::Mapped { addr, len }, context)
@@ -358,8 +344,7 @@ fn ship_and_wait(
     context: &Context<'_>,
 ) -> Result<(), Stopped> {
     ship(producer, record, context)?;
-    let mut patience = Patience::new(context);
-    producer.flush(|| patience.wait())
+    producer.flush(patience(context))
 }
 
 fn executable(protection: u64) -> bool {
@@ -381,28 +366,17 @@ fn moved(
 
 fn ship(producer: &mut Producer<'_>, record: Record, context: &Context<'_>) -> Result<(), Stopped> {
     match record.encode() {
-        Some(words) => {
-            let mut patience = Patience::new(context);
-            producer.push(words, || patience.wait())
-        }
+        Some(words) => producer.push(words, patience(context)),
         None => Ok(()),
     }
 }
 
-/// Number of tries of one wait.
-struct Patience {
-    tries: u32,
-    wait: fn(u32) -> bool,
-}
-
-impl Patience {
-    #[inline]
-    fn new(context: &Context<'_>) -> Patience {
-        Patience { tries: 0, wait: context.wait }
-    }
-
-    fn wait(&mut self) -> bool {
-        self.tries = self.tries.saturating_add(1);
-        (self.wait)(self.tries)
+/// Counts the tries of one wait.
+#[inline]
+fn patience(context: &Context<'_>) -> impl FnMut() -> bool + use<> {
+    let (wait, mut tries) = (context.wait, 0u32);
+    move || {
+        tries = tries.saturating_add(1);
+        wait(tries)
     }
 }
