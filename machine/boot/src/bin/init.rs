@@ -33,7 +33,7 @@ fn main() {
     let status = match Port::open() {
         Ok(mut port) => {
             let status = run(&mut port).unwrap_or_else(|error| {
-                port.send(FrameKind::Notice, format!("guest init: {error}").as_bytes());
+                port.notice(&error.to_string());
                 NOT_STARTED
             });
             port.send(FrameKind::Status, &status.to_le_bytes());
@@ -105,10 +105,7 @@ fn run(port: &mut Port) -> io::Result<i32> {
             exit_code(forward(port, &mut child)?)
         }
         Err(error) => {
-            port.send(
-                FrameKind::Notice,
-                format!("guest init: cannot run {program}: {error}").as_bytes(),
-            );
+            port.notice(&format!("cannot run {program}: {error}"));
             NOT_STARTED
         }
     };
@@ -136,10 +133,7 @@ fn load_modules(port: &mut Port) -> io::Result<()> {
     for module in modules {
         let file = File::open(&module)?;
         if let Err(error) = finit_module(&file, &CString::default(), ModuleInitFlags::empty()) {
-            port.send(
-                FrameKind::Notice,
-                format!("guest init: cannot load {}: {error}", module.display()).as_bytes(),
-            );
+            port.notice(&format!("cannot load {}: {error}", module.display()));
         }
     }
     Ok(())
@@ -154,10 +148,7 @@ fn exit_code(status: ExitStatus) -> i32 {
 fn stay_on_the_first_cpu(port: &mut Port) {
     let mut first = CpuSet::new();
     if let Err(error) = first.set(0).and_then(|()| sched_setaffinity(Pid::from_raw(0), &first)) {
-        port.send(
-            FrameKind::Notice,
-            format!("guest init: cannot stay on CPU 0: {error}").as_bytes(),
-        );
+        port.notice(&format!("cannot stay on CPU 0: {error}"));
     }
 }
 
@@ -250,6 +241,10 @@ impl Port {
         let mut port = Port(());
         port.write(&frame::PREAMBLE);
         Ok(port)
+    }
+
+    fn notice(&mut self, what: &str) {
+        self.send(FrameKind::Notice, format!("guest init: {what}").as_bytes());
     }
 
     fn send(&mut self, kind: FrameKind, contents: &[u8]) {

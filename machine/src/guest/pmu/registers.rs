@@ -2,8 +2,9 @@
 
 use lbr_msr::Msr;
 use lbr_msr::address::{
-    AMD_PERF_CNTR_GLOBAL_STATUS, AMD_PERF_CNTR_GLOBAL_STATUS_CLR, IA32_PERF_GLOBAL_STATUS,
-    IA32_PERF_GLOBAL_STATUS_RESET, IA32_PERF_GLOBAL_STATUS_SET,
+    AMD_PERF_CNTR_GLOBAL_STATUS, AMD_PERF_CNTR_GLOBAL_STATUS_CLR, IA32_FIXED_CTR_CTRL,
+    IA32_PERF_GLOBAL_CTRL, IA32_PERF_GLOBAL_STATUS, IA32_PERF_GLOBAL_STATUS_RESET,
+    IA32_PERF_GLOBAL_STATUS_SET, IA32_PERFEVTSEL0,
 };
 
 use super::super::registers::Answer;
@@ -11,10 +12,7 @@ use super::{IN_TX, IN_TXCP, INT, Pmu, UNDOES};
 
 // SDM Vol. 4, Table 2-2.
 const IA32_PMC0: u32 = 0xC1;
-const IA32_PERFEVTSEL0: u32 = 0x186;
 const IA32_FIXED_CTR0: u32 = 0x309;
-const IA32_FIXED_CTR_CTRL: Msr = Msr(0x38D);
-const IA32_PERF_GLOBAL_CTRL: Msr = Msr(0x38F);
 const IA32_PERF_GLOBAL_INUSE: Msr = Msr(0x392);
 const IA32_A_PMC0: u32 = 0x4C1;
 /// Maximum number of registers per family.
@@ -75,7 +73,7 @@ impl Pmu {
         let general =
             |first, register: fn(usize) -> Register| index(msr, first, MOST).map(register);
         general(IA32_PMC0, Register::Count)
-            .or_else(|| general(IA32_PERFEVTSEL0, Register::Select))
+            .or_else(|| general(IA32_PERFEVTSEL0.0, Register::Select))
             .or_else(|| general(IA32_A_PMC0, Register::FullWidth))
             .or_else(|| index(msr, IA32_FIXED_CTR0, 4).map(Register::Fixed))
             .or(match msr {
