@@ -361,11 +361,6 @@ impl LbrCaps {
 
     /// Whether call-stack mode exists.
     pub const fn call_stack(&self) -> bool {
-        match self.filter {
-            FilterRegister::LbrSelect { call_stack, .. } => call_stack,
-            // Linux asks for all three before it offers call stacks.
-            FilterRegister::LbrCtl { cpl, branch, call_stack } => cpl && branch && call_stack,
-            FilterRegister::None | FilterRegister::AmdSelect | FilterRegister::Brbfcr => false,
-        }
+        self.filter.call_stack()
     }
 }

@@ -1,7 +1,9 @@
 //! The CPU table compared with the facts it was written from.
 
 use lbr_msr::format::LbrFormat;
-use lbr_msr::table::{Carries, Confidence, ExpectedFormat, Linux, MODELS, Model, SelectScope};
+use lbr_msr::table::{
+    Carries, Confidence, ExpectedFormat, Linux, MODELS, Model, RecordKind, SelectScope,
+};
 use lbr_msr::{Msr, table};
 
 use crate::support::corpus::corpus;
@@ -102,7 +104,13 @@ fn cells_of(row: &Model) -> Vec<String> {
         row.name.into(),
         row.uarch.into(),
         g.group.into(),
-        g.kind.name().into(),
+        match g.kind {
+            RecordKind::P6Single => "p6-single",
+            RecordKind::Packed32 => "packed32",
+            RecordKind::Legacy => "legacy",
+            RecordKind::Arch => "arch",
+        }
+        .into(),
         g.depth.map_or("CPUID.1CH (max 32 seen)".into(), |d| d.to_string()),
         hex(Some(g.from)),
         g.to.map_or(format!("(hi32 of 0x{:X}+n)", g.from.0), |to| hex(Some(to))),

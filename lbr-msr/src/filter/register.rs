@@ -138,12 +138,7 @@ pub fn to_register_including(
     let filter = filter.normalized();
     let classes = filter.classes() | included;
     if filter.contains(BranchFilter::STACK) && register != FilterRegister::None {
-        let has_mode = match register {
-            FilterRegister::LbrSelect { call_stack, .. } => call_stack,
-            FilterRegister::LbrCtl { cpl, branch, call_stack } => cpl && branch && call_stack,
-            FilterRegister::None | FilterRegister::AmdSelect | FilterRegister::Brbfcr => false,
-        };
-        if !has_mode {
+        if !register.call_stack() {
             return Err(FilterError::NoCallStack { register: register.name() });
         }
         if filter.intersects(BranchFilter::TYPES - BranchFilter::STACK) {
@@ -266,6 +261,16 @@ pub fn software_filter(filter: BranchFilter, register: FilterRegister) -> Option
 }
 
 impl FilterRegister {
+    /// Whether call-stack mode exists.
+    pub const fn call_stack(self) -> bool {
+        match self {
+            FilterRegister::LbrSelect { call_stack, .. } => call_stack,
+            // Linux asks for all three before it offers call stacks.
+            FilterRegister::LbrCtl { cpl, branch, call_stack } => cpl && branch && call_stack,
+            FilterRegister::None | FilterRegister::AmdSelect | FilterRegister::Brbfcr => false,
+        }
+    }
+
     /// The bits of the register that may be set; 0 if there is none.
     pub const fn writable(self) -> u64 {
         match self {

@@ -114,11 +114,11 @@ impl fmt::Debug for BranchType {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BranchSpec {
     /// Speculative, on a wrong path.
-    WrongPath,
+    WrongPath = 1,
     /// Not speculative, on the correct path.
-    NonSpecCorrectPath,
+    NonSpecCorrectPath = 2,
     /// Speculative, on the correct path.
-    SpecCorrectPath,
+    SpecCorrectPath = 3,
 }
 
 impl BranchSpec {
@@ -133,11 +133,7 @@ impl BranchSpec {
 
     /// perf's code: 1, 2 or 3.
     pub const fn code(self) -> u8 {
-        match self {
-            BranchSpec::WrongPath => 1,
-            BranchSpec::NonSpecCorrectPath => 2,
-            BranchSpec::SpecCorrectPath => 3,
-        }
+        self as u8
     }
 
     /// The state for perf's code; `None` for 0 (not available) and above 3.

@@ -108,25 +108,15 @@ impl Encoding {
                 _ => Encoding::Linear,
             },
             Layout::Arch { mispredict, timed, types, counters, tsx } => {
-                let mut info = 0;
-                if mispredict {
-                    info |= MISPRED;
-                }
-                if tsx {
-                    info |= IN_TSX | TSX_ABORT;
-                }
-                if timed {
-                    info |= CYC_CNT_VALID | u64::from(CYC_CNT_MAX);
-                }
-                if types {
-                    info |= 0xF << 56;
-                }
-                for counter in 0..4 {
-                    if counters >> counter & 1 != 0 {
-                        info |= 3 << (32 + 2 * counter);
-                    }
-                }
-                Encoding::Arch { info }
+                let fields = [
+                    (mispredict, MISPRED),
+                    (tsx, IN_TSX | TSX_ABORT),
+                    (timed, CYC_CNT_VALID | u64::from(CYC_CNT_MAX)),
+                    (types, 0xF << 56),
+                ];
+                let counts = (0..4).map(|i| (counters >> i & 1 != 0, 3 << (32 + 2 * i)));
+                let there = fields.into_iter().chain(counts).filter(|(is_there, _)| *is_there);
+                Encoding::Arch { info: there.fold(0, |info, (_, field)| info | field) }
             }
             Layout::AmdV2 { .. } => Encoding::AmdV2,
             Layout::AmdBrs { .. } => Encoding::AmdBrs,

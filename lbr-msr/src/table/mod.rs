@@ -29,18 +29,6 @@ pub enum RecordKind {
     Arch,
 }
 
-impl RecordKind {
-    /// The name in the facts table.
-    pub const fn name(self) -> &'static str {
-        match self {
-            RecordKind::P6Single => "p6-single",
-            RecordKind::Packed32 => "packed32",
-            RecordKind::Legacy => "legacy",
-            RecordKind::Arch => "arch",
-        }
-    }
-}
-
 /// The LBR_FMT that IA32_PERF_CAPABILITIES should report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ExpectedFormat {

@@ -47,20 +47,6 @@ pub trait BranchRegisters: MsrWrite + Send {
     }
 }
 
-impl BranchRegisters for SoftLbr {
-    fn retire(&mut self, branch: &Retired) -> bool {
-        SoftLbr::retire(self, branch)
-    }
-
-    fn retire_run(&mut self, run: &[Retired], most: u64) -> (usize, u64) {
-        SoftLbr::retire_run(self, run, most)
-    }
-
-    fn soft(&mut self) -> Option<&mut SoftLbr> {
-        Some(self)
-    }
-}
-
 impl BranchRegisters for Allowlisted<SoftLbr> {
     fn retire(&mut self, branch: &Retired) -> bool {
         self.inner_mut().retire(branch)

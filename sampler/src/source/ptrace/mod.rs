@@ -54,24 +54,13 @@ pub const SOFTWARE: Software = Software {
 };
 
 /// Why a source ends before its target does.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
 pub(super) enum Stop {
     /// The recorder has closed.
-    Closed,
+    Closed(#[from] Closed),
     /// The target cannot be recorded further.
-    Failed(SourceError),
-}
-
-impl From<Closed> for Stop {
-    fn from(_: Closed) -> Stop {
-        Stop::Closed
-    }
-}
-
-impl From<SourceError> for Stop {
-    fn from(error: SourceError) -> Stop {
-        Stop::Failed(error)
-    }
+    Failed(#[from] SourceError),
 }
 
 /// State shared by the tracer and the thread that waits for it.

@@ -14,7 +14,7 @@ use super::start::{Start, relocated};
 use super::sys;
 use super::task::{Passage, Process, Task, task_event};
 use super::{Ptrace, Shared, Stop};
-use crate::gate::Recorder;
+use crate::gate::{Closed, Recorder};
 use crate::interrupt::Delivered;
 use crate::source::{Exit, SourceError, SourceNotes};
 use crate::target::ThreadId;
@@ -157,7 +157,7 @@ impl<'a, R: Recorder> Tracer<'a, R> {
         match (stop, self.exit) {
             (Some(Stop::Failed(error)), _) => Err(error),
             // When told to stop, the target was killed.
-            (Some(Stop::Closed), exit) => {
+            (Some(Stop::Closed(_)), exit) => {
                 Ok((exit.unwrap_or(Exit::Signal(libc::SIGKILL)), self.notes))
             }
             (None, Some(_)) if !self.recording && !self.recorder.is_closed() => {
@@ -212,7 +212,7 @@ impl<'a, R: Recorder> Tracer<'a, R> {
                 done => done?,
             }
             if self.recorder.is_closed() {
-                return Err(Stop::Closed);
+                return Err(Closed.into());
             }
         }
         // Their creators were killed before they could announce them.

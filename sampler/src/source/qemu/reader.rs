@@ -155,7 +155,7 @@ impl<'a, R: Recorder> Reader<'a, R> {
         let mut nap = shortest;
         loop {
             if self.recorder.is_closed() {
-                return Err(Stop::Closed);
+                return Err(Closed.into());
             }
             let count = self.round()?;
             self.signals()?;

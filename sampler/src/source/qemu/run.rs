@@ -65,7 +65,7 @@ pub(super) fn run<R: Recorder>(
     let status = match ended {
         Ok(status) => status,
         Err(Stop::Failed(error)) => return Err(error),
-        Err(Stop::Closed) => {
+        Err(Stop::Closed(_)) => {
             let wait = running.0.kill().and_then(|()| running.0.wait());
             wait.map_err(|cause| SourceError::os("ending QEMU", cause))?
         }
