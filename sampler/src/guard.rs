@@ -91,11 +91,6 @@ impl<M: MsrWrite> Ready<M> {
         &self.saved
     }
 
-    /// The plan.
-    pub const fn plan(&self) -> &ArmPlan {
-        &self.plan
-    }
-
     /// The logical CPU.
     pub fn cpu(&self) -> u32 {
         self.registers.cpu()
@@ -203,16 +198,6 @@ impl<M: MsrWrite> Armed<M> {
     /// The plan.
     pub const fn plan(&self) -> &ArmPlan {
         &self.owed.plan
-    }
-
-    /// The register values before arming.
-    pub const fn saved(&self) -> &Saved {
-        &self.owed.saved
-    }
-
-    /// The control register's value after arming or after the last [`thaw`](Self::thaw).
-    pub const fn left(&self) -> &arm::Armed {
-        &self.left
     }
 
     /// The descriptor that a child process which writes the registers must keep open, so that the

@@ -52,13 +52,6 @@ pub struct Lesson {
     pub questions: &'static [Question],
 }
 
-impl Lesson {
-    /// Returns the lesson of this name.
-    pub fn named(name: &str) -> Option<&'static Lesson> {
-        LESSONS.iter().copied().find(|lesson| lesson.name == name)
-    }
-}
-
 /// A program's execution, instruction by instruction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {

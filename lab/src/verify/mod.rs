@@ -162,11 +162,6 @@ impl<S: Subject> Ready<S> {
         })
     }
 
-    /// The documented capabilities.
-    pub const fn caps(&self) -> &LbrCaps {
-        &self.caps
-    }
-
     /// Whether registers will be written.
     pub const fn writes(&self) -> bool {
         self.preserved.is_some()

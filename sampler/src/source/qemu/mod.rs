@@ -33,7 +33,7 @@ mod record;
 mod run;
 mod shared;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use lbr_msr::insn::Isa;
 use lbr_msr::record::SourceKnowledge;
@@ -79,11 +79,6 @@ impl Qemu {
     /// [`Unavailable`] names the missing part.
     pub fn find_for(isa: Isa) -> Result<Qemu, Unavailable> {
         find::find(isa)
-    }
-
-    /// The emulator.
-    pub fn emulator(&self) -> &Path {
-        &self.emulator
     }
 
     /// Prepares a program to run in it. Does not run it yet.
