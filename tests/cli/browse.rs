@@ -241,6 +241,22 @@ fn a_difference_is_that_of_the_diff() {
     assert!(browser.screen(140, 40)[1].starts_with(&two), "{:?}", browser.screen(140, 40));
 }
 
+/// By hand: 200 stacks each, whose block from `loop` takes 10 and 14 cycles.
+#[test]
+fn cycles_are_drawn_with_those_of_the_baseline() {
+    let folder = crate::diff::Folder::new();
+    let of = |name, cycles| folder.file(name, &crate::diff::text(1, cycles, "leaf"));
+    let mut browser = Browser::open(&[&of("a.txt", 10), &of("b.txt", 14)]).unwrap();
+    press(&mut browser, "Tab Tab Tab Tab Tab j j c");
+    let screen = browser.screen(100, 24).join("\n");
+    for line in [
+        "baseline: n 200, saturated 0, dropped 0, mode 10",
+        "new: n 200, saturated 0, dropped 0, mode 14",
+    ] {
+        assert!(screen.contains(line), "{screen}");
+    }
+}
+
 /// By hand: `b_bit` is taken or not 1,000 times, `l_bit` runs when it is not. The generator of
 /// `outcomes.S` decides.
 #[test]

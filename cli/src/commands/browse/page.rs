@@ -17,6 +17,7 @@ use super::reading::Model;
 use super::views::{Rows, View};
 use crate::commands::annotate::graph;
 use crate::commands::annotate::text::Options;
+use crate::commands::functions::moved;
 use crate::exit::Failure;
 use crate::present::chart::{Histogram, Series};
 use crate::present::out::Row;
@@ -220,7 +221,7 @@ impl Subject {
                 ("targets", Made::Rows(Rows::TargetsOf(site)))
             }
             Subject::Cycles(entry, exit) => {
-                ("cycles", Made::Text(Content::Chart(chart(flow, *entry, *exit)?)))
+                ("cycles", Made::Text(Content::Chart(chart(model, *entry, *exit)?)))
             }
             Subject::Keys => ("keys", Made::Text(Content::Choices(keys::help()))),
             Subject::Filters => ("filters", Made::Text(Content::Choices(Vec::new()))),
@@ -240,16 +241,34 @@ fn annotated(flow: &mut Flow, at: Location) -> Result<Annotated, Failure> {
     Ok(annotate(flow, &function, Syntax::Intel)?.at_file_addresses(Syntax::Intel))
 }
 
-/// The distribution of a block's cycles, as `lbr hist` draws it.
-fn chart(flow: &mut Flow, entry: Location, exit: Location) -> Result<Histogram, Failure> {
-    let Flow { blocks, maps, .. } = flow;
+/// The distribution of a block's cycles, as `lbr hist` draws it, and that in the baseline.
+fn chart(model: &mut Model, entry: Location, exit: Location) -> Result<Histogram, Failure> {
+    let Flow { blocks, maps, .. } = &mut model.overview.flow;
     let is = |block: &&Block| (block.entry_location, block.exit_location) == (entry, exit);
     let block = blocks.iter().find(is).context("no such block")?;
     if block.cycles.n() == 0 {
         return Err(anyhow!("the recording has no cycle counts of this block").into());
     }
     let mut name = |location, address| Place::of(maps, location, address).to_string();
-    let (entry, exit) = (name(entry, block.entry), name(exit, block.exit));
-    let series = vec![Series::of(String::new(), block)];
-    Ok(Histogram { title: format!("{entry} .. {exit}"), series, ..Histogram::default() })
+    let title = format!("{} .. {}", name(entry, block.entry), name(exit, block.exit));
+    let mut series = vec![Series::of(String::new(), block)];
+    if let Some(baseline) = &mut model.baseline {
+        let named = [entry, exit].map(|end| maps.name(end));
+        let there = [entry, exit].map(|end| moved(maps, &baseline.maps, end));
+        let is = |old: &&Block| {
+            let ends = [old.entry_location, old.exit_location];
+            old.exit.wrapping_sub(old.entry) == block.exit.wrapping_sub(block.entry)
+                && match &named {
+                    // Code moves from version to version.
+                    [Some(_), Some(_)] => ends.map(|end| baseline.maps.name(end)) == named,
+                    _ => ends.map(Some) == there,
+                }
+        };
+        let timed = baseline.blocks.iter().filter(|old| old.cycles.n() > 0).find(is);
+        if let Some(old) = timed {
+            series.insert(0, Series::of("baseline".to_owned(), old));
+            series[1].label = "new".to_owned();
+        }
+    }
+    Ok(Histogram { title, series, ..Histogram::default() })
 }

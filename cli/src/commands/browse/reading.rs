@@ -10,12 +10,13 @@ use std::time::{Duration, Instant};
 use profile::annotate::Annotated;
 use profile::callgraph::{self, CallGraph};
 use profile::compare::By;
+use profile::flow::FlowCounts;
 use profile::loops::{self, Loops};
 use profile::overview::{Overview, OverviewCounter};
 use profile::paths::{self, Growth, Paths};
 use profile::perf_data::ReadError;
 use profile::select::Selection;
-use profile::{Counter, Recording, View};
+use profile::{Counter, Flow, Recording, View};
 
 use super::views::View as Shown;
 use crate::commands::annotate::text::Marks;
@@ -45,6 +46,8 @@ pub(super) struct Model {
     pub(super) paths: Option<Paths>,
     /// The comparisons with a baseline: by function, and as `lbr diff` matches by default.
     pub(super) compared: [Option<Difference>; 2],
+    /// The blocks of the baseline.
+    pub(super) baseline: Option<Flow>,
 }
 
 /// How recordings are matched, in the order of `Model::compared`.
@@ -276,6 +279,8 @@ impl Worker {
             let compared = diff::compare(&Watched(self, sides), &terms)?;
             self.add(move |model| model.compared[at] = Some(compared));
         }
+        let (blocks, _) = self.count(&sides[0], Counter::of(FlowCounts::without_sites()))?;
+        self.add(|model| model.baseline = Some(blocks));
         Ok(())
     }
 
@@ -308,8 +313,17 @@ impl Worker {
         let (branches, maps) = (&overview.branches, &mut overview.flow.maps);
         // The first screen finds the files of symbols and lines open.
         branches.iter().take(LINES).for_each(|branch| drop(maps.frames(branch.from_location)));
-        let (graph, loops, paths, compared) = (None, None, None, [None, None]);
-        Ok(Some(Model { overview, functions, sources, share, graph, loops, paths, compared }))
+        Ok(Some(Model {
+            overview,
+            functions,
+            sources,
+            share,
+            graph: None,
+            loops: None,
+            paths: None,
+            compared: [None, None],
+            baseline: None,
+        }))
     }
 
     fn count<V: View>(
