@@ -56,6 +56,9 @@ fn event_name(filter: BranchFilter) -> &'static str {
     }
 }
 
+/// A faster way to record, worded when the recording has become a long one.
+type Hint = Box<dyn FnOnce() -> String + Send>;
+
 /// A recording under way: the file, its progress on stderr, and what ends it.
 pub(super) struct Recording<'a> {
     args: &'a Record,
@@ -64,8 +67,7 @@ pub(super) struct Recording<'a> {
     bar: ProgressBar,
     since: Instant,
     branches: u64,
-    /// A faster way to record, worded when the recording has become a long one.
-    pub(super) hint: Option<Box<dyn FnOnce() -> String + Send>>,
+    pub(super) hint: Option<Hint>,
     interrupts: Interrupts,
     stop: Arc<AtomicBool>,
     /// An older recording became `FILE.old`.
@@ -140,6 +142,11 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// A faster source is worth a hint after this long.
 const LONG: Duration = Duration::from_secs(5);
 
+/// The hint, when a recording has become a long one.
+fn due(hint: &mut Option<Hint>, elapsed: Duration) -> Option<String> {
+    if elapsed > LONG { hint.take().map(|hint| hint()) } else { None }
+}
+
 /// Counts the branches on their way to the file.
 impl Sink for Recording<'_> {
     type Error = WriteError;
@@ -151,13 +158,24 @@ impl Sink for Recording<'_> {
             if elapsed > PATIENCE {
                 self.bar.set_position(self.branches);
             }
-            if elapsed > LONG
-                && let Some(hint) = self.hint.take()
-            {
+            if let Some(hint) = due(&mut self.hint, elapsed) {
                 let rate = grouped(self.branches / elapsed.as_secs());
-                self.bar.suspend(|| say!("{rate} branches/s so far; {}", hint()));
+                self.bar.suspend(|| say!("{rate} branches/s so far; {hint}"));
             }
         }
         self.writer.event(event)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One hint, and only if the recording has taken longer than five seconds.
+    #[test]
+    fn a_long_recording_gets_one_hint() {
+        let mut hint: Option<Hint> = Some(Box::new(|| "install the faster one".to_owned()));
+        let hints = [0, 5, 6, 7].map(|seconds| due(&mut hint, Duration::from_secs(seconds)));
+        assert_eq!(hints, [None, None, Some("install the faster one".to_owned()), None]);
     }
 }
