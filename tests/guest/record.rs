@@ -405,6 +405,7 @@ fn check(cpu: &str, depth: usize) {
 }
 
 #[test]
+#[ignore = "a minute of an emulated CPU more: by hand"]
 fn haswell() {
     check("06_3C", 16);
 }
@@ -415,11 +416,13 @@ fn skylake() {
 }
 
 #[test]
+#[ignore = "a minute of an emulated CPU more: by hand"]
 fn goldmont() {
     check("06_5C", 32);
 }
 
 #[test]
+#[ignore = "a minute of an emulated CPU more: by hand"]
 fn goldmont_plus() {
     check("06_7A", 32);
 }
