@@ -200,6 +200,22 @@ fn a_reused_pid_is_another_process() {
     assert_eq!(files, ["/nowhere/old", "/nowhere/other", "/nowhere/parent"]);
 }
 
+/// Different addresses are not a duplicated record, although they have one meaning: the other
+/// process has them moved to common ones.
+#[test]
+fn a_file_mapped_twice_has_no_duplicates() {
+    let at = |place: u64, offset: u64| address(Where::Place(place, offset));
+    let events = [
+        mapping(100, at(2, 0), SIZE, 0, "/a"),
+        mapping(100, at(0, 0), SIZE, 0, "/a"),
+        stack(101, vec![entry(at(0, 0), at(0, 0))]),
+        stack(100, vec![entry(at(2, 0), at(2, 32)), entry(at(2, 0), at(0, 32))]),
+    ];
+    let table = HotTable::count(&mut open(&stream(others(), &events)), |_, _| {}).unwrap();
+    let counts: Vec<u64> = table.branches.iter().map(|row| row.count).collect();
+    assert_eq!((counts, table.quality.duplicated_newest), (vec![2, 1], 0));
+}
+
 fn path_of(maps: &Maps, location: Location) -> &str {
     match location {
         Location::File { file, .. } => maps.path(file).unwrap(),
