@@ -12,6 +12,7 @@ use profile::callgraph::{self, CallGraph};
 use profile::compare::By;
 use profile::flow::FlowCounts;
 use profile::loops::{self, Loops};
+use profile::maps::{Location, Maps};
 use profile::overview::{Overview, OverviewCounter};
 use profile::paths::{self, Growth, Paths};
 use profile::perf_data::ReadError;
@@ -31,8 +32,8 @@ use crate::symbols::SymbolArgs;
 const EARLY: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(2)];
 /// Between two reports of progress.
 const PROGRESS: Duration = Duration::from_millis(50);
-/// Branches whose source lines are looked up before they are shown.
-const LINES: usize = 25;
+/// Locations of each view, about a screen, whose source lines are looked up before they are shown.
+const LINES: usize = 50;
 
 /// The data of a reading.
 pub(super) struct Model {
@@ -88,6 +89,12 @@ impl Model {
         }
         marks
     }
+}
+
+/// Has a screen find the files of its symbols and lines open: debug information may take half a
+/// second to decompress.
+fn open_files(maps: &mut Maps, locations: impl Iterator<Item = Location>) {
+    locations.take(LINES).for_each(|location| drop(maps.frames(location)));
 }
 
 fn compared(view: Shown) -> Option<usize> {
@@ -254,19 +261,22 @@ impl Worker {
             }
             Ask::Loops => {
                 let (finder, _) = self.count(recordings, loops::finder())?;
-                let loops = match finder.replay() {
+                let mut loops = match finder.replay() {
                     Ok(loops) => loops,
                     Err(finder) => self.count(recordings, finder.counter())?.0,
                 };
+                open_files(&mut loops.maps, loops.loops.iter().map(|found| found.location));
                 self.add(|model| model.loops = Some(loops));
                 Ok(())
             }
             Ask::Paths => {
                 let (finder, _) = self.count(recordings, paths::finder())?;
-                let paths = match finder.replay(Growth::default()) {
+                let mut paths = match finder.replay(Growth::default()) {
                     Ok(paths) => paths,
                     Err(finder) => self.count(recordings, finder.counter(Growth::default()))?.0,
                 };
+                let firsts = paths.paths.iter().filter_map(|path| path.links.first());
+                open_files(&mut paths.maps, firsts.map(|link| link.from_location));
                 self.add(|model| model.paths = Some(paths));
                 Ok(())
             }
@@ -310,9 +320,14 @@ impl Worker {
         let mut overview = counter.finish();
         let functions = functions::sums(&mut overview);
         let share = stopped.then_some(watch.share);
-        let (branches, maps) = (&overview.branches, &mut overview.flow.maps);
-        // The first screen finds the files of symbols and lines open.
-        branches.iter().take(LINES).for_each(|branch| drop(maps.frames(branch.from_location)));
+        let Flow { maps, blocks, sites, .. } = &mut overview.flow;
+        let branches = overview.branches.iter();
+        open_files(maps, branches.flat_map(|branch| [branch.from_location, branch.to_location]));
+        if !stopped {
+            open_files(maps, functions.iter().map(|sum| sum.location));
+            open_files(maps, blocks.iter().map(|block| block.exit_location));
+            open_files(maps, sites.iter().map(|site| site.location));
+        }
         Ok(Some(Model {
             overview,
             functions,
