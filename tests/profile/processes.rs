@@ -7,10 +7,12 @@ use lbr_msr::record::{BranchEntry, BranchStack, BranchType, Event, Head, Integri
 use profile::Recording;
 use profile::flow::FlowCounter;
 use profile::hot::HotTable;
+use profile::lint::{DEFAULT_STRIDE, Lint};
 use profile::maps::{Location, Maps};
 use profile::note::Source;
 use profile::paths::{Break, Growth};
 use profile::perf_data::Meta;
+use profile::symbols::Sources;
 use proptest::prelude::*;
 
 use crate::agree::agree;
@@ -205,15 +207,22 @@ fn a_reused_pid_is_another_process() {
 #[test]
 fn a_file_mapped_twice_has_no_duplicates() {
     let at = |place: u64, offset: u64| address(Where::Place(place, offset));
-    let events = [
-        mapping(100, at(2, 0), SIZE, 0, "/a"),
-        mapping(100, at(0, 0), SIZE, 0, "/a"),
-        stack(101, vec![entry(at(0, 0), at(0, 0))]),
-        stack(100, vec![entry(at(2, 0), at(2, 32)), entry(at(2, 0), at(0, 32))]),
-    ];
-    let table = HotTable::count(&mut open(&stream(others(), &events)), |_, _| {}).unwrap();
+    let events = |newest: &[BranchEntry]| {
+        let pair = [entry(at(2, 0), at(2, 32)), entry(at(2, 0), at(0, 32))];
+        let events = [
+            mapping(100, at(2, 0), SIZE, 0, "/a"),
+            mapping(100, at(0, 0), SIZE, 0, "/a"),
+            stack(101, vec![entry(at(0, 0), at(0, 0))]),
+            stack(100, [newest, &pair].concat()),
+        ];
+        stream(others(), &events)
+    };
+    let table = HotTable::count(&mut open(&events(&[])), |_, _| {}).unwrap();
     let counts: Vec<u64> = table.branches.iter().map(|row| row.count).collect();
     assert_eq!((counts, table.quality.duplicated_newest), (vec![2, 1], 0));
+    let mut recording = open(&events(&[entry(at(2, 16), at(2, 48))]));
+    let lint = Lint::check(&mut recording, DEFAULT_STRIDE, Sources::default(), |_, _| {}).unwrap();
+    assert!(lint.findings.iter().all(|found| found.id != "repeated_last_pair"), "{lint:?}");
 }
 
 fn path_of(maps: &Maps, location: Location) -> &str {

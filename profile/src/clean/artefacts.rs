@@ -55,13 +55,11 @@ pub(super) struct CleanStack {
 }
 
 impl CleanStack {
-    /// Separates and counts the entries of a stack that are not taken branches. `duplicate`: the
-    /// newest entry is one; `aborts`: the indices of [`second_aborts`].
+    /// Separates and counts the entries of a stack that are not taken branches.
     pub(super) fn take(
         &mut self,
         entries: &Entries<'_>,
         duplicate: bool,
-        aborts: &[usize],
         quality: &mut Quality,
         weight: u64,
     ) {
@@ -70,6 +68,7 @@ impl CleanStack {
         self.gaps.clear();
         self.newest_gap = false;
         self.not_taken.clear();
+        let aborts = second_aborts(entries);
         for (at, branch) in entries.iter().enumerate() {
             let left_out = if duplicate && at == 0 {
                 &mut quality.duplicated_newest
@@ -95,7 +94,7 @@ impl CleanStack {
 /// Transaction aborts that were logged twice: once with the abort bit, once without (Haswell, Linux
 /// `lbr_double_abort`). Returns the indices of those without, which are the duplicates. Neighbours
 /// are the same if both addresses are.
-pub(super) fn second_aborts(entries: &Entries<'_>) -> Vec<usize> {
+fn second_aborts(entries: &Entries<'_>) -> Vec<usize> {
     let mut found = Vec::new();
     let mut any = false;
     entries.for_each(|branch| any |= branch.flags.abort());

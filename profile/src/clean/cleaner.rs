@@ -269,8 +269,7 @@ impl Cleaner {
         }
         let holds = self.streams.holds(head);
         let (space, entries, moved) = self.maps.settle(head, stack.entries, &mut self.moved);
-        // As recorded: two mappings of one file are moved to the same addresses.
-        let newest_stride = match (stack.entries.get(0), stack.entries.get(1)) {
+        let newest_stride = match (entries.get(0), entries.get(1)) {
             (Some(newest), Some(next)) if may_repeat(head, holds) => {
                 artefacts::repeated(newest, next)
             }
@@ -279,8 +278,7 @@ impl Cleaner {
         let duplicate = newest_stride.is_some_and(Cleaned::is_duplicate);
         let all = !duplicate && !artefacts::any_odd(&entries);
         if !all {
-            let aborts = artefacts::second_aborts(&stack.entries);
-            self.rest.take(&entries, duplicate, &aborts, &mut self.quality, weight);
+            self.rest.take(&entries, duplicate, &mut self.quality, weight);
         }
         let joined = head.integrity.head == Head::Joined && head.integrity.label == Label::Stream;
         let before = before.filter(|_| joined);

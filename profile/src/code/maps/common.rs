@@ -137,7 +137,8 @@ impl Maps {
     }
 
     /// The mappings that the addresses of a stack are in; `None` if one is in no
-    /// file. The kernel's addresses are everybody's, and so are names.
+    /// file, or if two map the same part, which has one place in a layout. The
+    /// kernel's addresses are everybody's, and so are names.
     fn mappings_of(&self, space: usize, entries: &Entries<'_>) -> Option<Vec<Mapping>> {
         let has_names = self.named.current().is_some();
         let space = self.spaces.get(space)?;
@@ -148,7 +149,9 @@ impl Maps {
             if addr >= KERNEL || has_names && names::is_name(addr) || found.iter().any(known) {
                 return true;
             }
-            let map = covering(&space.mappings, addr).filter(|map| self.is_shared(map.file));
+            let again = |map: &Mapping| found.iter().any(|other| part(other) == part(map));
+            let map = covering(&space.mappings, addr);
+            let map = map.filter(|map| self.is_shared(map.file) && !again(map));
             found.extend(map);
             map.is_some()
         };
