@@ -41,20 +41,9 @@ pub(crate) fn read(
     let mut bytes = Bytes::new(fields, order);
     let time = trailer.time.unwrap_or(0);
     Some(match kind {
-        record::MMAP => Event::Mmap(Box::new(Mmap {
-            time,
-            pid: bytes.u32()?,
-            tid: bytes.u32()?,
-            addr: bytes.u64()?,
-            len: bytes.u64()?,
-            pgoff: bytes.u64()?,
-            // The old form has no protection: it describes executable mappings only, unless a bit
-            // of `misc` means data.
-            prot: if misc_bits & misc::COMM_EXEC != 0 { 1 } else { 5 },
-            path: until_nul(bytes.rest()),
-            ..Mmap::default()
-        })),
-        record::MMAP2 => mmap2(misc_bits, bytes, time)?,
+        record::MMAP | record::MMAP2 => {
+            Event::Mmap(Box::new(mapping(kind, misc_bits, bytes, time)?))
+        }
         record::COMM => Event::Comm(Comm {
             time,
             pid: bytes.u32()?,
@@ -83,7 +72,7 @@ pub(crate) fn read(
     })
 }
 
-fn mmap2(misc_bits: u16, mut bytes: Bytes<'_>, time: u64) -> Option<Event> {
+fn mapping(kind: u32, misc_bits: u16, mut bytes: Bytes<'_>, time: u64) -> Option<Mmap> {
     let mut map = Mmap {
         time,
         pid: bytes.u32()?,
@@ -93,6 +82,13 @@ fn mmap2(misc_bits: u16, mut bytes: Bytes<'_>, time: u64) -> Option<Event> {
         pgoff: bytes.u64()?,
         ..Mmap::default()
     };
+    if kind == record::MMAP {
+        // The old form has no protection: it describes executable mappings only, unless a bit of
+        // `misc` means data.
+        map.prot = if misc_bits & misc::COMM_EXEC != 0 { 1 } else { 5 };
+        map.path = until_nul(bytes.rest());
+        return Some(map);
+    }
     if misc_bits & misc::MMAP_BUILD_ID != 0 {
         let len = usize::from(*bytes.take(4)?.first()?).min(20);
         map.build_id = bytes.take(20)?.get(..len).filter(|id| !id.is_empty()).map(<[u8]>::to_vec);
@@ -103,5 +99,5 @@ fn mmap2(misc_bits: u16, mut bytes: Bytes<'_>, time: u64) -> Option<Event> {
     }
     (map.prot, map.flags) = (bytes.u32()?, bytes.u32()?);
     map.path = until_nul(bytes.rest());
-    Some(Event::Mmap(Box::new(map)))
+    Some(map)
 }
