@@ -257,7 +257,13 @@ impl Worker {
                     functions::add_totals(&mut model.functions, maps, &graph);
                     model.graph = Some(graph);
                 });
-                compared
+                compared?;
+                if !baseline.is_empty() {
+                    let blocks = Counter::of(FlowCounts::without_sites());
+                    let (blocks, _) = self.count(&sides[0], blocks)?;
+                    self.add(|model| model.baseline = Some(blocks));
+                }
+                Ok(())
             }
             Ask::Loops => {
                 let (finder, _) = self.count(recordings, loops::finder())?;
@@ -289,8 +295,6 @@ impl Worker {
             let compared = diff::compare(&Watched(self, sides), &terms)?;
             self.add(move |model| model.compared[at] = Some(compared));
         }
-        let (blocks, _) = self.count(&sides[0], Counter::of(FlowCounts::without_sites()))?;
-        self.add(|model| model.baseline = Some(blocks));
         Ok(())
     }
 
