@@ -17,8 +17,6 @@ use super::{Did, Line, Program, Step, Trace};
 
 /// Maximum number of bytes decoded between two branches.
 const STRAIGHT: u64 = 4096;
-/// Longest instruction, SDM Vol. 2, 2.3.11.
-const LONGEST: u64 = 15;
 
 /// A traced program.
 #[derive(Debug)]
@@ -120,7 +118,7 @@ impl Seen {
         let start = self.resume.filter(|start| from.wrapping_sub(*start) < STRAIGHT);
         let start = start.unwrap_or(from);
         let tid = self.thread.map_or(0, |thread| thread.tid.cast_signed());
-        let bytes = code::bytes_at(tid, start, (from - start + LONGEST) as usize);
+        let bytes = code::bytes_at(tid, start, (from - start) as usize + code::LONGEST);
         let mut disassembler = Disassembler::new(Syntax::Intel);
         let mut at = start;
         while at <= from && !self.is_full() {

@@ -105,7 +105,7 @@ impl Isa {
         }
     }
 
-    /// The length of the longest instruction, bytes.
+    /// The length of the longest instruction, bytes. SDM Vol. 2, 2.3.11.
     pub const fn longest(self) -> u8 {
         match self {
             Isa::X86_64 => 15,

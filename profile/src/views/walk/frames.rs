@@ -2,15 +2,15 @@
 
 use std::collections::VecDeque;
 
-/// Longest instruction, bytes: a return's target is at most this far after its call.
-const LONGEST_INSN: u64 = 15;
+use lbr_msr::insn::Isa;
+
 /// Maximum number of frames: a deeper recursion loses its outermost ones.
 const DEEPEST: usize = 1 << 16;
 
 /// Whether `to` can be the return address of a call at `call`. Interrupts return to the address at
 /// which they occurred.
 pub(crate) fn returns_after(call: u64, to: u64) -> bool {
-    to.checked_sub(call).is_some_and(|length| length <= LONGEST_INSN)
+    to.checked_sub(call).is_some_and(|length| length <= Isa::X86_64.longest().into())
 }
 
 /// The open calls, innermost last, each with the data of the callee. The bottom frame is the one

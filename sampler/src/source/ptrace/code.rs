@@ -4,15 +4,15 @@ use std::collections::HashMap;
 use std::io::IoSliceMut;
 use std::sync::Arc;
 
-use lbr_msr::insn::{BranchInsn, Insn, UnderTrapFlag, abort_target, decode, under_trap_flag};
+use lbr_msr::insn::{BranchInsn, Insn, Isa, UnderTrapFlag, abort_target, decode, under_trap_flag};
 use lbr_msr::record::{BranchType, HwBranchType};
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 
 use crate::maps::{self, Mapping};
 
-/// Longest instruction, SDM Vol. 2, 2.3.11.
-pub const LONGEST: usize = 15;
+/// Longest instruction, bytes.
+pub const LONGEST: usize = Isa::X86_64.longest() as usize;
 const PAGE: u64 = 4096;
 
 /// An instruction that is about to execute.
