@@ -41,6 +41,17 @@ pub struct Software {
     pub open: fn(Command) -> Result<Box<dyn Source<'static>>, SourceError>,
 }
 
+/// Why a source ends before its target does.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+enum Stop {
+    /// The recorder has closed.
+    Closed(#[from] crate::gate::Closed),
+    /// The target cannot be recorded further.
+    Failed(#[from] SourceError),
+}
+
 /// Events that a source could not record as branches. Part of every summary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SourceNotes {

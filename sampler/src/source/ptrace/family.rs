@@ -7,11 +7,11 @@ use nix::libc;
 use nix::sys::ptrace;
 use nix::unistd::Pid;
 
+use super::sys;
 use super::task::{Process, Task, is_thread_of, task_event};
 use super::tracer::Tracer;
-use super::{Stop, sys};
 use crate::gate::{Recorder, Retire};
-use crate::source::{Exit, SourceError};
+use crate::source::{Exit, SourceError, Stop};
 use crate::target;
 use crate::target::ThreadId;
 

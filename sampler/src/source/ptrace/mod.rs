@@ -41,7 +41,7 @@ use lbr_msr::record::SourceKnowledge;
 
 use super::sites::Sites;
 use super::{Command, Decoding, Exit, Software, Source, SourceError, SourceNotes};
-use crate::gate::{Closed, Gate, Recorder};
+use crate::gate::{Gate, Recorder};
 use crate::target::{self, Affinity};
 use sys::pid_of;
 use tracer::Tracer;
@@ -52,16 +52,6 @@ pub const SOFTWARE: Software = Software {
     about: "From branch to branch with ptrace: any program, thousands of branches a second",
     open: |command| Ok(Box::new(Ptrace::new(command)?)),
 };
-
-/// Why a source ends before its target does.
-#[derive(Debug, thiserror::Error)]
-#[error(transparent)]
-pub(super) enum Stop {
-    /// The recorder has closed.
-    Closed(#[from] Closed),
-    /// The target cannot be recorded further.
-    Failed(#[from] SourceError),
-}
 
 /// State shared by the tracer and the thread that waits for it.
 #[derive(Debug)]

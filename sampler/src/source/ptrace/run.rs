@@ -15,12 +15,11 @@ use lbr_msr::record::HwBranchType;
 use lbr_msr::soft::Retired;
 use nix::libc::user_regs_struct;
 
-use super::Stop;
 use super::sys::{self, RESUME_FLAG, USER_CS};
 use super::task::{Passage, Run};
 use super::tracer::{Breakpoints, Tracer};
 use crate::gate::Recorder;
-use crate::source::SourceError;
+use crate::source::{SourceError, Stop};
 
 impl<R: Recorder> Tracer<'_, R> {
     /// Runs a stopped thread, if that gets further than a step.

@@ -7,7 +7,6 @@ use nix::libc::{self, user_regs_struct};
 use nix::sys::ptrace;
 use nix::unistd::Pid;
 
-use super::Stop;
 use super::code::Decoded;
 use super::sys::{self, TRAP_FLAG, USER_CS, hide_trap_flag};
 use super::task::{Call, Passage, Pending, next_ip};
@@ -15,7 +14,7 @@ use super::tracer::{Breakpoints, Tracer};
 use crate::clock::monotonic_ns;
 use crate::gate::{Recorder, Retire};
 use crate::maps;
-use crate::source::SourceError;
+use crate::source::{SourceError, Stop};
 use crate::target::{SignalStop, ThreadId};
 
 /// The page of emulated system calls, Documentation/arch/x86/x86_64/mm.rst.

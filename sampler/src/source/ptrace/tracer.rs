@@ -13,10 +13,10 @@ use nix::unistd::Pid;
 use super::start::{Start, relocated};
 use super::sys;
 use super::task::{Passage, Process, Task, task_event};
-use super::{Ptrace, Shared, Stop};
+use super::{Ptrace, Shared};
 use crate::gate::{Closed, Recorder};
 use crate::interrupt::Delivered;
-use crate::source::{Exit, SourceError, SourceNotes};
+use crate::source::{Exit, SourceError, SourceNotes, Stop};
 use crate::target::ThreadId;
 use crate::target::{self, Held, ProgramKind};
 

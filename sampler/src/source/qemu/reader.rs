@@ -10,7 +10,6 @@ use std::time::Duration;
 use lbr_msr::record::{Comm, Event, Mmap, MoveKind, Task};
 use lbr_msr::soft::Retired;
 
-use super::super::ptrace::Stop;
 use super::channel::consumer::Consumer;
 use super::channel::{Counts, RINGS, Region, Ring};
 use super::gdb::{Gdb, News, unseen_branch};
@@ -20,7 +19,7 @@ use crate::clock::monotonic_ns;
 use crate::gate::{Closed, Recorder, Retire};
 use crate::maps::comm;
 use crate::source::sites::SiteCache;
-use crate::source::{SourceError, SourceNotes};
+use crate::source::{SourceError, SourceNotes, Stop};
 use crate::target::{SignalStop, ThreadId};
 
 /// Records read from one ring before the next ring's turn.

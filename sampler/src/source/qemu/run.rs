@@ -7,13 +7,12 @@ use std::path::Path;
 use std::process::{Child, Command as Process};
 use std::sync::atomic::Ordering;
 
-use super::super::ptrace::Stop;
 use super::gdb::Gdb;
 use super::reader::{Reader, Thinning, failed};
 use super::shared::{Plugin, Shared};
 use super::{Emulated, code, find};
 use crate::gate::Recorder;
-use crate::source::{Exit, SourceError, SourceNotes};
+use crate::source::{Exit, SourceError, SourceNotes, Stop};
 
 /// The libraries of Debian's packages for cross compiling.
 const AARCH64_ROOT: &str = "/usr/aarch64-linux-gnu";
