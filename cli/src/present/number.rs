@@ -15,7 +15,7 @@ pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", grouped(number), if number == 1 { one } else { many })
 }
 
-/// The nonzero counts, each with its noun in singular or plural, and what is said of it.
+/// The nonzero counts, each with its noun in singular or plural and the words after it.
 pub(crate) fn counted_nonzero<'a>(
     counts: impl IntoIterator<Item = (u64, &'a str, &'a str, &'a str)>,
 ) -> impl Iterator<Item = String> {

@@ -62,7 +62,7 @@ impl<'a> Columns<'a> {
         self.ending.get(at).copied().flatten()
     }
 
-    /// How hot code that was executed so often is.
+    /// The heat of code with this execution count.
     pub(super) fn heat(&self, count: Option<u64>) -> Heat {
         Heat::of(count.map(|count| count as f64), self.peak as f64)
     }
