@@ -3,11 +3,12 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use nix::poll::{PollFd, PollFlags, poll};
 use nix::pty::{Winsize, openpty};
 use unicode_width::UnicodeWidthStr;
 
@@ -33,18 +34,25 @@ pub(crate) fn typed(
     let mut command = command(args);
     command.env("NO_COLOR", "1").env("TERM", "xterm-256color");
     change(&mut command, &pty.slave);
-    command.stdout(pty.slave.try_clone().unwrap()).stderr(pty.slave);
+    let end = || pty.slave.try_clone().unwrap();
+    command.stdout(end()).stderr(end());
     let mut child = command.spawn().unwrap();
-    // With this end of the terminal open, reading would never end.
-    drop(command);
     let mut text = Vec::new();
     let mut buffer = [0; 4096];
     let mut terminal = File::from(pty.master);
-    while let Ok(read @ 1..) = terminal.read(&mut buffer) {
-        text.extend_from_slice(&buffer[..read]);
+    // The slave stays open until all is read: Linux may answer EIO, instead of the last bytes, to
+    // a reader that was interrupted while they were written and the last slave closed.
+    loop {
+        let ended = child.try_wait().unwrap();
+        let mut ready = [PollFd::new(terminal.as_fd(), PollFlags::POLLIN)];
+        if poll(&mut ready, 2_u8).unwrap() > 0 {
+            let read = terminal.read(&mut buffer).unwrap();
+            text.extend_from_slice(&buffer[..read]);
+        } else if let Some(status) = ended {
+            assert!(status.code().is_some(), "{args:?}");
+            return String::from_utf8(text).unwrap();
+        }
     }
-    assert!(child.wait().unwrap().code().is_some(), "{args:?}");
-    String::from_utf8(text).unwrap()
 }
 
 const VIEWS: [&str; 9] =
