@@ -354,6 +354,14 @@ return seen;";
 const NARROW: &str = "const box = document.querySelector('#hot .scroll');
 return [document.documentElement.scrollWidth, window.innerWidth, box.scrollWidth > box.clientWidth];";
 
+/// A table of 250 rows: what is shown at first, of a search, after it, and of all.
+const CROWDED: &str = "const table = document.querySelector('#hot table');
+const shown = () => [...table.rows].filter(row => row.offsetHeight > 0).length - 1;
+const search = document.querySelector('#search');
+const find = text => { search.value = text; search.dispatchEvent(new Event('input')); return shown(); };
+const more = table.nextElementSibling;
+return [shown(), more.textContent, find('f24'), more.offsetHeight, find(''), (more.click(), shown()), more.offsetHeight];";
+
 #[test]
 fn a_browser_renders_it() {
     let Some(browser) = Browser::find() else { return };
@@ -361,8 +369,13 @@ fn a_browser_renders_it() {
     let Some((_folder, calls)) = stacks() else { return };
     let page = page(dir.path(), "<b>&.data", &[]);
     let (page, wide) = (page.as_str(), (1400, 1000));
-    let frames =
-        [(page, wide, false, WALK), (&calls, wide, true, ZOOM), (page, (360, 800), false, NARROW)];
+    let crowded = crowded();
+    let frames = [
+        (page, wide, false, WALK),
+        (&calls, wide, true, ZOOM),
+        (page, (360, 800), false, NARROW),
+        (&crowded, wide, false, CROWDED),
+    ];
     let looked = browser.look(&frames);
     for ((_, size, dark, _), (_, pixels)) in frames.iter().zip(&looked) {
         let paper = if *dark { [0x0D, 0x11, 0x17] } else { [0xFF, 0xFF, 0xFF] };
@@ -419,11 +432,23 @@ fn a_browser_renders_it() {
     assert!(!list(&seen["drawn"]).is_empty(), "{seen}");
     for link in list(&seen["drawn"]) {
         let (caption, row) = (link[1].as_str().unwrap(), link[0].as_str().unwrap());
-        assert!(caption.split(" .. ").all(|end| row.contains(end)), "{link}");
+        let offsets = caption.split(" .. ").map(|end| &end[end.find("+0x").unwrap()..]);
+        assert!(offsets.into_iter().all(|offset| row.contains(offset)), "{link}");
     }
     assert_eq!(list(&seen["hidden"]).len(), 0, "no table hides a column: {seen}");
     let narrow = &looked[2].0;
     assert!(narrow[0].as_u64() <= narrow[1].as_u64() && narrow[2] == true, "{narrow}");
+    // f24 and f240 to f249.
+    let crowded = serde_json::json!([200, "Show all 250 rows", 11, 0, 200, 250, 0]);
+    assert_eq!(looked[3].0, crowded);
+}
+
+/// A page about 250 branches.
+fn crowded() -> String {
+    let dir = tempfile::tempdir().unwrap();
+    let text: String = (0..250).map(|at| format!(" f{at}+0x8/f{at}+0x0/P/-/-/3\n")).collect();
+    std::fs::write(dir.path().join("perf.txt"), text).unwrap();
+    page(dir.path(), "perf.txt", &[])
 }
 
 /// A page about a program with calls.

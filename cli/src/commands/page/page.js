@@ -121,7 +121,7 @@
     icicle.classList.toggle("searching", words.length > 0);
     frames.forEach((frame, at) => frame.classList.toggle("match", words.every(word => names[at].includes(word))));
     tabs.forEach((tab, at) => {
-      const rows = all(tables[at], "tbody tr").filter(row => !row.hidden).length;
+      const rows = all(tables[at], "tbody tr:not(.miss)").length;
       tab.textContent = words.length ? `${tab.dataset.name} (${rows})` : tab.dataset.name;
     });
   });

@@ -8,7 +8,25 @@
     const number = cell.classList.contains("num") ? Number(text.replace(/[,% ]/g, "")) : NaN;
     return Number.isNaN(number) ? text : number;
   };
+  // A browser lays a thousand rows out too slowly to follow a click: the first, and a button for all.
+  const MOST = 200;
+  const cut = table => {
+    let left = table.dataset.all ? Infinity : MOST;
+    for (const row of table.tBodies[0].rows) row.hidden = row.classList.contains("miss") || left-- <= 0;
+    table.nextElementSibling?.toggleAttribute("hidden", left >= 0);
+  };
   for (const table of document.querySelectorAll("table.sortable")) {
+    if (table.tBodies[0].rows.length > MOST) {
+      const more = document.createElement("button");
+      more.type = "button";
+      more.textContent = `Show all ${table.tBodies[0].rows.length.toLocaleString("en")} rows`;
+      more.addEventListener("click", () => {
+        table.dataset.all = "yes";
+        cut(table);
+      });
+      table.after(more);
+    }
+    cut(table);
     const heads = [...table.tHead.rows[0].cells];
     heads.forEach((head, column) => {
       const button = document.createElement("button");
@@ -31,6 +49,7 @@
           return sign * String(a).localeCompare(String(b), "en", { numeric: true });
         });
         body.append(...rows.map(([, row]) => row));
+        cut(table);
       });
     });
   }
@@ -96,9 +115,10 @@
     const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
     let shown = 0;
     searched.forEach((item, index) => {
-      item.hidden = !words.every(word => texts[index].includes(word));
-      shown += !item.hidden;
+      const miss = item.classList.toggle("miss", !words.every(word => texts[index].includes(word)));
+      shown += !miss;
     });
+    document.querySelectorAll("table.sortable").forEach(cut);
     said.textContent = words.length ? `${shown} of ${searched.length} rows` : "";
     document.dispatchEvent(new CustomEvent("searched", { detail: words }));
   });
