@@ -117,12 +117,16 @@ impl Place {
 
     /// The text in a table: `+0x20 (foo.c:12)` in the function of the previous location.
     pub(crate) fn cell(&self) -> String {
-        let text = self.to_string();
-        match &self.symbol {
-            Some(symbol) if self.same_function => {
-                text.strip_prefix(&*escaped(&symbol.name)).map(str::to_owned).unwrap_or(text)
-            }
-            _ => text,
+        self.behind_its_function(self.to_string())
+    }
+
+    /// A text of it, without the function if that of the previous location is the same.
+    fn behind_its_function(&self, text: String) -> String {
+        let symbol = self.symbol.as_ref().filter(|_| self.same_function);
+        let named = symbol.map(|symbol| format!("{}{}", self.before, escaped(&symbol.name)));
+        match named.and_then(|named| text.strip_prefix(&named).map(str::to_owned)) {
+            Some(rest) => format!("{}{rest}", self.before),
+            None => text,
         }
     }
 
@@ -171,7 +175,8 @@ impl Place {
         }
         let bare = self.clone().bare();
         if self.same_function {
-            return bare.cell();
+            let with_line = self.behind_its_function(self.text(str::to_owned, false));
+            return if cells(&with_line) <= room { with_line } else { bare.cell() };
         }
         let bare_alone = bare.clone().after("");
         // A shorter name would be useless.
@@ -179,7 +184,8 @@ impl Place {
             let fixed = cells(&place.text(|_| String::new(), false));
             let left = room.saturating_sub(fixed);
             let text = place.text(|name| shortened(name, left), false);
-            if left >= least && cells(&text) <= room {
+            let whole = text == place.text(str::to_owned, false);
+            if (left >= least || whole) && cells(&text) <= room {
                 return text;
             }
         }
@@ -261,5 +267,23 @@ mod tests {
         let place = Place { file: file(), file_offset: Some(0x2dae5a), ..Place::default() };
         assert_eq!(place.within(20), "[kern…syms]+0x2dae5a");
         assert_eq!(place.within(12), "…+0x2dae5a");
+    }
+
+    #[test]
+    fn the_function_is_named_once() {
+        let at = |offset, line| {
+            let source = SourceLine { file: "/usr/include/stl_tree.h".into(), line };
+            let function = Some("std::_Rb_tree<int>::_M_lower_bound(int)".into());
+            let inlined = Frame { function, source: Some(source) };
+            let symbol = Some(Named { name: "f(int)".into(), offset });
+            let frames = vec![inlined, Frame { function: Some("f".into()), source: None }];
+            Place { symbol, frames, ..Place::default() }
+        };
+        let end = at(0x20, 7).reached_from(&at(0x10, 5)).after(" .. ");
+        let inlined = "std::_Rb_tree<int>::_M_lower_bound(int), inlined";
+        assert_eq!(end.within(80), format!(" .. +0x20 (stl_tree.h:7 {inlined})"));
+        assert_eq!(end.within(40), " .. +0x20 (stl_tree.h:7)");
+        assert_eq!(end.within(20), " .. +0x20");
+        assert_eq!(at(0x20, 7).within(26), "f(int)+0x20 (stl_tree.h:7)");
     }
 }

@@ -238,7 +238,8 @@ pub(crate) fn table(
             Some(Place::of(maps, block.entry_location, block.entry))
         })
         .place("exit", "exit", Part::ALL, |maps, (_, block)| {
-            Some(Place::of(maps, block.exit_location, block.exit))
+            let entry = Place::of(maps, block.entry_location, block.entry);
+            Some(Place::of(maps, block.exit_location, block.exit).reached_from(&entry))
         })
         .behind(" .. ")
 }
