@@ -41,6 +41,13 @@ fn printed_locations_are_accepted_as_arguments() {
         let (code, shown, said) = run(&["annotate", &entry]);
         assert_eq!(code, Some(0), "{entry}: {shown} {said}");
     }
+    let (_, shown, _) = run(&["report", "--view", "blocks"]);
+    let printed = shown.lines().find(|line| line.contains(" .. +0x")).unwrap();
+    let printed = printed.rsplit("  ").next().unwrap();
+    let (code, shown, said) = run(&["report", "--view", "blocks", "--block", printed]);
+    assert_eq!(code, Some(0), "{printed}: {shown} {said}");
+    let (_, _, said) = run(&["hist", "--block", printed]);
+    assert!(!said.contains("no block") && !said.contains("not a location"), "{printed}: {said}");
     let (code, shown, said) = run(&["report", "--symbol", &entry]);
     assert_eq!(code, Some(0), "{shown} {said}");
     assert!(!said.contains(&entry), "{said}");

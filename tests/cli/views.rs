@@ -420,9 +420,9 @@ fn one_block_has_its_distribution() {
     let numbers = numbers.map(|key| block[key].as_u64().unwrap());
     assert_eq!(numbers, [10, 10, 4, 4, 7, 65_535, 65_535, 1]);
     assert_eq!(block["distribution"][1], serde_json::json!({"cycles":7,"samples":3,"rate":0.3}));
-    let missing = ["report", "--view", "blocks", "--block", "10..31", "-i", &file];
+    let missing = ["report", "--view", "blocks", "--block", "0x10..0x31", "-i", &file];
     assert_eq!(lbr(&missing).status.code(), Some(2));
-    let hot = ["report", "--block", "10..30", "-i", &file];
+    let hot = ["report", "--block", "0x10..0x30", "-i", &file];
     assert_eq!(lbr(&hot).status.code(), Some(2));
 }
 

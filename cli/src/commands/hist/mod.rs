@@ -14,9 +14,8 @@ use profile::Flow;
 use profile::flow::{FlowCounter, FlowCounts};
 
 use self::output::Format;
-use self::place::BlockSpec;
 use self::select::Chosen;
-use super::report;
+use super::report::{self, BlockSpec};
 use crate::args::heading;
 use crate::exit::{DONE, Failure, Outcome, POOR, done, failure};
 use crate::head::{Totals, flow_json};

@@ -1,43 +1,11 @@
-//! Block specifications of the command line.
-
-use std::str::FromStr;
+//! Requested blocks in the files of a recording.
 
 use profile::Flow;
 use profile::flow::{Block, share_of};
 use profile::maps::{Function, Location};
-use profile::place::{LocationSpec, ParsePlaceError, PlaceError, Span};
+use profile::place::{PlaceError, Span};
 
-/// A requested block: its entry, or both ends.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct BlockSpec {
-    /// Its start.
-    pub(crate) entry: LocationSpec,
-    /// Its end, if it matters.
-    pub(crate) exit: Option<LocationSpec>,
-}
-
-impl FromStr for BlockSpec {
-    type Err = ParsePlaceError;
-
-    fn from_str(text: &str) -> Result<BlockSpec, ParsePlaceError> {
-        match text.split_once("..") {
-            Some((entry, exit)) => {
-                Ok(BlockSpec { entry: begin(entry)?, exit: Some(exit.parse()?) })
-            }
-            None => Ok(BlockSpec { entry: begin(text)?, exit: None }),
-        }
-    }
-}
-
-/// A block of a function is the one at its first byte.
-fn begin(text: &str) -> Result<LocationSpec, ParsePlaceError> {
-    Ok(match text.parse()? {
-        LocationSpec::Symbol { file, name, offset: None } => {
-            LocationSpec::Symbol { file, name, offset: Some(0) }
-        }
-        place => place,
-    })
-}
+use crate::commands::report::BlockSpec;
 
 /// Resolved in the files of one recording.
 pub(super) struct ResolvedBlock {
@@ -80,22 +48,5 @@ impl ResolvedBlock {
     fn ends(&self, block: &Block) -> bool {
         let at = |spans: &Vec<Span>| spans.iter().any(|span| span.contains(block.exit_location));
         self.exits.as_ref().is_none_or(at)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn blocks_are_written_by_one_end_or_both() {
-        let symbol =
-            |name: &str, offset| LocationSpec::Symbol { file: None, name: name.to_owned(), offset };
-        let wanted: BlockSpec = "main".parse().expect("a function");
-        assert_eq!(wanted, BlockSpec { entry: symbol("main", Some(0)), exit: None });
-        let wanted: BlockSpec = "0x40..main+8".parse().expect("both ends");
-        let exit = Some(symbol("main", Some(8)));
-        assert_eq!(wanted, BlockSpec { entry: LocationSpec::Address(0x40), exit });
-        assert!("main..".parse::<BlockSpec>().is_err() && "..main".parse::<BlockSpec>().is_err());
     }
 }

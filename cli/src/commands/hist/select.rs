@@ -7,7 +7,8 @@ use profile::maps::{LocationFilter, Maps};
 use profile::place::LocationSpec;
 
 use super::Read;
-use super::place::{BlockSpec, ResolvedBlock};
+use super::place::ResolvedBlock;
+use crate::commands::report::BlockSpec;
 use crate::exit::{Failure, OrExit, USAGE, usage};
 use crate::present::out::say;
 use crate::present::place::Place;

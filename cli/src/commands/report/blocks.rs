@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::io;
+use std::str::FromStr;
 
 use maud::{Markup, PreEscaped, html};
 use profile::Flow;
@@ -9,7 +10,7 @@ use profile::basic::{BasicBlock, Bound, Cuts};
 use profile::cycles::Cycles;
 use profile::flow::{Block, share_of};
 use profile::maps::{Location, Maps};
-use profile::place::{self, PlaceError, Span};
+use profile::place::{self, LocationSpec, ParsePlaceError, PlaceError, Span};
 use profile::quality::Quality;
 use serde::Serialize;
 
@@ -31,31 +32,34 @@ pub(super) const VIEW: View = View {
     section: Some(Section { title: "Blocks", markup }),
 };
 
-/// The requested block, by its two ends.
-pub(super) type BlockEnds = (place::LocationSpec, place::LocationSpec);
+/// A requested block: its entry, or both ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BlockSpec {
+    /// Its start.
+    pub(crate) entry: LocationSpec,
+    /// Its end, if it matters.
+    pub(crate) exit: Option<LocationSpec>,
+}
 
-/// Reads `ENTRY..EXIT`: addresses, hexadecimal with or without `0x`, or places in
-/// functions.
-pub(super) fn range(text: &str) -> Result<BlockEnds, String> {
-    let end = |text: &str| {
-        let hex = u64::from_str_radix(text.trim_start_matches("0x"), 16).ok();
-        match hex
-            .map_or_else(|| text.parse(), |addr| Ok(place::LocationSpec::Address(addr)))
-            .ok()?
-        {
-            // A function is its first byte.
-            place::LocationSpec::Symbol { file, name, offset } => {
-                Some(place::LocationSpec::Symbol { file, name, offset: Some(offset.unwrap_or(0)) })
-            }
-            place::LocationSpec::Line { .. } => None,
-            place => Some(place),
+impl FromStr for BlockSpec {
+    type Err = ParsePlaceError;
+
+    fn from_str(text: &str) -> Result<BlockSpec, ParsePlaceError> {
+        let (entry, exit) = match place::ends(text) {
+            Some((entry, exit)) => (entry, Some(exit.parse()?)),
+            None => (text, None),
+        };
+        Ok(BlockSpec { entry: begin(entry)?, exit })
+    }
+}
+
+/// A block of a function is the one at its first byte.
+fn begin(text: &str) -> Result<LocationSpec, ParsePlaceError> {
+    Ok(match text.parse()? {
+        LocationSpec::Symbol { file, name, offset: None } => {
+            LocationSpec::Symbol { file, name, offset: Some(0) }
         }
-    };
-    let ends = text.split_once("..").and_then(|(a, b)| Some((end(a)?, end(b)?)));
-    ends.ok_or_else(|| {
-        "two addresses or places in functions with .. in between, such as 0x401000..0x40100c or \
-         main+0x10..main+0x1c"
-            .to_owned()
+        place => place,
     })
 }
 
@@ -63,21 +67,22 @@ pub(super) fn range(text: &str) -> Result<BlockEnds, String> {
 fn find<'a>(
     maps: &mut Maps,
     blocks: &'a [Block],
-    (entry, exit): &BlockEnds,
+    wanted: &BlockSpec,
 ) -> Result<Option<&'a Block>, PlaceError> {
     // Addresses are those that the views print.
-    let mut end = |place: &place::LocationSpec| match place {
-        place::LocationSpec::Address(_) => Ok(Vec::new()),
-        place => maps.resolve(place, &|function| share_of(blocks, function)),
+    let mut end = |place| match place {
+        &LocationSpec::Address(_) => Ok((place, Vec::new())),
+        _ => Ok((place, maps.resolve(place, &|function| share_of(blocks, function))?)),
     };
-    let spans = (end(entry)?, end(exit)?);
-    let is = |place: &place::LocationSpec, spans: &[Span], location, addr| match place {
-        place::LocationSpec::Address(wanted) => maps.address_of(location, addr) == Some(*wanted),
+    let entry = end(&wanted.entry)?;
+    let exit = wanted.exit.as_ref().map(end).transpose()?;
+    let is = |(place, spans): &(&LocationSpec, Vec<Span>), location, addr| match place {
+        LocationSpec::Address(wanted) => maps.address_of(location, addr) == Some(*wanted),
         _ => spans.iter().any(|span| span.contains(location)),
     };
     Ok(blocks.iter().find(|block| {
-        is(entry, &spans.0, block.entry_location, block.entry)
-            && is(exit, &spans.1, block.exit_location, block.exit)
+        is(&entry, block.entry_location, block.entry)
+            && exit.as_ref().is_none_or(|exit| is(exit, block.exit_location, block.exit))
     }))
 }
 
@@ -400,5 +405,30 @@ pub(crate) fn charts(flow: &mut Flow, modelled: bool) -> Markup {
                 (grouped((all - figures.len()) as u64)) " more have counts (lbr hist --block draws any)."
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_written_by_one_end_or_both() {
+        let symbol =
+            |name: &str, offset| LocationSpec::Symbol { file: None, name: name.to_owned(), offset };
+        let wanted: BlockSpec = "main".parse().expect("a function");
+        assert_eq!(wanted, BlockSpec { entry: symbol("main", Some(0)), exit: None });
+        let wanted: BlockSpec = "0x40..main+8".parse().expect("both ends");
+        let exit = Some(symbol("main", Some(8)));
+        assert_eq!(wanted, BlockSpec { entry: LocationSpec::Address(0x40), exit });
+        let exit = Some(symbol("f(int)", Some(0x20)));
+        for text in ["f(int)+0x10..+0x20", "f(int)+0x10 (f.c:12) .. +0x20 (f.c:14)"] {
+            let wanted: BlockSpec = text.parse().expect("as a view prints it");
+            assert_eq!(
+                wanted,
+                BlockSpec { entry: symbol("f(int)", Some(0x10)), exit: exit.clone() }
+            );
+        }
+        assert!("main..".parse::<BlockSpec>().is_err() && "..main".parse::<BlockSpec>().is_err());
     }
 }

@@ -27,7 +27,7 @@ use profile::quality::Quality;
 use profile::{Counter, Flow};
 use serde_json::Value;
 
-pub(crate) use self::blocks::{charts as block_charts, table as block_table};
+pub(crate) use self::blocks::{BlockSpec, charts as block_charts, table as block_table};
 pub(crate) use self::callgraph::{Shown as GraphRows, print_folded};
 use crate::args::heading;
 use crate::exit::{DONE, Failure, Outcome, usage};
@@ -145,9 +145,9 @@ pub(crate) struct Report {
     /// One block and its cycles (blocks)
     ///
     /// Prints the distribution of its cycles. Its ends as the view prints them,
-    /// main+0x10..main+0x1c, or addresses as in --json.
-    #[arg(long, value_name = "ENTRY..EXIT", value_parser = blocks::range, help_heading = heading::VIEW)]
-    block: Option<blocks::BlockEnds>,
+    /// main+0x10 .. +0x1c, or addresses as in --json.
+    #[arg(long, value_name = "ENTRY..EXIT", help_heading = heading::VIEW)]
+    block: Option<BlockSpec>,
     #[command(flatten)]
     callgraph: callgraph::GraphOptions,
     /// Print up to N rows; 0 is all [default: 25]

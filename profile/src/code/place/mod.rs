@@ -10,7 +10,7 @@ use crate::code::error::SymbolError;
 use crate::code::maps::{Function, Location, Maps};
 use crate::code::symbols::Module;
 
-pub use spec::{LocationSpec, ParsePlaceError};
+pub use spec::{LocationSpec, ParsePlaceError, ends};
 
 /// A range of bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -1,5 +1,6 @@
 //! Code locations as users write them: an address, a function, or a line.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
@@ -95,6 +96,21 @@ impl FromStr for LocationSpec {
         }
         Ok(LocationSpec::Symbol { file, name: name.to_owned(), offset })
     }
+}
+
+/// The two ends of `FIRST..LAST`, as written. `+0x1c` as the last is in the function of the first,
+/// as views print it.
+pub fn ends(text: &str) -> Option<(&str, Cow<'_, str>)> {
+    let (first, last) = text.split_once("..")?;
+    let (first, last) = (first.trim(), last.trim());
+    let function = last.starts_with('+').then(|| first.parse());
+    let last = match function {
+        Some(Ok(LocationSpec::Symbol { file, name, .. })) => {
+            format!("{}{last}", LocationSpec::Symbol { file, name, offset: None }).into()
+        }
+        _ => last.into(),
+    };
+    Some((first, last))
 }
 
 /// An address or an offset in something, without what a view adds in parentheses.

@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use super::FindError;
 use crate::code::demangle::Called;
 use crate::code::maps::{Function, Location, LocationFilter, Maps};
-use crate::code::place::{LocationSpec, PlaceError};
+use crate::code::place::{LocationSpec, PlaceError, ends};
 use crate::code::straight;
 use crate::read::KERNEL;
 use crate::views::flow::{Block, Flow, share_of};
@@ -93,9 +93,8 @@ pub fn find(flow: &mut Flow, what: &str) -> Result<Stretch, FindError> {
     if let Some(found) = named(flow, what)? {
         return Ok(found);
     }
-    if let Some((from, to)) = what.split_once("..").filter(|(a, b)| !a.is_empty() && !b.is_empty())
-    {
-        return range(flow, from, to);
+    if let Some((from, to)) = ends(what).filter(|(a, b)| !a.is_empty() && !b.is_empty()) {
+        return range(flow, from, &to);
     }
     match what.parse() {
         Ok(LocationSpec::Symbol { file: None, name, offset }) if name != what => {
