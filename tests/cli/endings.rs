@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::support::lbr::{PROGRAM, alone, lbr, piped, setuid, text};
+use crate::support::lbr::{alone, lbr, piped, setuid, text};
 use crate::support::programs::{Program, build};
 use crate::support::skip::skipped;
 
@@ -147,7 +147,7 @@ fn a_program_runs_with_the_requested_rights() {
 fn a_setuid_lbr_ignores_its_callers_choices() {
     let Some(program) = ending() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let Some(setuid) = setuid(folder.path()) else { return };
+    let Some([setuid, ordinary]) = setuid(folder.path()) else { return };
     let open = std::fs::Permissions::from_mode(0o777);
     std::fs::set_permissions(program.path.parent().unwrap(), open).unwrap();
     std::fs::copy("/bin/true", folder.path().join("only-here")).unwrap();
@@ -164,12 +164,12 @@ fn a_setuid_lbr_ignores_its_callers_choices() {
     overhead.args(["record", "--backend", "soft", "--source", "ptrace", "--overhead=8", "--"]);
     let overhead = overhead.args([program.name(), "user"]).output().unwrap();
     assert_eq!(overhead.status.code(), Some(0), "alone as recorded: {}", text(&overhead.stderr));
-    let found = |program| {
+    let found = |program: &std::path::Path| {
         let found = run(program, &["--source", "ptrace", "--", "only-here"]);
         !text(&found.stderr).contains("not found in PATH")
     };
     assert!(!found(&setuid), "PATH");
-    assert!(found(std::path::Path::new(PROGRAM)), "PATH of an ordinary program");
+    assert!(found(&ordinary), "PATH of an ordinary program");
 }
 
 /// A killed recorder takes its program with it, which would otherwise remain stopped.

@@ -154,8 +154,9 @@ pub(crate) fn traced(args: &[&str]) -> Option<Output> {
     Some(out)
 }
 
-/// A setuid copy of `lbr` in a world-readable folder.
-pub(crate) fn setuid(folder: &Path) -> Option<PathBuf> {
+/// A setuid copy of `lbr`, and an ordinary one, in a world-readable folder: the program itself may be
+/// below one that other users cannot search, such as /root.
+pub(crate) fn setuid(folder: &Path) -> Option<[PathBuf; 2]> {
     let flags = nix::sys::statvfs::statvfs(folder).unwrap().flags();
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     if !nix::unistd::geteuid().is_root()
@@ -167,10 +168,12 @@ pub(crate) fn setuid(folder: &Path) -> Option<PathBuf> {
     }
     let all = |mode| std::fs::Permissions::from_mode(mode);
     std::fs::set_permissions(folder, all(0o777)).unwrap();
-    let setuid = folder.join("lbr");
-    std::fs::copy(PROGRAM, &setuid).unwrap();
-    std::fs::set_permissions(&setuid, all(0o4755)).unwrap();
-    Some(setuid)
+    Some([("lbr", 0o4755), ("ordinary", 0o755)].map(|(name, mode)| {
+        let copy = folder.join(name);
+        std::fs::copy(PROGRAM, &copy).unwrap();
+        std::fs::set_permissions(&copy, all(mode)).unwrap();
+        copy
+    }))
 }
 
 /// The sources of the software LBR that can run here.
