@@ -107,27 +107,18 @@ impl Place {
         Place { before, ..self }
     }
 
-    /// The target of a branch from `from`: text omits the function if it is the same.
-    pub(crate) fn reached_from(self, from: &Place) -> Place {
-        let name = |place: &Place| place.symbol.as_ref().map(|symbol| symbol.name.clone());
+    /// Reached from `from`, such as a branch's target: text omits the function if it is the same.
+    pub(crate) fn reached_from(self, maps: &mut Maps, from: Location) -> Place {
+        let function = maps.name(from).map(|named| named.name);
+        let own = self.symbol.as_ref().map(|symbol| &symbol.name);
         let same_function =
-            name(&self).is_some() && name(&self) == name(from) && self.file == from.file;
+            own.is_some() && own == function.as_ref() && self.file.as_deref() == maps.path_of(from);
         Place { same_function, ..self }
     }
 
     /// The text in a table: `+0x20 (foo.c:12)` in the function of the previous location.
     pub(crate) fn cell(&self) -> String {
-        self.behind_its_function(self.to_string())
-    }
-
-    /// A text of it, without the function if that of the previous location is the same.
-    fn behind_its_function(&self, text: String) -> String {
-        let symbol = self.symbol.as_ref().filter(|_| self.same_function);
-        let named = symbol.map(|symbol| format!("{}{}", self.before, escaped(&symbol.name)));
-        match named.and_then(|named| text.strip_prefix(&named).map(str::to_owned)) {
-            Some(rest) => format!("{}{rest}", self.before),
-            None => text,
-        }
+        self.text(str::to_owned, !self.same_function, true)
     }
 
     fn line(&self) -> Option<&SourceLine> {
@@ -135,10 +126,17 @@ impl Place {
     }
 
     /// The location for people, with a function that shortens names: symbol or file with offset,
-    /// `foo+0x1a`, otherwise the address; then the line if known, `foo+0x1a (foo.c:12)`.
-    fn text(&self, name: impl Fn(&str) -> String, with_inlined: bool) -> String {
+    /// `foo+0x1a`, otherwise the address; then the line if known, `foo+0x1a (foo.c:12)`. Without its
+    /// function, a symbol is its offset.
+    fn text(
+        &self,
+        name: impl Fn(&str) -> String,
+        with_function: bool,
+        with_inlined: bool,
+    ) -> String {
         let before = self.before;
         let mut text = match &self.symbol {
+            Some(Named { offset, .. }) if !with_function => format!("{before}+{offset:#x}"),
             Some(Named { name: symbol, offset }) => {
                 format!("{before}{}+{offset:#x}", name(&escaped(symbol)))
             }
@@ -175,17 +173,20 @@ impl Place {
         }
         let bare = self.clone().bare();
         if self.same_function {
-            let with_line = self.behind_its_function(self.text(str::to_owned, false));
+            let with_line = self.text(str::to_owned, false, false);
             return if cells(&with_line) <= room { with_line } else { bare.cell() };
         }
         let bare_alone = bare.clone().after("");
         // A shorter name would be useless.
         for (place, least) in [(self, 12), (&bare, 8), (&bare_alone, 4)] {
-            let fixed = cells(&place.text(|_| String::new(), false));
+            let whole = place.text(str::to_owned, true, false);
+            if cells(&whole) <= room {
+                return whole;
+            }
+            let fixed = cells(&place.text(|_| String::new(), true, false));
             let left = room.saturating_sub(fixed);
-            let text = place.text(|name| shortened(name, left), false);
-            let whole = text == place.text(str::to_owned, false);
-            if (left >= least || whole) && cells(&text) <= room {
+            let text = place.text(|name| shortened(name, left), true, false);
+            if left >= least && cells(&text) <= room {
                 return text;
             }
         }
@@ -224,7 +225,7 @@ impl Place {
 /// The whole place.
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text(str::to_owned, true))
+        f.write_str(&self.text(str::to_owned, true, true))
     }
 }
 
@@ -279,7 +280,7 @@ mod tests {
             let frames = vec![inlined, Frame { function: Some("f".into()), source: None }];
             Place { symbol, frames, ..Place::default() }
         };
-        let end = at(0x20, 7).reached_from(&at(0x10, 5)).after(" .. ");
+        let end = Place { same_function: true, ..at(0x20, 7) }.after(" .. ");
         let inlined = "std::_Rb_tree<int>::_M_lower_bound(int), inlined";
         assert_eq!(end.within(80), format!(" .. +0x20 (stl_tree.h:7 {inlined})"));
         assert_eq!(end.within(40), " .. +0x20 (stl_tree.h:7)");

@@ -350,8 +350,8 @@ fn table<'a>() -> Table<'a, Scene<'a>, StepRow<'a>> {
         .number("instructions", "then runs", |scene, row| Cell::count(scene.straight(row)))
         .place("from", "from", Part::ALL, |scene, row| Some(scene.place(row.step.from)))
         .place("to", "to", Part::ALL, |scene, row| {
-            let from = scene.place(row.step.from);
-            Some(scene.place(row.step.to).reached_from(&from))
+            let from = scene.maps.locate(scene.space, row.step.from);
+            Some(scene.place(row.step.to).reached_from(&mut scene.maps, from))
         })
         .behind(" -> ")
 }

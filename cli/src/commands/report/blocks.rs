@@ -243,8 +243,8 @@ pub(crate) fn table(
             Some(Place::of(maps, block.entry_location, block.entry))
         })
         .place("exit", "exit", Part::ALL, |maps, (_, block)| {
-            let entry = Place::of(maps, block.entry_location, block.entry);
-            Some(Place::of(maps, block.exit_location, block.exit).reached_from(&entry))
+            let exit = Place::of(maps, block.exit_location, block.exit);
+            Some(exit.reached_from(maps, block.entry_location))
         })
         .behind(" .. ")
 }
@@ -287,9 +287,8 @@ fn basic_table<'a>() -> Table<'a, Maps, (usize, &'a BasicBlock)> {
             Some(start.after(if matches!(basic.start, Bound::After(_)) { "after " } else { "" }))
         })
         .place("", " ", &[], |maps, (_, basic)| {
-            let start = Place::of(maps, basic.location, address(basic.start));
             let end = Place::of(maps, end_location(basic), address(basic.end));
-            let end = end.reached_from(&start);
+            let end = end.reached_from(maps, basic.location);
             let before = if matches!(basic.end, Bound::Before(_)) { " up to " } else { " .. " };
             Some(end.after(before))
         })

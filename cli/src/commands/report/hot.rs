@@ -67,8 +67,8 @@ pub(crate) fn table(
             Some(Place::of(maps, branch.from_location, branch.from))
         })
         .place("to", "to", Part::ALL, |maps, (_, branch)| {
-            let from = Place::of(maps, branch.from_location, branch.from);
-            Some(Place::of(maps, branch.to_location, branch.to).reached_from(&from))
+            let to = Place::of(maps, branch.to_location, branch.to);
+            Some(to.reached_from(maps, branch.from_location))
         })
         .behind(" -> ")
 }

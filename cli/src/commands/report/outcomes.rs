@@ -62,9 +62,9 @@ pub(crate) fn conditional<'a>(complete: bool, unsure: bool) -> Table<'a, Maps, R
             Some(Place::of(maps, site.location, site.from))
         })
         .place("to", "target", Part::NAMES, |maps, (_, site)| {
-            let from = Place::of(maps, site.location, site.from);
             let target = site.targets.first()?;
-            Some(Place::of(maps, target.location, target.to).reached_from(&from))
+            let to = Place::of(maps, target.location, target.to);
+            Some(to.reached_from(maps, site.location))
         })
         .behind(" -> ")
         .only("unsure", |_, (_, site)| Cell::Count(site.unsure))
@@ -89,8 +89,8 @@ pub(crate) fn targets<'a>(complete: bool) -> Table<'a, Maps, Went<'a>> {
             Some(Place::of(maps, site.location, site.from))
         })
         .place("to", "target", Part::ALL, |maps, (_, site, target)| {
-            let from = Place::of(maps, site.location, site.from);
-            Some(Place::of(maps, target.location, target.to).reached_from(&from))
+            let to = Place::of(maps, target.location, target.to);
+            Some(to.reached_from(maps, site.location))
         })
         .behind(" -> ")
 }

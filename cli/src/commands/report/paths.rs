@@ -43,8 +43,8 @@ pub(crate) fn table<'a>() -> Table<'a, Maps, Ranked<'a, Link>> {
             Some(Place::of(maps, link.from_location, link.from))
         })
         .place("to", " ", Part::NAMES, |maps, (_, link)| {
-            let from = Place::of(maps, link.from_location, link.from);
-            Some(Place::of(maps, link.to_location, link.to).reached_from(&from))
+            let to = Place::of(maps, link.to_location, link.to);
+            Some(to.reached_from(maps, link.from_location))
         })
         .behind(" -> ")
         .word("", "notes", |_, (_, link)| {
