@@ -7,58 +7,48 @@ use std::process::Output;
 use serde_json::Value;
 
 use crate::support::lbr::{PROGRAM, stderr, text};
+use crate::support::programs::{Program, build};
 use crate::support::skip::{run_tool, skipped, tool};
 
-struct Programs {
+/// `None` without a compiler. A static one has no dynamic linker to step through.
+fn crashes(link: &str) -> Option<Program> {
+    build("crashes/crashes.c", &["-O1", "-g", "-w", "-pthread", "-fno-stack-protector", link])
+}
+
+/// Builds a program of another language than C.
+fn compiled(compiler: &str, options: &[&str], file: &str, folder: &Path) -> Option<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/programs/crashes").join(file);
+    let program = folder.join(compiler);
+    let made = run_tool(tool(compiler).args(options).arg("-o").arg(&program).arg(source))?;
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    Some(program)
+}
+
+/// Runs `lbr crash` on `program way`, without address randomization.
+fn crash(options: &[&str], program: &Path, way: &str) -> Option<Output> {
+    let mut command = tool("setarch");
+    command.args(["-R", PROGRAM, "crash"]).args(options).arg("--").arg(program);
+    run_tool(command.args([way]).env("RUST_BACKTRACE", "0"))
+}
+
+/// tests/programs/last_step.c, and a folder for what objdump decodes.
+struct Stepper {
+    program: Program,
     folder: tempfile::TempDir,
 }
 
-impl Programs {
-    /// Builds them; `None` without the tools. Static ones have no dynamic linker to step through.
-    fn build(is_static: bool) -> Option<Programs> {
-        let programs = Programs { folder: tempfile::tempdir().unwrap() };
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/programs");
-        let optimized = ["-O1", "-g", "-w", "-pthread", "-fno-stack-protector"];
-        let panics = ["-O", "-g", "-C", "panic=abort"];
-        for (compiler, options, file) in [
-            ("gcc", &optimized[..], "crashes/crashes.c"),
-            ("gcc", &optimized[..], "last_step.c"),
-            ("g++", &optimized[..], "crashes/throws.cc"),
-            ("rustc", &panics[..], "crashes/panics.rs"),
-        ] {
-            let file = source.join(file);
-            let to = programs.path(file.file_stem().unwrap().to_str().unwrap());
-            let link: &[&str] = match compiler {
-                _ if !is_static => &[],
-                "gcc" => &["-static"],
-                // A whole static program sorts all its unwind tables at the first exception.
-                "g++" => &["-static-libstdc++", "-static-libgcc"],
-                _ => &[],
-            };
-            let options = [options, link].concat();
-            let made = run_tool(tool(compiler).args(options).arg("-o").arg(to).arg(file))?;
-            assert!(made.status.success(), "{}", text(&made.stderr));
-        }
+impl Stepper {
+    fn build() -> Option<Stepper> {
         run_tool(tool("objdump").arg("--version"))?;
-        Some(programs)
+        let program = build("last_step.c", &["-O1"])?;
+        Some(Stepper { program, folder: tempfile::tempdir().unwrap() })
     }
 
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    /// Runs `lbr crash` on `program way`, without address randomization.
-    fn crash(&self, options: &[&str], program: &str, way: &str) -> Option<Output> {
-        let mut command = tool("setarch");
-        command.args(["-R", PROGRAM, "crash"]).args(options).arg("--").arg(self.path(program));
-        run_tool(command.args([way]).env("RUST_BACKTRACE", "0"))
-    }
-
-    /// The last taken branch of the thread that dies, and its signal.
-    fn stepped(&self, program: &str, way: &str) -> (u64, u64, i32) {
-        let mut stepper = tool(self.path("last_step").to_str().unwrap());
-        let run = stepper.arg(self.path(program)).arg(way).env("RUST_BACKTRACE", "0");
-        let out = text(&run.output().unwrap().stdout);
+    /// The last taken branch of the thread that dies, and its signal. Steps from an address on.
+    fn last_branch(&self, first: u64, program: &Path, way: &str) -> (u64, u64, i32) {
+        let mut stepper = tool(self.program.name());
+        stepper.arg(format!("{first:x}")).arg(program).arg(way).env("RUST_BACKTRACE", "0");
+        let out = text(&stepper.output().unwrap().stdout);
         let mut lines = out.lines();
         let signal = lines.next().and_then(|line| line.strip_prefix("thread ")).unwrap();
         let hex = |word: &str| u64::from_str_radix(word, 16).unwrap();
@@ -85,7 +75,7 @@ impl Programs {
         // No instruction before a slot reaches past the NOPs into it.
         let bytes: Vec<u8> =
             steps.iter().flat_map(|(_, _, code)| [&code[..], &[0x90; 48]].concat()).collect();
-        let file = self.path("code.bin");
+        let file = self.folder.path().join("code.bin");
         std::fs::write(&file, bytes).unwrap();
         let mut objdump = tool("objdump");
         objdump.args(["-D", "-w", "-b", "binary", "-m", "i386:x86-64"]).arg(file);
@@ -127,89 +117,107 @@ fn has_qemu() -> bool {
     found.inspect_err(|why| skipped(format_args!("the qemu source: {why}"))).is_ok()
 }
 
-const WAYS: [(&str, &str, &str); 16] = [
-    ("crashes", "null", "SIGSEGV"),
-    ("crashes", "dangling", "SIGSEGV"),
-    ("crashes", "stack", "SIGSEGV"),
-    ("crashes", "smash", "SIGSEGV"),
-    ("crashes", "overrun", "SIGSEGV"),
-    ("crashes", "abort", "SIGABRT"),
-    ("crashes", "overflow", "SIGSEGV"),
-    ("crashes", "divide", "SIGFPE"),
-    ("crashes", "ud2", "SIGILL"),
-    ("crashes", "code", "SIGSEGV"),
-    ("crashes", "thread", "SIGSEGV"),
-    ("crashes", "handler", "SIGSEGV"),
-    ("crashes", "exec", "SIGSEGV"),
-    ("crashes", "child", "SIGSEGV"),
-    ("throws", "", "SIGABRT"),
-    ("panics", "", "SIGABRT"),
+/// The ways in which crashes.c dies.
+const WAYS: [(&str, &str); 14] = [
+    ("null", "SIGSEGV"),
+    ("dangling", "SIGSEGV"),
+    ("stack", "SIGSEGV"),
+    ("smash", "SIGSEGV"),
+    ("overrun", "SIGSEGV"),
+    ("abort", "SIGABRT"),
+    ("overflow", "SIGSEGV"),
+    ("divide", "SIGFPE"),
+    ("ud2", "SIGILL"),
+    ("code", "SIGSEGV"),
+    ("thread", "SIGSEGV"),
+    ("handler", "SIGSEGV"),
+    ("exec", "SIGSEGV"),
+    ("child", "SIGSEGV"),
 ];
+
+/// Compares a death as `lbr crash` prints it with what the stepper finds from an address on.
+fn compare(stepper: &Stepper, first: u64, program: &Path, way: &str, signal: &str) -> Option<()> {
+    let named = format!("{} {way}", program.display());
+    let (from, to, number) = stepper.last_branch(first, program, way);
+    let out = crash(&["--json", "--source", "ptrace", "--children"], program, way)?;
+    let (last, end) = death(&out);
+    assert_eq!((address(&last["from"]), address(&last["to"])), (from, to), "{named}");
+    assert_eq!(end["signal"], signal, "{named}");
+    // The test's child is reported, and its parent exits with the signal's number.
+    let status = if way == "child" { number } else { 128 + number };
+    assert_eq!(out.status.code(), Some(status), "{named}");
+    // QEMU follows neither children nor exec.
+    if !has_qemu() || ["exec", "child"].contains(&way) {
+        return Some(());
+    }
+    let out = crash(&["--json", "--source", "qemu"], program, way)?;
+    let (emulated, end) = death(&out);
+    assert_eq!(end["signal"], signal, "qemu: {named}");
+    assert_eq!(out.status.code(), Some(status), "qemu: {named}");
+    if way == "smash" {
+        // QEMU faults after the return, a CPU before it.
+        assert_eq!(emulated["to"], "0x4141414141414141");
+        return Some(());
+    }
+    for key in ["from_symbol", "from_offset", "from_line", "to_symbol", "to_offset", "type"] {
+        assert_eq!(emulated[key], last[key], "qemu: {named}: {key}");
+    }
+    Some(())
+}
 
 #[test]
 fn the_last_branch_is_what_a_stepper_says() {
-    let Some(programs) = Programs::build(true) else { return };
-    let with_qemu = has_qemu();
-    for (program, way, signal) in WAYS {
-        let (from, to, number) = programs.stepped(program, way);
-        let options = ["--json", "--source", "ptrace", "--children"];
-        let Some(out) = programs.crash(&options, program, way) else { return };
-        let (last, end) = death(&out);
-        assert_eq!((address(&last["from"]), address(&last["to"])), (from, to), "{program} {way}");
-        assert_eq!(end["signal"], signal, "{program} {way}");
-        // The test's child is reported, and its parent exits with the signal's number.
-        let status = if way == "child" { number } else { 128 + number };
-        assert_eq!(out.status.code(), Some(status), "{program} {way}");
-        // QEMU follows neither children nor exec.
-        if !with_qemu || ["exec", "child"].contains(&way) {
-            continue;
+    let (Some(stepper), Some(program)) = (Stepper::build(), crashes("-static")) else { return };
+    for (way, signal) in WAYS {
+        if compare(&stepper, program.at("main"), &program.path, way, signal).is_none() {
+            return;
         }
-        let out = programs.crash(&["--json", "--source", "qemu"], program, way).unwrap();
-        let (emulated, end) = death(&out);
-        assert_eq!(end["signal"], signal, "qemu: {program} {way}");
-        assert_eq!(out.status.code(), Some(status), "qemu: {program} {way}");
-        if way == "smash" {
-            // QEMU faults after the return, a CPU before it.
-            assert_eq!(emulated["to"], "0x4141414141414141");
-            continue;
-        }
-        for key in ["from_symbol", "from_offset", "from_line", "to_symbol", "to_offset", "type"] {
-            assert_eq!(emulated[key], last[key], "qemu: {program} {way}: {key}");
+    }
+    // A whole static program would sort all its unwind tables at the first exception.
+    let throws = &["-O1", "-g", "-w", "-static-libstdc++", "-static-libgcc"];
+    let panics = &["-O", "-g", "-C", "panic=abort"];
+    for (compiler, options, file) in
+        [("g++", &throws[..], "throws.cc"), ("rustc", panics, "panics.rs")]
+    {
+        if let Some(program) = compiled(compiler, options, file, stepper.folder.path()) {
+            compare(&stepper, 0, &program, "", "SIGABRT");
         }
     }
 }
 
 #[test]
 fn the_first_line_is_the_answer() {
-    let Some(programs) = Programs::build(false) else { return };
+    let (Some(program), Some(dynamic)) = (crashes("-static"), crashes("-no-pie")) else { return };
     let sources = if has_qemu() { &["ptrace", "qemu"][..] } else { &["ptrace"] };
     for source in sources {
-        let first = |way: &str| {
-            let out = programs.crash(&["--source", source], "crashes", way);
+        let first_line = |program: &Program, way: &str| {
+            let out = crash(&["--source", source], &program.path, way);
             out.map(|out| text(&out.stdout).lines().next().unwrap_or_default().to_owned())
         };
-        let Some(null) = first("null") else { return };
+        let first = |way| first_line(&program, way).unwrap();
+        let Some(null) = first_line(&program, "null") else { return };
         assert!(null.starts_with("crash: SIGSEGV at 0x0, which is not code"), "{null}");
         assert!(null.contains("; reached by the call at through+"), "{null}");
-        let code = first("code").unwrap();
+        let code = first("code");
         assert!(code.starts_with("crash: SIGSEGV in store+0x"), "{code}");
         assert!(code.contains("(crashes.c:33): write to 0x"), "{code}");
-        let abort = first("abort").unwrap();
+        // The call into another file.
+        let abort = first_line(&dynamic, "abort").unwrap();
         assert!(abort.starts_with("crash: SIGABRT in "), "{abort}");
         assert!(abort.contains("; reached by the call at compare+"), "{abort}");
-        assert!(first("overflow").unwrap().contains("(stack overflow?)"));
-        assert!(first("").unwrap().starts_with("no crash: "));
+        assert!(first("overflow").contains("(stack overflow?)"));
+        assert!(first("").starts_with("no crash: "));
     }
 }
 
 #[test]
 fn paths_are_kept_at_other_moments() {
-    let Some(programs) = Programs::build(false) else { return };
+    let Some(program) = crashes("-static") else { return };
     let sources = if has_qemu() { &["ptrace", "qemu"][..] } else { &["ptrace"] };
     for source in sources {
         let at = |when: &str, way: &str| {
             let options = ["--json", "--source", source, "--at", when];
-            programs.crash(&options, "crashes", way)
+            crash(&options, &program.path, way)
         };
         let Some(out) = at("signal:USR1", "handler") else { return };
         let ends: Vec<Value> =
@@ -235,11 +243,12 @@ fn paths_are_kept_at_other_moments() {
 
 #[test]
 fn the_path_can_be_kept_as_a_recording() {
-    let Some(programs) = Programs::build(false) else { return };
-    let file = programs.path("crash.data");
+    let Some(program) = crashes("-static") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("crash.data");
     let file = file.to_str().unwrap();
     let options = ["--json", "--source", "ptrace", "--last", "16", "-o", file];
-    let Some(out) = programs.crash(&options, "crashes", "divide") else { return };
+    let Some(out) = crash(&options, &program.path, "divide") else { return };
     let (last, _) = death(&out);
     let script = crate::support::lbr::lbr(&["script", "--json", file]);
     let samples = json_lines(&script);
