@@ -40,7 +40,7 @@ static int order(const void *a, const void *b) { return *(const int *)a - *(cons
 
 int main(int argc, char **argv) {
     step steps[] = {one, two, three, pick};
-    int rounds = argc > 1 ? atoi(argv[1]) : 2000, numbers[300];
+    int rounds = argc > 1 ? atoi(argv[1]) : 300, numbers[300];
     unsigned x = 12345, sum = 0;
     for (int i = 0; i < rounds; i++) {
         x = mix(x + i);

@@ -63,13 +63,17 @@ impl PartialEq for Bits {
 impl View {
     /// Builds the view of a session's current state.
     pub fn of(session: &Session) -> View {
-        let mut view = View::at(&mut session.state().clone());
-        let before = session.before().filter(|before| {
-            let now = session.state();
-            before.cpu == now.cpu && before.faulty == now.faulty
-        });
-        if let Some(before) = before {
-            view.mark(&View::at(&mut before.clone()), session.state().cpu.caps.order);
+        let before = session.before().map(|before| View::at(&mut before.clone()));
+        View::after(session, before.as_ref())
+    }
+
+    /// Builds the view of a session's current state; `before` is the view of the state before it.
+    pub fn after(session: &Session, before: Option<&View>) -> View {
+        let now = session.state();
+        let mut view = View::at(&mut now.clone());
+        let is_same = |state: &State| state.cpu == now.cpu && state.faulty == now.faulty;
+        if let Some(before) = before.filter(|_| session.before().is_some_and(is_same)) {
+            view.mark(before, now.cpu.caps.order);
         }
         view
     }
@@ -153,12 +157,12 @@ fn controls(lbr: &mut SoftLbr, caps: &LbrCaps) -> Vec<Bits> {
     wanted.extend(caps.freeze_status().map(|msr| (msr, status)));
     wanted.extend(map.depth.into_iter().chain(map.tos).map(|msr| (msr, 0)));
     let key = CpuKey { family: caps.cpu.family, model: caps.cpu.model };
-    let described: Vec<Register> = match caps.facility {
-        Facility::Brbe => all().collect(),
-        _ => all_of(key).into_iter().flatten().collect(),
+    let described = |msr: Msr| match caps.facility {
+        Facility::Brbe => all().find(|register| register.address() == msr),
+        _ => all_of(key).ok()?.find(|register| register.address() == msr),
     };
     let bits = |(msr, mask): (Msr, u64)| {
-        let register = *described.iter().find(|register| register.address() == msr)?;
+        let register = described(msr)?;
         let mut fields = register.fields();
         fields.retain(|field| field.mask() & mask != 0 && field.width() == 1);
         Some(Bits { register, msr, value: lbr.read(msr).ok()?, changed: 0, fields })

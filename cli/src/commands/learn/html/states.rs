@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, Hash, RandomState};
+use std::rc::Rc;
 
 use lab::learn::{Bits, Session, View};
 use lbr_msr::address::Msr;
@@ -158,21 +159,21 @@ impl States {
     /// Adds the states from the present one to the end, and those reached by toggling; returns the
     /// number of the first.
     fn path(&mut self, mut session: Session, mut free: Free) -> usize {
-        let mut before: Option<usize> = None;
+        let mut before: Option<(usize, Rc<View>)> = None;
         let mut first = None;
         let mut passed = Vec::new();
         loop {
             let state = self.identity(&session);
             let known = self.known(state, free);
-            if let (Some(node), None) = (known, before) {
+            if let (Some(node), None) = (known, &before) {
                 return node;
             }
-            let view = View::of(&session);
+            let view = View::after(&session, before.as_ref().map(|(_, view)| &**view));
             let text = words::last_step(&session, &view);
             session.begin_here();
             let node = known.unwrap_or_else(|| self.node(state, &session, &view, free));
             first.get_or_insert(node);
-            if let Some(before) = before {
+            if let Some((before, _)) = before {
                 let changed = view.slots.iter().filter(|slot| slot.changed);
                 let marks = self.marks.number(changed.map(|slot| slot.index).collect());
                 self.nodes[before].3 = Some((node, self.texts.number(text), marks));
@@ -180,10 +181,11 @@ impl States {
             if known.is_some() {
                 break;
             }
+            let view = Rc::new(view);
             if free != Free::Nothing {
-                passed.push((node, session.clone(), view, free));
+                passed.push((node, session.clone(), Rc::clone(&view), free));
             }
-            before = Some(node);
+            before = Some((node, view));
             free = free.stepped();
             if !session.step() {
                 break;
