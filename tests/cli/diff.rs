@@ -195,7 +195,7 @@ pub(crate) fn recorded(folder: &Folder, name: &str, code: &str, call: &str) -> O
     };
     assert!(status.success(), "{status}");
     let file = folder.0.path().join(format!("{name}.data")).to_str().unwrap().to_owned();
-    let options = ["record", "--backend", "soft", "--source", "ptrace", "-o", &file, "--"];
+    let options = ["record", "--backend", "soft", "-o", &file, "--"];
     let out = lbr(&[&options[..], &[program.to_str().unwrap()]].concat());
     assert!(out.status.success(), "{}", stderr(&out));
     Some(file)
@@ -303,7 +303,7 @@ fn static_inlined_and_edited_functions() {
             .ok()?;
         assert!(built.success(), "{built}");
         let data = folder.0.path().join(format!("{name}.data")).to_str().unwrap().to_owned();
-        let options = ["record", "--backend", "soft", "--source", "ptrace", "-o", &data, "--"];
+        let options = ["record", "--backend", "soft", "-o", &data, "--"];
         let out = lbr(&[&options[..], &[program.to_str().unwrap()]].concat());
         assert!(out.status.success(), "{}", stderr(&out));
         Some(data)

@@ -8,7 +8,7 @@ use crate::support::lbr::{lbr_in, stderr};
 use crate::support::programs::{BARE, build};
 use crate::support::skip::{skipped, tool};
 
-const RECORD: [&str; 7] = ["record", "--backend", "soft", "--source", "ptrace", "-o", "x"];
+const RECORD: [&str; 5] = ["record", "--backend", "soft", "-o", "x"];
 
 fn record(dir: &Path, script: &str) -> (Option<i32>, String) {
     let out = lbr_in(dir, &[&RECORD[..], &["--", "/bin/sh", "-c", script]].concat());
@@ -57,7 +57,7 @@ fn a_recording_with_lint_findings_is_not_called_complete() {
     if !built.is_ok_and(|status| status.success()) {
         return skipped("no C compiler");
     }
-    let out = lbr_in(dir.path(), &[&RECORD[..], &["--", "./queue"]].concat());
+    let out = lbr_in(dir.path(), &[&RECORD[..], &["--source", "ptrace", "--", "./queue"]].concat());
     assert_eq!(out.status.code(), Some(0), "{}", stderr(&out));
     let lint = lbr_in(dir.path(), &["lint", "-i", "x", "--json"]);
     let impossible = String::from_utf8_lossy(&lint.stdout).contains("impossible_fall_through");
@@ -70,7 +70,7 @@ fn a_recording_with_lint_findings_is_not_called_complete() {
 fn a_pipe_cannot_be_read_back() {
     let Some(program) = build("oracle.S", BARE) else { return };
     let dir = tempfile::tempdir().unwrap();
-    let record = [&RECORD[..6], &["-", "--", program.name()]].concat();
+    let record = [&RECORD[..4], &["-", "--source", "ptrace", "--", program.name()]].concat();
     let out = lbr_in(dir.path(), &record);
     let said = stderr(&out);
     assert!(said.contains("once and in order; not checked by lbr lint"), "{said}");
