@@ -23,6 +23,7 @@ mod guard;
 mod guard_busy;
 mod labels;
 mod model;
+mod moves;
 mod scripted;
 mod seeds;
 mod session;
