@@ -105,7 +105,7 @@ impl Lines {
     /// readable.
     pub(crate) fn of(program: &Path, dirs: &DebugDirs) -> Option<Lines> {
         let (mut dwarf, pieces) = load::load(program, dirs)?;
-        dwarf.populate_abbreviations_cache(gimli::AbbreviationsCacheStrategy::Duplicates);
+        dwarf.populate_abbreviations_cache(gimli::AbbreviationsCacheStrategy::All);
         Some(Lines {
             dwarf: Arc::new(dwarf),
             pieces,
