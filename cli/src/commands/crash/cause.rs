@@ -84,17 +84,19 @@ impl<'a> Cause<'a> {
     /// The branch to something that is not code; else the branch by which the program's own code
     /// was left.
     fn reached(&self, scene: &mut Scene<'_>) -> Option<String> {
-        if scene.is_own(self.stop.ip) {
+        let path = scene.path;
+        let with_lines = path.steps.iter().any(|step| scene.has_line(step.from));
+        if scene.is_own(self.stop.ip, with_lines) {
             return None;
         }
-        let path = scene.path;
         let mut steps = path.steps.iter().rev().filter_map(|step| match step.kind {
             StepKind::Branch(class) => Some((step, class)),
             StepKind::Kernel(_) => None,
         });
         let (step, class) = if scene.is_code(self.stop.ip) {
-            let leaves =
-                steps.find(|(step, _)| scene.is_own(step.from) && !scene.is_own(step.to))?;
+            let leaves = steps.find(|(step, _)| {
+                scene.is_own(step.from, with_lines) && !scene.is_own(step.to, with_lines)
+            })?;
             // Through the procedure linkage table: the call says more than its jumps.
             let mut since = std::iter::once(leaves).chain(steps);
             since.find(|(step, _)| !scene.is_stub(step.from)).unwrap_or(leaves)

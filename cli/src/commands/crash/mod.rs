@@ -305,9 +305,21 @@ impl<'a> Scene<'a> {
     }
 
     /// Whether the address is in the program's own file.
-    pub(super) fn is_own(&self, address: u64) -> bool {
+    fn is_in_program(&self, address: u64) -> bool {
         let own = self.mapped.first().map(|map| map.path.as_str());
         own.is_some() && self.maps.path_of(self.maps.locate(self.space, address)) == own
+    }
+
+    /// Whether the address is in the program's own file and has a source line.
+    pub(super) fn has_line(&mut self, address: u64) -> bool {
+        let location = self.maps.locate(self.space, address);
+        self.is_in_program(address) && self.maps.source(location).is_some()
+    }
+
+    /// Whether the address is in the program's own code. In a program `with_lines`, code without a
+    /// source line is that of libraries that it was linked with.
+    pub(super) fn is_own(&mut self, address: u64, with_lines: bool) -> bool {
+        if with_lines { self.has_line(address) } else { self.is_in_program(address) }
     }
 
     fn rows(&self) -> Vec<StepRow<'a>> {
