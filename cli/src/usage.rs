@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::error::Error as _;
+use std::path::Path;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
@@ -20,6 +21,9 @@ pub(crate) fn sentence(error: &clap::Error, command: Option<&str>) -> String {
             let typed = one(ContextKind::InvalidSubcommand);
             let near = near(&typed, &all(ContextKind::SuggestedSubcommand), false);
             format!("no command is called {typed}{near}; {name} -h lists the commands")
+        }
+        ErrorKind::UnknownArgument if takes_input(command) && Path::new(&arg).is_file() => {
+            format!("unexpected argument '{arg}'; name a recording with -i {arg}")
         }
         ErrorKind::UnknownArgument => {
             let near = near(&arg, &all(ContextKind::SuggestedArg), false);
@@ -58,6 +62,13 @@ pub(crate) fn sentence(error: &clap::Error, command: Option<&str>) -> String {
             format!("{first}; {name} -h lists the options")
         }
     }
+}
+
+/// Whether a command reads recordings that its option `-i` names.
+fn takes_input(command: Option<&str>) -> bool {
+    let all = crate::command();
+    let found = command.and_then(|name| all.find_subcommand(name));
+    found.is_some_and(|found| found.get_arguments().any(|arg| arg.get_short() == Some('i')))
 }
 
 /// `--limit` of `--limit <N>`; the name of a positional argument without its brackets.

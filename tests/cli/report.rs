@@ -151,6 +151,27 @@ fn json_lines() {
 }
 
 /// Only existing options are suggested.
+/// An order that the recording has no values for is reported, and rows are by count.
+#[test]
+fn sorting_by_absent_values_is_reported() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = software(dir.path());
+    let by_count = report(&["--json"], &file);
+    assert_eq!(by_count.stderr, b"");
+    for (order, lacks) in
+        [("rate", "predictions"), ("mispredicts", "predictions"), ("cycles", "cycle counts")]
+    {
+        let sorted = report(&["--json", "--sort", order], &file);
+        let said = String::from_utf8_lossy(&sorted.stderr);
+        let wanted = format!("lbr: the recording has no {lacks}: rows are sorted by count\n");
+        assert_eq!(said, wanted, "{order}");
+        assert_eq!(sorted.stdout, by_count.stdout, "{order}");
+    }
+    let blocks = report(&["--view", "blocks", "--sort", "cycles"], &file);
+    let said = String::from_utf8_lossy(&blocks.stderr);
+    assert_eq!(said, "lbr: the recording has no cycle counts: rows are sorted by count\n");
+}
+
 #[test]
 fn other_views_are_refused() {
     for view in ["paths", "callgraph", "loops", "nonsense"] {

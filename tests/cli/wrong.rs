@@ -44,6 +44,10 @@ const WRONG: [(&[&str], &str); 28] = [
         &["report", "--limt", "3"],
         "unexpected argument '--limt'; did you mean '--limit'?; lbr report -h lists the options",
     ),
+    (
+        &["annotate", "main", "notes.txt"],
+        "unexpected argument 'notes.txt'; name a recording with -i notes.txt",
+    ),
     (&["doctor", "--foo"], "unexpected argument '--foo'; lbr doctor -h lists the options"),
     (&["repor"], "no command is called repor; did you mean 'report'?; lbr -h lists the commands"),
     (&["foo"], "no command is called foo; lbr -h lists the commands"),

@@ -15,7 +15,9 @@ use profile::quality::Quality;
 use serde::Serialize;
 
 use super::hot::means;
-use super::{Page, Report, Section, Sort, View, print_hidden, rest, run_flow, unusual};
+use super::{
+    CYCLES, Page, Report, Section, Sort, View, print_hidden, rest, run_flow, say_unsorted, unusual,
+};
 use crate::exit::{Failure, Outcome, USAGE};
 use crate::head::{Notes, share_trust};
 use crate::present::chart::{Histogram, Series};
@@ -103,6 +105,9 @@ fn print(out: &mut Out<'_>, args: &Report, flow: &mut Flow) -> io::Result<Option
     let cuts = args.block.is_none().then(|| Cuts::of(blocks));
     match args.sort {
         Some(Sort::Address) => blocks.sort_by_key(|block| (block.entry, block.exit)),
+        Some(Sort::Cycles) if blocks.iter().all(|block| block.cycles.n() == 0) => {
+            say_unsorted(CYCLES);
+        }
         Some(Sort::Cycles) => blocks.sort_by_key(|block| Reverse(block.cycles.quantile(0.5))),
         _ => {}
     }

@@ -7,7 +7,7 @@ use profile::maps::Maps;
 use profile::overview::Overview;
 use profile::quality::Quality;
 
-use super::{Page, Report, Section, Sort, View, print_hidden, rest};
+use super::{CYCLES, Page, Report, Section, Sort, View, print_hidden, rest, say_unsorted};
 use crate::exit::{Failure, Outcome};
 use crate::head::{Notes, Totals, quality_json, share_trust};
 use crate::input::Source;
@@ -89,7 +89,15 @@ pub(crate) fn means(counters: Option<&[Option<u64>; 4]>, count: u64) -> Option<S
 fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     let (mut hot, sources) = args.count(Counter::new())?;
     if let Some(sort) = args.sort {
-        hot.sort(sort);
+        let lacking = match sort {
+            Sort::Mispredicts | Sort::Rate => (hot.known == 0).then_some("predictions"),
+            Sort::Cycles => hot.branches.iter().all(|b| b.with_cycles == 0).then_some(CYCLES),
+            Sort::Count | Sort::Address => None,
+        };
+        match lacking {
+            Some(what) => say_unsorted(what),
+            None => hot.sort(sort),
+        }
     }
     let mut branches = std::mem::take(&mut hot.branches);
     let totals = Totals::of_hot(&hot, branches.len());

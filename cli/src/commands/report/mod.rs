@@ -35,7 +35,7 @@ use crate::head::{self, Notes, Totals, flow_json, without};
 use crate::input::{self, Inputs, Reread, Source};
 use crate::present::json;
 use crate::present::number::{counted_nonzero, grouped};
-use crate::present::out::{FAINT, Out};
+use crate::present::out::{FAINT, Out, say};
 use crate::present::table::Printer;
 use crate::select::{RowArgs, Rows, SelectArgs};
 use crate::symbols::SymbolArgs;
@@ -221,6 +221,14 @@ fn sort(name: &str) -> Result<Sort, String> {
 }
 
 const SORTS: &str = "rows are sorted by count, mispredicts, rate, cycles or address";
+
+/// What [`Sort::Cycles`] needs.
+const CYCLES: &str = "cycle counts";
+
+/// Reports that the requested order needs something that the recording lacks.
+fn say_unsorted(lacking: &str) {
+    say!("the recording has no {lacking}: rows are sorted by count");
+}
 
 /// Prints the hot branches of a recording that has just been made.
 pub(crate) fn hot(recording: &Path) -> Outcome {
