@@ -46,6 +46,30 @@ fn worked_values() {
     assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""));
 }
 
+/// Arguments that are numbers are one record; a file that exists is read, whatever its name.
+#[test]
+fn a_record_is_given_by_arguments() {
+    let of_line = decode(&["--format", "3", "--json"], "8000000000401000 0x401020\n");
+    let of_arguments = decode(&["--format", "3", "8000000000401000", "0x401020", "--json"], "");
+    assert_eq!(stdout(&of_arguments), stdout(&of_line));
+    assert!(stdout(&of_arguments).starts_with("{\"from\":\"0x401000\",\"to\":\"0x401020\""));
+    let packed = decode(&["--facility", "pm", "40102000401000", "--json"], "");
+    assert!(stdout(&packed).starts_with("{\"from\":\"0x401000\",\"to\":\"0x401020\""));
+    for (args, why) in [
+        (&["401000"][..], "lbr: 1 of 2 columns (FROM TO [INFO])\n"),
+        (&["401000", "x"], "lbr: \"x\" is not a hexadecimal number\n"),
+        (&["401000x"], "lbr: cannot open 401000x: No such file or directory\n"),
+    ] {
+        let refused = decode(&[&["--format", "3"], args].concat(), "");
+        assert_eq!((refused.status.code(), stderr(&refused)), (Some(2), why), "{args:?}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("401000"), "401000 401020\n").unwrap();
+    let args = ["decode", "--format", "3", "--json", "401000"];
+    let of_file = crate::support::lbr::lbr_in(folder.path(), &args);
+    assert!(stdout(&of_file).contains("\"to\":\"0x401020\""), "{}", stderr(&of_file));
+}
+
 /// Every format and facility in the program, line for line.
 #[test]
 fn agrees_with_a_second_decoder_on_random_records() {

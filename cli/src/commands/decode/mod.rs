@@ -4,8 +4,8 @@ mod line;
 pub(super) mod record;
 
 use std::{
-    io::{BufReader, Write},
-    path::PathBuf,
+    io::{BufRead, BufReader, Write},
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
@@ -27,12 +27,12 @@ use crate::{
 /// Decode raw LBR registers
 ///
 /// Examples:
+///   lbr decode --format 3 8000000000401000 401020
+///   lbr decode --facility arch 401000 401020 1000000000000005 --json
 ///   echo 401000 401020 | lbr decode --format 0
-///   echo 8000000000401000 401020 | lbr decode --format 3
-///   echo 401000 401020 1000000000000005 | lbr decode --facility arch --json
 ///
-/// Each line is a record: FROM, TO and, if the layout has it, INFO, in
-/// hexadecimal with or without 0x, separated by spaces. Packed records (format
+/// The arguments, or each line of a file, are a record: FROM, TO and, if the
+/// layout has it, INFO, in hexadecimal with or without 0x. Packed records (format
 /// 0, pm) are one register; further columns are ignored. A BRBE record is INF
 /// SRC TGT. A PEBS line is a whole record, its 64-bit words in order; lbr prints
 /// its LBR entries, newest first. Empty lines and lines that start with # are
@@ -74,9 +74,11 @@ pub(crate) struct DecodeArgs {
     #[arg(long, help_heading = heading::OUTPUT)]
     json: bool,
 
-    /// File with the records; `-` is standard input
-    #[arg(value_name = "FILE", default_value = "-")]
-    file: PathBuf,
+    /// The registers of a record, or a file with a record on each line
+    ///
+    /// `-` is standard input, as is no argument.
+    #[arg(value_name = "REGISTERS|FILE", default_value = "-")]
+    input: Vec<String>,
 }
 
 /// Layouts that LBR_FMT does not name.
@@ -141,6 +143,13 @@ pub(super) enum Records {
 }
 
 impl DecodeArgs {
+    /// The record that the arguments are; `None` for a file.
+    fn record(&self) -> Option<String> {
+        let is_file =
+            matches!(&self.input[..], [one] if hex(one).is_err() || Path::new(one).exists());
+        (!is_file).then(|| self.input.join(" "))
+    }
+
     fn records(&self) -> Result<Records, anyhow::Error> {
         let (virt_bits, tsx) = (self.virt_bits, !self.no_tsx);
         let is_arch = matches!(
@@ -177,10 +186,20 @@ impl DecodeArgs {
 
 pub(crate) fn run(args: DecodeArgs) -> Outcome {
     let records = args.records().or_exit(USAGE)?;
-    let file = input::name(&args.file);
-    let opened = Stream::of(&args.file, Arc::default());
-    let opened = opened.with_context(|| format!("cannot open {file}")).or_exit(USAGE)?;
-    let mut input = BufReader::new(opened);
+    let record = args.record();
+    let path = args.input.first().map(PathBuf::from).unwrap_or_default();
+    let file = input::name(&path);
+    let mut input: Box<dyn BufRead> = match &record {
+        Some(record) => {
+            line::parse(record.as_bytes(), records).or_exit(USAGE)?;
+            Box::new(record.as_bytes())
+        }
+        None => {
+            let opened = Stream::of(&path, Arc::default());
+            let opened = opened.with_context(|| format!("cannot open {file}")).or_exit(USAGE)?;
+            Box::new(BufReader::new(opened))
+        }
+    };
     let mut out = Out::stdout();
     let table = record::table(records, false);
     // Rows are printed as they come, so the widths cannot depend on them.
