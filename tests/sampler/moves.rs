@@ -25,8 +25,11 @@ fn every(period: u64) -> RecordConfig {
     RecordConfig { sampling: Sampling::Period(period), ..config(Shape::Info, 16) }
 }
 
-/// Numbers of a thread's branches, oldest first, and its moves as `(newer, kind, from, to)`.
-fn of_each(samples: &[Sample]) -> Vec<(Vec<u64>, Vec<(u32, MoveKind, u64, u64)>)> {
+/// `(newer, kind, from, to)`.
+type Move = (u32, MoveKind, u64, u64);
+
+/// Numbers of the branches in each stack, oldest first, and its moves.
+fn of_each(samples: &[Sample]) -> Vec<(Vec<u64>, Vec<Move>)> {
     let number = |from| (from - branch(1, 0).from) / 4;
     let of_stack = |sample: &Sample| {
         let moves = sample.stack.moves.iter();
