@@ -5,7 +5,7 @@ use std::fs;
 use crate::support::lbr::{lbr_in, stderr};
 
 /// The arguments, and the first line of the answer.
-const WRONG: [(&[&str], &str); 28] = [
+const WRONG: [(&[&str], &str); 29] = [
     (
         &["report"],
         "no perf.data here: lbr record PROGRAM makes one, -i FILE names another recording",
