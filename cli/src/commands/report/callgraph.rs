@@ -100,8 +100,9 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
             say!("{}", score_line(scored));
         }
     } else if printer == Printer::Text {
-        out.lines(&head::lines(&sources, &graph.quality, &totals, Notes::default(), args.verbose))?;
-        print_passage(out, &graph, &sources, options.stitch)?;
+        let trust = Some(passage_line(&graph, &sources, options.stitch));
+        let notes = Notes { trust, ..Notes::default() };
+        out.lines(&head::lines(&sources, &graph.quality, &totals, notes, args.verbose))?;
         if let Some(scored) = scored {
             out.line(score_line(scored))?;
         }
@@ -170,24 +171,19 @@ fn shares_of(graph: &CallGraph, sources: &[Source]) -> String {
     }
 }
 
-fn print_passage(
-    out: &mut Out<'_>,
-    graph: &CallGraph,
-    sources: &[Source],
-    stitch: bool,
-) -> io::Result<()> {
+/// How the counts came about.
+fn passage_line(graph: &CallGraph, sources: &[Source], stitch: bool) -> String {
     let passage = &graph.passage;
-    match graph.unit {
-        Unit::Stacks => out.line(format_args!(
-            "call stacks: self and total count stacks{}",
-            shares_of(graph, sources)
-        ))?,
-        Unit::Branches => out.line(format_args!(
+    let unit = match graph.unit {
+        Unit::Stacks => {
+            format!("call stacks: self and total count stacks{}", shares_of(graph, sources))
+        }
+        Unit::Branches => format!(
             "calls and returns replayed{}: self and total count taken branches",
             if graph.complete { ", all of them" } else { ", stack by stack" }
-        ))?,
-    }
-    let mut words: Vec<String> = counted_nonzero([
+        ),
+    };
+    let counts = counted_nonzero([
         (passage.truncated, "truncated stack", "truncated stacks", ""),
         (passage.underflow, "stack", "stacks", "whose outer calls returns have used up"),
         (passage.completed, "of these", "of these", "made whole by stitching"),
@@ -209,15 +205,11 @@ fn print_passage(
             "",
         ),
         (passage.unusable, "stack", "stacks", "without calls and returns skipped"),
-    ])
-    .collect();
-    if passage.truncated > 0 && !stitch {
-        words.push("--stitch joins them to earlier ones".to_owned());
-    }
-    if !words.is_empty() {
-        out.line(words.join(", "))?;
-    }
-    Ok(())
+    ]);
+    let stitches = passage.truncated > 0 && !stitch;
+    let advice = stitches.then(|| "--stitch joins them to earlier ones".to_owned());
+    let counts: Vec<String> = counts.chain(advice).collect();
+    if counts.is_empty() { unit } else { format!("{unit}; {}", counts.join(", ")) }
 }
 
 fn label(graph: &CallGraph, function: usize) -> String {

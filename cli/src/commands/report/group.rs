@@ -214,26 +214,30 @@ impl GroupSums {
                 Cell::name(key.line.as_ref().map(ToString::to_string))
             })
     }
+}
 
-    /// How reliable the sums are.
-    fn reliability(&self) -> String {
-        let what = match self.view {
-            "blocks" => "blocks, by where they end",
-            "outcomes" => "conditional branches",
-            _ => "branches, by where they come from",
-        };
-        let worth = match self.complete {
-            true => "every taken branch is here: counts are the truth",
-            false => "a sample, and sums of rows have no intervals",
-        };
-        format!("{what}, summed by {}; {worth}", self.by.name())
-    }
+/// The rows that are summed, and how reliable the sums are.
+fn reliability(view: &str, by: By, complete: bool) -> String {
+    let what = match view {
+        "blocks" => "blocks, by where they end",
+        "outcomes" => "conditional branches",
+        _ => "branches, by where they come from",
+    };
+    let worth = match complete {
+        true => "complete: every taken branch",
+        false => "a sample, and sums of rows have no intervals",
+    };
+    format!("{what}, summed by {}; {worth}", by.name())
 }
 
 /// Runs a view with its rows summed.
 pub(super) fn run(args: &Report, by: By, out: &mut Out<'_>) -> Outcome {
     let is_blocks = args.view.name == blocks::VIEW.name;
-    run_flow(args, out, is_blocks, |_| Notes::default(), |out, flow| print(out, args, flow, by))
+    let notes = |flow: &Flow| Notes {
+        trust: Some(reliability(args.view.name, by, flow.is_complete())),
+        ..Notes::default()
+    };
+    run_flow(args, out, is_blocks, notes, |out, flow| print(out, args, flow, by))
 }
 
 fn print(out: &mut Out<'_>, args: &Report, flow: &mut Flow, by: By) -> io::Result<Option<u8>> {
@@ -242,10 +246,6 @@ fn print(out: &mut Out<'_>, args: &Report, flow: &mut Flow, by: By) -> io::Resul
     }
     let sums = GroupSums::of(flow, &args.view, by);
     let printer = args.printer();
-    if printer == Printer::Text {
-        out.line(sums.reliability())?;
-        out.gap()?;
-    }
     let shown = args.rows().min(sums.rows.len());
     sums.table().write(printer, out, &mut (), sums.rows.iter().take(shown).enumerate())?;
     if printer == Printer::Text {
@@ -259,7 +259,7 @@ pub(crate) fn markup(page: &mut Page<'_>, view: &View, by: By) -> Markup {
     let sums = GroupSums::of(&mut page.overview.flow, view, by);
     let shown = page.limit.min(sums.rows.len());
     html! {
-        p { (sums.reliability()) "." }
+        p { (reliability(sums.view, by, sums.complete)) "." }
         (sums.table().html(view.name, &mut (), sums.rows.iter().take(shown).enumerate()))
         (rest(sums.rows.len(), shown, "rows"))
     }
