@@ -76,7 +76,7 @@ pub(crate) struct DecodeArgs {
 
     /// The registers of a record, or a file with a record on each line
     ///
-    /// `-` is standard input, as is no argument.
+    /// `-`, or no argument, is standard input.
     #[arg(value_name = "REGISTERS|FILE", default_value = "-")]
     input: Vec<String>,
 }
