@@ -4,7 +4,7 @@ mod line;
 pub(super) mod record;
 
 use std::{
-    io::{BufRead, BufReader, Write},
+    io::{BufReader, Write},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -23,6 +23,7 @@ use crate::{
         out::{Out, say},
     },
 };
+use record::RecordRow;
 
 /// Decode raw LBR registers
 ///
@@ -78,7 +79,7 @@ pub(crate) struct DecodeArgs {
     ///
     /// `-`, or no argument, is standard input.
     #[arg(value_name = "REGISTERS|FILE", default_value = "-")]
-    input: Vec<String>,
+    input: Vec<PathBuf>,
 }
 
 /// Layouts that LBR_FMT does not name.
@@ -145,9 +146,10 @@ pub(super) enum Records {
 impl DecodeArgs {
     /// The record that the arguments are; `None` for a file.
     fn record(&self) -> Option<String> {
+        let words: Vec<_> = self.input.iter().map(|word| word.to_string_lossy()).collect();
         let is_file =
-            matches!(&self.input[..], [one] if hex(one).is_err() || Path::new(one).exists());
-        (!is_file).then(|| self.input.join(" "))
+            matches!(&words[..], [one] if hex(one).is_err() || Path::new(&**one).exists());
+        (!is_file).then(|| words.join(" "))
     }
 
     fn records(&self) -> Result<Records, anyhow::Error> {
@@ -186,18 +188,16 @@ impl DecodeArgs {
 
 pub(crate) fn run(args: DecodeArgs) -> Outcome {
     let records = args.records().or_exit(USAGE)?;
-    let record = args.record();
-    let path = args.input.first().map(PathBuf::from).unwrap_or_default();
-    let file = input::name(&path);
-    let mut input: Box<dyn BufRead> = match &record {
-        Some(record) => {
-            line::parse(record.as_bytes(), records).or_exit(USAGE)?;
-            Box::new(record.as_bytes())
-        }
+    let parse = |line: &[u8]| line::parse(line, records);
+    let given = args.record().map(|record| parse(record.as_bytes())).transpose().or_exit(USAGE)?;
+    let path = args.input.first().map_or(Path::new("-"), PathBuf::as_path);
+    let file = input::name(path);
+    let mut input = match given {
+        Some(_) => None,
         None => {
-            let opened = Stream::of(&path, Arc::default());
+            let opened = Stream::of(path, Arc::default());
             let opened = opened.with_context(|| format!("cannot open {file}")).or_exit(USAGE)?;
-            Box::new(BufReader::new(opened))
+            Some(BufReader::new(opened))
         }
     };
     let mut out = Out::stdout();
@@ -207,27 +207,29 @@ pub(crate) fn run(args: DecodeArgs) -> Outcome {
     if !args.json {
         layout.headings(&mut out)?;
     }
+    let print = |out: &mut Out<'_>, rows: Vec<RecordRow>| {
+        rows.iter().try_for_each(|row| match args.json {
+            true => json::line(out, &row.json()),
+            false => layout.row(out, &mut (), row),
+        })
+    };
+    if let Some(rows) = given {
+        print(&mut out, rows)?;
+    }
     let mut status = DONE;
     let mut line = Vec::new();
     let mut number: u64 = 0;
-    loop {
+    while let Some(input) = &mut input {
         line.clear();
-        let more = line::read(&mut input, &mut line)
+        let more = line::read(input, &mut line)
             .with_context(|| format!("cannot read {file}"))
             .or_exit(USAGE)?;
         if !more {
             break;
         }
         number += 1;
-        match line::parse(&line, records) {
-            Ok(rows) => {
-                for row in rows {
-                    match args.json {
-                        true => json::line(&mut out, &row.json())?,
-                        false => layout.row(&mut out, &mut (), &row)?,
-                    }
-                }
-            }
+        match parse(&line) {
+            Ok(rows) => print(&mut out, rows)?,
             Err(e) => {
                 status = USAGE;
                 // Keeps the order of output and errors on one terminal.

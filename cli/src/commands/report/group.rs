@@ -12,7 +12,7 @@ use profile::maps::{Location, Maps};
 
 use super::{Page, Report, View, blocks, hot, mispredict, outcomes, print_hidden, rest, run_flow};
 use crate::exit::Outcome;
-use crate::head::Notes;
+use crate::head::{Notes, trust};
 use crate::present::number::share;
 use crate::present::out::Out;
 use crate::present::table::{Cell, Printer, Table};
@@ -103,7 +103,6 @@ struct GroupSums {
     rows: Vec<(GroupKey, GroupSum)>,
     /// The denominator of shares.
     all: u64,
-    complete: bool,
 }
 
 /// Whether a view has rows to sum.
@@ -156,7 +155,7 @@ impl GroupSums {
             weight(y).cmp(&weight(x)).then_with(|| (a.text(), a.start).cmp(&(b.text(), b.start)))
         });
         let all = if is_blocks { flow.block_quality.blocks } else { flow.taken };
-        GroupSums { view: view.name, by, rows, all, complete }
+        GroupSums { view: view.name, by, rows, all }
     }
 
     fn table<'a>(&self) -> Table<'a, (), (usize, &'a (GroupKey, GroupSum))> {
@@ -217,14 +216,14 @@ impl GroupSums {
 }
 
 /// The rows that are summed, and how reliable the sums are.
-fn reliability(view: &str, by: By, complete: bool) -> String {
-    let what = match view {
+fn reliability(view: &View, by: By, flow: &Flow) -> String {
+    let what = match view.name {
         "blocks" => "blocks, by where they end",
         "outcomes" => "conditional branches",
         _ => "branches, by where they come from",
     };
-    let worth = match complete {
-        true => "complete: every taken branch",
+    let worth = match flow.is_complete() {
+        true => trust(flow),
         false => "a sample, and sums of rows have no intervals",
     };
     format!("{what}, summed by {}; {worth}", by.name())
@@ -233,10 +232,8 @@ fn reliability(view: &str, by: By, complete: bool) -> String {
 /// Runs a view with its rows summed.
 pub(super) fn run(args: &Report, by: By, out: &mut Out<'_>) -> Outcome {
     let is_blocks = args.view.name == blocks::VIEW.name;
-    let notes = |flow: &Flow| Notes {
-        trust: Some(reliability(args.view.name, by, flow.is_complete())),
-        ..Notes::default()
-    };
+    let notes =
+        |flow: &Flow| Notes { trust: Some(reliability(&args.view, by, flow)), ..Notes::default() };
     run_flow(args, out, is_blocks, notes, |out, flow| print(out, args, flow, by))
 }
 
@@ -259,7 +256,7 @@ pub(crate) fn markup(page: &mut Page<'_>, view: &View, by: By) -> Markup {
     let sums = GroupSums::of(&mut page.overview.flow, view, by);
     let shown = page.limit.min(sums.rows.len());
     html! {
-        p { (reliability(sums.view, by, sums.complete)) "." }
+        p { (reliability(view, by, &page.overview.flow)) "." }
         (sums.table().html(view.name, &mut (), sums.rows.iter().take(shown).enumerate()))
         (rest(sums.rows.len(), shown, "rows"))
     }

@@ -222,7 +222,7 @@ fn sort(name: &str) -> Result<Sort, String> {
 
 const SORTS: &str = "rows are sorted by count, mispredicts, rate, cycles or address";
 
-/// What [`Sort::Cycles`] needs.
+/// The values that [`Sort::Cycles`] needs.
 const CYCLES: &str = "cycle counts";
 
 /// Reports that the requested order needs something that the recording lacks.
