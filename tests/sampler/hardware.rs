@@ -19,6 +19,8 @@ use sampler::target::Affinity;
 use sampler::target::ThreadId;
 use sampler::{RecordConfig, RecordError, Sampling, Summary};
 
+use crate::scripted::samples;
+
 const ID: ThreadId = ThreadId { pid: 70, tid: 71 };
 /// Branch n of a CPU's script starts at `BASE` plus a multiple of n.
 const BASE: u64 = 0x40_1000;
@@ -227,13 +229,6 @@ fn run(rings: &mut [Shared], target: &mut Scripted, config: RecordConfig) -> (Su
     let rings = rings.iter_mut().map(|ring| CpuRing { registers: ring, same_cpu: None }).collect();
     let summary = record(rings, target, config, &mut events).unwrap();
     (summary, events)
-}
-
-fn samples(events: &[Event]) -> impl Iterator<Item = &Sample> {
-    events.iter().filter_map(|event| match event {
-        Event::Sample(sample) => Some(sample),
-        _ => None,
-    })
 }
 
 /// Each stack is a contiguous part of the script, and each joined stack continues the previous one

@@ -14,11 +14,7 @@ fn recorded(config: RecordConfig, mut source: Scripted) -> Vec<Sample> {
     let open = models(Shape::Info, config.caps.depth, config.call_stack);
     let mut events: Vec<Event> = Vec::new();
     record_on(&mut source, config, open, &mut events).unwrap();
-    let samples = events.into_iter().filter_map(|event| match event {
-        Event::Sample(sample) => Some(sample),
-        _ => None,
-    });
-    samples.collect()
+    samples(&events).cloned().collect()
 }
 
 fn every(period: u64) -> RecordConfig {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lbr_msr::access::Op;
-use lbr_msr::record::{Event, HwBranchType, Sink, SourceKnowledge};
+use lbr_msr::record::{Event, HwBranchType, Sample, Sink, SourceKnowledge};
 use lbr_msr::soft::Retired;
 use lbr_msr::{Msr, MsrError, MsrRead, MsrWrite};
 use sampler::gate::{BranchRegisters, Gate, OpenRegisters, Recorder, Retire};
@@ -151,6 +151,14 @@ where
     S::Error: Send,
 {
     sampler::record(source, RecordConfig { open: Some(open), ..config }, sink)
+}
+
+/// The samples among events.
+pub(crate) fn samples(events: &[Event]) -> impl Iterator<Item = &Sample> {
+    events.iter().filter_map(|event| match event {
+        Event::Sample(sample) => Some(sample),
+        _ => None,
+    })
 }
 
 /// Accepts a number of events, then fails.

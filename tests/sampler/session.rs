@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lbr_msr::record::{
-    BranchEntry, BranchType, Comm, Event, Head, HwBranchType, Label, Sample, SourceKnowledge,
+    BranchEntry, BranchType, Comm, Event, Head, HwBranchType, Label, SourceKnowledge,
 };
 use lbr_msr::soft::Retired;
 use sampler::config::{Queue, WhenFull};
@@ -17,13 +17,6 @@ use sampler::{RecordError, Sampling, Summary};
 
 use crate::model::{Model, SHAPES, Shape};
 use crate::scripted::*;
-
-fn samples(events: &[Event]) -> impl Iterator<Item = &Sample> {
-    events.iter().filter_map(|event| match event {
-        Event::Sample(sample) => Some(sample),
-        _ => None,
-    })
-}
 
 /// FROM of every branch, thread by thread, in the order of the samples.
 fn by_thread(events: &[Event]) -> BTreeMap<u32, Vec<u64>> {

@@ -11,7 +11,7 @@ use sampler::gate::{Recorder, Retire};
 use sampler::{RecordConfig, Summary};
 
 use crate::model::{Shape, THREAD, caps as model_caps};
-use crate::scripted::{Script, Scripted};
+use crate::scripted::{Script, Scripted, samples};
 
 /// Every kind of LBR: legacy formats, Architectural LBR, AMD.
 fn rings() -> Vec<LbrCaps> {
@@ -192,12 +192,7 @@ fn record(
     change(&mut config);
     let mut events: Vec<Event> = Vec::new();
     let summary = sampler::record(source, config, &mut events).unwrap();
-    let entries = events
-        .iter()
-        .filter_map(|event| match event {
-            Event::Sample(sample) => Some(sample),
-            _ => None,
-        })
+    let entries = samples(&events)
         .flat_map(|sample| sample.stack.oldest_first().copied().collect::<Vec<_>>())
         .collect();
     (summary, entries)
