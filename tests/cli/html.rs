@@ -439,7 +439,7 @@ fn a_browser_renders_it() {
     let narrow = &looked[2].0;
     assert!(narrow[0].as_u64() <= narrow[1].as_u64() && narrow[2] == true, "{narrow}");
     // f24 and f240 to f249.
-    let crowded = serde_json::json!([200, "Show all 250 rows", 11, 0, 200, 250, 0]);
+    let crowded = serde_json::json!([60, "Show all 250 rows", 11, 0, 60, 250, 0]);
     assert_eq!(looked[3].0, crowded);
 }
 

@@ -8,8 +8,8 @@
     const number = cell.classList.contains("num") ? Number(text.replace(/[,% ]/g, "")) : NaN;
     return Number.isNaN(number) ? text : number;
   };
-  // A browser lays a thousand rows out too slowly to follow a click: the first, and a button for all.
-  const MOST = 200;
+  // A browser lays hundreds of rows out too slowly to follow a click: the first, and a button for all.
+  const MOST = 60;
   const cut = table => {
     let left = table.dataset.all ? Infinity : MOST;
     for (const row of table.tBodies[0].rows) row.hidden = row.classList.contains("miss") || left-- <= 0;
