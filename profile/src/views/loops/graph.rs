@@ -221,13 +221,15 @@ impl Graph {
             .iter()
             .zip(ends)
             .map(|(edge, (from, _))| {
+                if edge.kind != Transfer::Call {
+                    return None;
+                }
                 let first = starts.partition_point(|start| start <= from);
                 let behind = starts.iter().enumerate().skip(first);
                 let mut behind =
                     behind.take_while(|(_, at)| at.0 == from.0 && returns_after(from.1, at.1));
-                let is_call = edge.kind == Transfer::Call;
                 behind
-                    .find(|(node, _)| is_call && back.get(*node).is_some_and(|n| *n > 0))
+                    .find(|(node, _)| back.get(*node).is_some_and(|n| *n > 0))
                     .map(|(node, _)| node)
             })
             .collect();
