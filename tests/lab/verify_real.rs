@@ -51,11 +51,11 @@ fn every_kernel_runs_and_ends_with_recording_off() {
     for kernel in KERNELS {
         file.set_len(0).expect("a file");
         let ran = Subject::execute(&mut subject, kernel, SWITCH);
-        let ran = ran.unwrap_or_else(|error| panic!("{kernel}: {error}"));
+        let ran = ran.unwrap_or_else(|error| panic!("{kernel:?}: {error}"));
         assert!(ran.unlisted);
         let mut bytes = [0; 8];
         file.read_exact_at(&mut bytes, 0x1D9).expect("eight bytes");
-        assert_eq!(u64::from_le_bytes(bytes), 0x4800, "{kernel}");
+        assert_eq!(u64::from_le_bytes(bytes), 0x4800, "{kernel:?}");
     }
 }
 
@@ -120,28 +120,28 @@ fn straight(insn: Insn, ip: u64, kernel: Kernel) -> u64 {
     match insn {
         Insn::Straight { len } => ip + u64::from(len),
         Insn::Branch(branch) if branch.is_conditional() => branch.next(),
-        other => panic!("{kernel}: {other:?} at {ip:#x} is not listed"),
+        other => panic!("{kernel:?}: {other:?} at {ip:#x} is not listed"),
     }
 }
 
 fn check(insn: Insn, known: &Known, kernel: Kernel) {
     match insn {
         Insn::Branch(branch) => {
-            assert_eq!(branch.class, known.class, "{kernel}: {known:x?}");
+            assert_eq!(branch.class, known.class, "{kernel:?}: {known:x?}");
             assert_eq!(
                 branch.is_zero_length_call(),
                 known.zero_length_call,
-                "{kernel}: {known:x?}"
+                "{kernel:?}: {known:x?}"
             );
             if let (Some(to), false) = (known.to, branch.is_far()) {
-                assert!(branch.can_reach(to), "{kernel}: {known:x?}");
+                assert!(branch.can_reach(to), "{kernel:?}: {known:x?}");
             }
             // A branch to the next instruction would be indistinguishable from none.
             assert!(!branch.is_conditional() || known.to != Some(branch.next()));
         }
         // A load that faults.
-        Insn::Straight { .. } => assert_eq!(known.cpl_after, 0, "{kernel}: {known:x?}"),
-        Insn::Invalid => panic!("{kernel}: no instruction at {known:x?}"),
+        Insn::Straight { .. } => assert_eq!(known.cpl_after, 0, "{kernel:?}: {known:x?}"),
+        Insn::Invalid => panic!("{kernel:?}: no instruction at {known:x?}"),
     }
 }
 
@@ -153,7 +153,7 @@ fn branch_addresses_are_distinct() {
         let count = landings.len();
         landings.sort_unstable();
         landings.dedup();
-        assert_eq!(landings.len(), count, "{kernel}: two branches have the same target");
+        assert_eq!(landings.len(), count, "{kernel:?}: two branches have the same target");
     }
 }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use lab::verify::{
-    Check, Config, Kernel, Ran, Ready, RunError, SoftSubject, Subject, SubjectKind, Switch,
-    VerifyError,
+    Check, Config, Kernel, Preserved, Ran, Ready, RunError, SoftSubject, Subject, SubjectKind,
+    Switch, VerifyError,
 };
 use lbr_msr::access::Access;
 use lbr_msr::caps::{Facility, FilterRegister};
@@ -199,6 +199,58 @@ fn a_faulty_cpu_is_restored_too() {
             ready.verify().unwrap();
             assert_eq!(registers(&cpu, &mut ready.subject().soft), before, "{fault} on {key}");
         }
+    }
+}
+
+/// Haswell and Broadwell refuse values that they reported themselves. A sign that they accept is
+/// written in place of FROM's transaction flags (HSM182), and of the three bits above LER_TO's
+/// address (BDM131).
+#[test]
+fn values_that_the_cpu_refuses_keep_their_addresses() {
+    const TSX: u64 = 3 << 61;
+    for key in ["06_3C", "06_3D"] {
+        let cpu = SoftCpu::preset(key).unwrap();
+        for (fault, lost) in [(Fault::FromWriteChecksFlags, TSX), (Fault::LerToUnsigned, 0)] {
+            let mut ready =
+                Ready::new(Ending::new(&cpu, fault.into(), End::Never), &config(None)).unwrap();
+            let before = registers(&cpu, &mut ready.subject().soft);
+            ready.verify().unwrap();
+            let mut changed = 0;
+            for (msr, after) in registers(&cpu, &mut ready.subject().soft) {
+                let bits = after ^ before[&msr];
+                assert_eq!(bits & !lost, 0, "{fault} on {key}: {msr:#x}");
+                changed |= bits;
+            }
+            assert_eq!(changed, lost, "{fault} on {key}");
+        }
+    }
+}
+
+/// On hardware only these bits are changed and restored: a debugger or perf uses the others.
+#[test]
+fn on_hardware_the_other_bits_stay() {
+    // LBR and FREEZE_LBRS_ON_PMI of DEBUGCTL (SDM 18.4.1), LBR_FRZ's bit of GLOBAL_STATUS_RESET
+    // (18.2.4.1), EN of IA32_LBR_CTL with its filter (19.1), LBRE of AMD's DBG_EXTN_CFG (PPR).
+    for (key, masks) in [
+        ("06_5E", &[(0x1D9, 0x801), (0x390, 1 << 58), (0x38E, 0)][..]),
+        ("06_3C", &[(0x1D9, 0x801)]),
+        ("06_8F", &[(0x1D9, 0x801), (0x14CE, u64::MAX), (0x390, 1 << 58)]),
+        ("19_61", &[(0x1D9, 0x801), (0xC000_010F, 0x40), (0xC000_0302, 1 << 58)]),
+    ] {
+        let cpu = SoftCpu::preset(key).unwrap();
+        let mut soft = SoftSubject::new(&cpu, Faults::NONE);
+        use_before(&cpu, &mut soft);
+        let saved = Preserved::read(&mut soft, &cpu.caps, SubjectKind::Hardware).unwrap();
+        let needs = saved.needs();
+        for (msr, mask) in masks {
+            let need = needs.iter().find(|need| need.msr == Msr(*msr));
+            assert_eq!(need.map(|need| need.write_mask), Some(*mask), "{key}: {msr:#x}");
+        }
+        let debugctl = soft.read(DEBUGCTL).unwrap();
+        // Meanwhile a debugger clears BTF.
+        soft.write(DEBUGCTL, debugctl ^ 0x802).unwrap();
+        saved.put_back(&mut soft).unwrap();
+        assert_eq!(soft.read(DEBUGCTL).unwrap(), debugctl ^ 2, "{key}");
     }
 }
 

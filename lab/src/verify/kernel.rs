@@ -1,7 +1,5 @@
 //! Pieces of code whose taken branches are known.
 
-use std::fmt;
-
 use lbr_msr::record::HwBranchType;
 
 /// A piece of code to run while recording is on. Its branches are known; the [`Ran`] that running
@@ -56,29 +54,6 @@ pub enum Kernel {
     AroundPmi,
     /// Three near relative jumps and then an SMI.
     AroundSmi,
-}
-
-impl fmt::Display for Kernel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Kernel::Jumps(n) => write!(f, "{n} jumps"),
-            Kernel::EveryClass => f.write_str("a branch of each class"),
-            Kernel::Calls { calls, returns } => write!(f, "{calls} calls and {returns} returns"),
-            Kernel::Leaves(n) => write!(f, "a call and in it {n} calls of a leaf"),
-            Kernel::ZeroLengthCall => {
-                f.write_str("a call and in it a call to the next instruction")
-            }
-            Kernel::Predictable(n) => write!(f, "{n} predictable branches"),
-            Kernel::Unpredictable(n) => write!(f, "{n} unpredictable branches"),
-            Kernel::Chain(n) => write!(f, "a chain of {n} cycles"),
-            Kernel::Transaction { abort: false } => f.write_str("a transaction that commits"),
-            Kernel::Transaction { abort: true } => f.write_str("a transaction that aborts"),
-            Kernel::KernelAddresses => f.write_str("branches into and out of ring 0"),
-            Kernel::Exception => f.write_str("an exception"),
-            Kernel::AroundPmi => f.write_str("jumps around a PMI"),
-            Kernel::AroundSmi => f.write_str("jumps before an SMI"),
-        }
-    }
 }
 
 /// A taken branch of a kernel.
