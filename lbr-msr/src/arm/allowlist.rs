@@ -20,13 +20,6 @@ impl<M> Allowlisted<M> {
         Allowlisted { inner, allowed: plan.allowed.clone() }
     }
 
-    /// Limits `inner` to `allowed`, in any order, for callers without a plan.
-    pub fn listing(inner: M, mut allowed: Vec<Msr>) -> Allowlisted<M> {
-        allowed.sort_unstable();
-        allowed.dedup();
-        Allowlisted { inner, allowed }
-    }
-
     /// The wrapped backend.
     #[must_use]
     pub fn into_inner(self) -> M {
@@ -37,11 +30,6 @@ impl<M> Allowlisted<M> {
     /// software LBR.
     pub fn inner_mut(&mut self) -> &mut M {
         &mut self.inner
-    }
-
-    /// The wrapped backend, read-only.
-    pub const fn inner(&self) -> &M {
-        &self.inner
     }
 
     /// Whether a register may be written.

@@ -8,7 +8,7 @@ use super::Cleaner;
 use super::cleaner::Cleaned;
 use super::quality::{BlockQuality, Quality};
 use crate::code::maps::Maps;
-use crate::read::perf_data::{EventAttr, ReadError};
+use crate::read::perf_data::ReadError;
 use crate::read::recording::{Item, Recording};
 use crate::read::stack::Stack;
 
@@ -149,11 +149,6 @@ impl<V: View> Counter<V> {
                 Item::LeftOut => {}
             }
         }
-    }
-
-    /// Updates the events: their filters decide what ran between two branches.
-    pub fn events(&mut self, events: &[EventAttr]) {
-        self.cleaner.events(events);
     }
 
     /// Counts a stack.

@@ -76,11 +76,6 @@ impl MsrSafe {
         })
     }
 
-    /// The list of allowed registers; `None` if it is unreadable.
-    pub const fn allowlist(&self) -> Option<&Allowlist> {
-        self.allowlist.as_ref()
-    }
-
     /// Compares the list with the registers that will be needed, such as
     /// [`ArmPlan::needs`](crate::arm::ArmPlan::needs). Succeeds if the list is unreadable: the
     /// module then refuses single registers.

@@ -181,12 +181,6 @@ impl Flow {
         self.blocks.retain(|block| !block.contradicted);
     }
 
-    /// Whether every taken branch and the start and end of every thread are included: counts of
-    /// branches not taken and of straight-line code are then exact too.
-    pub fn is_whole(&self) -> bool {
-        self.is_complete() && self.block_quality.open == 0
-    }
-
     /// Marks the conditional branches that straight-line code of unknown end may have passed.
     fn mark_unsure(&mut self, open: &BTreeMap<(u64, u32), u64>) {
         if open.is_empty() {
