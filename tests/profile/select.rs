@@ -107,6 +107,39 @@ fn several() -> Vec<u8> {
 }
 
 /// Without a selection everything counts, with its event.
+/// As a page of a recording and an error message show them.
+#[test]
+fn selections_in_words() {
+    let whole = Selection::default();
+    assert_eq!(
+        (whole.is_empty(), whole.needs_names(), whole.to_string().as_str()),
+        (true, false, "")
+    );
+    let numbers = Selection {
+        pids: vec![12, u32::MAX],
+        tids: vec![13],
+        cpus: vec![0, 2],
+        times: vec![
+            Times::Between { from: Some(1_500_000_000), to: Some(2_000_000_001) },
+            Times::Between { from: Some(7), to: None },
+            Times::Between { from: None, to: Some(3_000_000_000) },
+        ],
+        ..Selection::default()
+    };
+    let words = "pid 12 or -1, tid 13, cpu 0 or 2, time 1.500000000 to 2.000000001 or \
+                 from 0.000000007 on or up to 3.000000000";
+    assert_eq!(numbers.to_string(), words);
+    assert!(!numbers.is_empty() && !numbers.needs_names());
+    let share =
+        Selection { times: vec![Times::Share { from: 0.0, to: 0.5 }], ..Selection::default() };
+    let named = Selection { comms: strings(&["a", "b"]), ..event(&["cycles:u"]) };
+    assert_eq!(share.to_string(), "time 0 to 50%");
+    assert_eq!(named.to_string(), "event cycles:u, comm a or b");
+    for needs in [share, event(&["cycles"]), comm(&["a"])] {
+        assert!(needs.needs_names(), "{needs}");
+    }
+}
+
 #[test]
 fn events_are_counted() {
     let mut recording = open(&several());
