@@ -58,7 +58,12 @@ pub(crate) fn lines(
 ) -> Vec<String> {
     let mut lines: Vec<String> = sources.iter().map(|source| source.origin(verbose)).collect();
     lines.extend(Source::modelled(sources, quality.software).map(str::to_owned));
-    lines.extend(selected::of_quality(sources, quality));
+    if let Some(selected) = selected::of_quality(sources, quality) {
+        match lines.last_mut().filter(|_| sources.len() == 1) {
+            Some(line) => *line += &format!("; {selected}"),
+            None => lines.push(selected),
+        }
+    }
     let mut counts = counted(totals.branches, "branch", "branches");
     if quality.not_taken > 0 {
         counts += &format!(" ({} more not taken: --view outcomes)", grouped(quality.not_taken));

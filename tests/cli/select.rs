@@ -221,6 +221,7 @@ fn omitted_samples_are_counted() {
         assert_eq!(json["left_out_by"], json!({ "pid_other": 16, "cpu_other": 16 }), "{view}");
         assert_eq!(json["events"], json!([{ "event": "branches:u", "samples": 32 }]), "{view}");
     }
+    assert_eq!(run(&["report"]).lines().position(str::is_empty), Some(3), "three lines of head");
     assert!(run(&["lint"]).contains(line));
     let verdict = run(&["lint", "--json"]);
     assert!(verdict.lines().last().unwrap().contains("\"left_out\":32"), "{verdict}");
@@ -449,7 +450,7 @@ fn several_events() {
     let alone = done(&["report", "-i", path, "--event", "cycles"]);
     assert!(
         alone.contains(
-            "cycles:u\nselected: event cycles: 2 of 3 samples; omitted: 1 of other events\n"
+            "cycles:u; selected: event cycles: 2 of 3 samples; omitted: 1 of other events\n"
         ),
         "{alone}"
     );

@@ -40,6 +40,7 @@ fn a_sound_cpu_passes_every_check() {
     for cpu in SoftCpu::all() {
         let report = verify(&cpu, Faults::NONE, true);
         assert_eq!(differing(&report), Vec::<String>::new(), "{}", cpu.key);
+        assert_eq!((report.cpu, &report.identity, report.written), (0, &cpu.caps.cpu, true));
         // NetBurst's records cannot be restored, so nothing is recorded there.
         let told = if cpu.caps.facility == lbr_msr::Facility::NetBurst {
             let whys = reasons(&report);
@@ -235,5 +236,100 @@ fn a_freeze_is_checked_with_the_newest_branch_that_passes_the_filter() {
             let freeze = report.checks.iter().find(|check| check.id == "freeze").unwrap();
             assert_eq!(freeze.verdict, expected, "{key}, {faults:?}: {:?}", freeze.found);
         }
+    }
+}
+
+/// A CPU on which the first run of each kernel is lost, but that of the PMI, which is made once.
+struct Disturbed {
+    soft: SoftSubject,
+    attempts: u32,
+    runs: u32,
+    disturbs: bool,
+    last: Option<Kernel>,
+}
+
+impl MsrRead for Disturbed {
+    fn cpu(&self) -> u32 {
+        self.soft.cpu()
+    }
+
+    fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
+        self.soft.read(msr)
+    }
+}
+
+impl MsrWrite for Disturbed {
+    fn write(&mut self, msr: Msr, value: u64) -> Result<(), MsrError> {
+        self.soft.write(msr, value)
+    }
+}
+
+impl Subject for Disturbed {
+    fn kind(&self) -> SubjectKind {
+        self.soft.kind()
+    }
+
+    fn cpuid(&self) -> &RecordedCpuid {
+        self.soft.cpuid()
+    }
+
+    fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    fn execute(&mut self, kernel: Kernel, switch: Switch) -> Result<Ran, RunError> {
+        // Predictions and cycles are sampled by every attempt.
+        let is_sampled =
+            matches!(kernel, Kernel::Predictable(_) | Kernel::Unpredictable(_) | Kernel::Chain(_));
+        self.runs += u32::from(!is_sampled);
+        let is_first = self.last != Some(kernel);
+        self.last = is_first.then_some(kernel);
+        if self.disturbs && is_first && kernel != Kernel::AroundPmi {
+            return Ok(Ran::default());
+        }
+        self.soft.execute(kernel, switch)
+    }
+
+    fn deep_c_state(&mut self) -> Result<(), RunError> {
+        self.soft.deep_c_state()
+    }
+
+    fn read_sibling(&mut self, msr: Msr) -> Result<u64, RunError> {
+        self.soft.read_sibling(msr)
+    }
+}
+
+#[test]
+fn a_lost_run_is_repeated_and_no_other() {
+    let cpu = SoftCpu::preset("06_5E").unwrap();
+    let run = |attempts, disturbs| {
+        let soft = SoftSubject::new(&cpu, Faults::NONE);
+        let disturbed = Disturbed { soft, attempts, runs: 0, disturbs, last: None };
+        let config = Config { write: true, ..Config::default() };
+        let mut ready = Ready::new(disturbed, &config).unwrap();
+        let report = ready.verify().unwrap();
+        (differing(&report), ready.subject().runs)
+    };
+    let (sound, runs) = run(1, false);
+    assert_eq!(sound, Vec::<String>::new());
+    assert_eq!(run(3, false), (sound, runs), "a sound run is not repeated");
+    assert!(!run(1, true).0.is_empty());
+    let (repeated, more) = run(3, true);
+    assert_eq!(repeated, Vec::<String>::new());
+    assert!(more > runs);
+}
+
+/// FREEZE_LBRS_ON_PMI (bit 11) may be set by somebody else.
+#[test]
+fn a_freeze_that_was_on_stays_on() {
+    const DEBUGCTL: Msr = Msr(0x1D9);
+    for key in ["06_3C", "06_5E", "06_8F"] {
+        let mut soft = SoftSubject::new(&SoftCpu::preset(key).unwrap(), Faults::NONE);
+        soft.write(DEBUGCTL, 1 << 11).unwrap();
+        let config = Config { write: true, ..Config::default() };
+        let mut ready = Ready::new(soft, &config).unwrap();
+        let report = ready.verify().unwrap();
+        assert_eq!(differing(&report), Vec::<String>::new(), "{key}");
+        assert_eq!(ready.subject().read(DEBUGCTL).unwrap(), 1 << 11, "{key}");
     }
 }
