@@ -1,6 +1,8 @@
 //! Verifies software CPUs: a correct one passes; each injected fault and each erratum is found and
 //! identified.
 
+use std::collections::BTreeSet;
+
 use lab::verify::{
     Config, Kernel, Known, Ran, Ready, Report, RunError, SoftSubject, Subject, SubjectKind, Switch,
     Verdict,
@@ -331,5 +333,84 @@ fn a_freeze_that_was_on_stays_on() {
         let report = ready.verify().unwrap();
         assert_eq!(differing(&report), Vec::<String>::new(), "{key}");
         assert_eq!(ready.subject().read(DEBUGCTL).unwrap(), 1 << 11, "{key}");
+    }
+}
+
+/// Notes what is written to the records.
+struct Noting {
+    soft: SoftSubject,
+    written: Vec<(Msr, u64)>,
+}
+
+impl MsrRead for Noting {
+    fn cpu(&self) -> u32 {
+        self.soft.cpu()
+    }
+
+    fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
+        self.soft.read(msr)
+    }
+}
+
+impl MsrWrite for Noting {
+    fn write(&mut self, msr: Msr, value: u64) -> Result<(), MsrError> {
+        self.written.push((msr, value));
+        self.soft.write(msr, value)
+    }
+}
+
+impl Subject for Noting {
+    fn kind(&self) -> SubjectKind {
+        self.soft.kind()
+    }
+
+    fn cpuid(&self) -> &RecordedCpuid {
+        self.soft.cpuid()
+    }
+
+    fn execute(&mut self, kernel: Kernel, switch: Switch) -> Result<Ran, RunError> {
+        self.soft.execute(kernel, switch)
+    }
+}
+
+/// A user address and a kernel address, and each field of the record's format with a user address
+/// (SDM 18.4.8.1; EDK2 GoldmontMsr.h and GoldmontPlusMsr.h; SDM 19.1.3 for architectural LBRs).
+#[test]
+fn each_field_is_written_to_the_first_and_last_record() {
+    const LOW: u64 = 0x0000_7FFF_1234_5670;
+    const HIGH: u64 = 0xFFFF_FFFF_8123_4560;
+    const MISPRED: u64 = 1 << 63;
+    let addresses = &[LOW, HIGH][..];
+    for (key, from, to, info) in [
+        ("06_01", &[0x1234_5670][..], &[0x1234_5670][..], &[][..]),
+        ("06_0D", &[0x8123_4560_1234_5670], &[], &[]),
+        ("06_0F", addresses, addresses, &[]),
+        ("06_2A", &[LOW, HIGH, LOW | MISPRED], addresses, &[]),
+        ("06_3C", &[LOW, HIGH, LOW | MISPRED, LOW | 3 << 61], addresses, &[]),
+        ("06_5E", addresses, addresses, &[MISPRED | 0xFFFF, 3 << 61]),
+        ("06_5C", &[LOW, HIGH, LOW | MISPRED], &[LOW, HIGH, LOW | 0xFFFF << 48], &[]),
+        ("06_7A", addresses, addresses, &[MISPRED | 0xFFFF]),
+        ("06_57", &[LOW, HIGH, LOW | MISPRED], addresses, &[]),
+        ("06_8F", addresses, addresses, &[MISPRED | 3 << 61 | 1 << 60 | 0xF << 56 | 0xFFFF]),
+    ] {
+        let cpu = SoftCpu::preset(key).unwrap();
+        let soft = SoftSubject::new(&cpu, Faults::NONE);
+        let config = Config { write: true, ..Config::default() };
+        let mut ready = Ready::new(Noting { soft, written: Vec::new() }, &config).unwrap();
+        ready.verify().unwrap();
+        let map = &cpu.caps.registers;
+        for index in [0, cpu.caps.depth - 1] {
+            for (msr, values) in [
+                (Some(map.from_at(index)), from),
+                (map.to_at(index), to),
+                (map.info_at(index), info),
+            ] {
+                let Some(msr) = msr else { continue };
+                let all = ready.subject().written.iter().filter(|(of, _)| *of == msr);
+                let seen: BTreeSet<u64> =
+                    all.map(|(_, value)| *value).filter(|n| *n != 0).collect();
+                assert_eq!(seen, values.iter().copied().collect(), "{key}: {msr}");
+            }
+        }
     }
 }
