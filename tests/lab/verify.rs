@@ -414,3 +414,82 @@ fn each_field_is_written_to_the_first_and_last_record() {
         }
     }
 }
+
+/// A Skylake on which this many records of the predictable branches, and of the unpredictable
+/// ones, have MISPRED set.
+struct Predicting {
+    soft: SoftSubject,
+    predictable: u32,
+    unpredictable: u32,
+}
+
+impl MsrRead for Predicting {
+    fn cpu(&self) -> u32 {
+        self.soft.cpu()
+    }
+
+    fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
+        self.soft.read(msr)
+    }
+}
+
+impl MsrWrite for Predicting {
+    fn write(&mut self, msr: Msr, value: u64) -> Result<(), MsrError> {
+        self.soft.write(msr, value)
+    }
+}
+
+impl Subject for Predicting {
+    fn kind(&self) -> SubjectKind {
+        self.soft.kind()
+    }
+
+    fn cpuid(&self) -> &RecordedCpuid {
+        self.soft.cpuid()
+    }
+
+    fn execute(&mut self, kernel: Kernel, switch: Switch) -> Result<Ran, RunError> {
+        const MISPRED: u64 = 1 << 63;
+        let ran = self.soft.execute(kernel, switch)?;
+        let mut flags = match kernel {
+            Kernel::Predictable(_) => self.predictable,
+            Kernel::Unpredictable(_) => self.unpredictable,
+            _ => return Ok(ran),
+        };
+        for index in 0..32 {
+            let info = Msr(0xDC0 + index);
+            if self.read(Msr(0x680 + index))? != 0 {
+                let value = self.read(info)? & !MISPRED;
+                self.write(info, if flags > 0 { value | MISPRED } else { value })?;
+                flags = flags.saturating_sub(1);
+            }
+        }
+        Ok(ran)
+    }
+}
+
+/// Of 8 predictable and 16 unpredictable branches: at most a quarter and at least an eighth.
+#[test]
+fn mispredictions_are_judged_by_their_shares() {
+    let judged = |predictable, unpredictable| {
+        let cpu = SoftCpu::preset("06_5E").unwrap();
+        let soft = SoftSubject::new(&cpu, Faults::NONE);
+        let config = Config { write: true, ..Config::default() };
+        let subject = Predicting { soft, predictable, unpredictable };
+        let report = Ready::new(subject, &config).unwrap().verify().unwrap();
+        let check = report.checks.iter().find(|check| check.id == "mispredict").unwrap();
+        (check.verdict.clone(), check.found.clone().unwrap())
+    };
+    let found = |n: u32, m: u32| format!("set on {n} of 8 predictable and {m} of 16 unpredictable");
+    for (n, m) in [(0, 2), (2, 8), (2, 16), (0, 16)] {
+        assert_eq!(judged(n, m), (Verdict::AsDocumented, found(n, m)));
+    }
+    for (n, m) in [(0, 1), (3, 8), (4, 8)] {
+        assert_eq!(judged(n, m), (Verdict::Differs, found(n, m)));
+    }
+    for (n, m) in [(5, 8), (8, 0)] {
+        let inverted = format!("{}: the flag is inverted", found(n, m));
+        assert_eq!(judged(n, m), (Verdict::Differs, inverted));
+    }
+    assert_eq!(judged(0, 0), (Verdict::Differs, format!("never set ({})", found(0, 0))));
+}

@@ -407,6 +407,13 @@ fn perfs_own_texts_agree_with_its_addresses() {
     let text = |name: &str| std::fs::read_to_string(texts.join(name)).unwrap();
     let (numbers, refused) = read(&text("perf-6.1-brstack.txt"));
     assert_eq!((numbers.len(), &refused[..]), (24, &[][..]));
+    for (name, is_symbolic) in [("perf-6.1-brstack.txt", false), ("perf-6.1-brstacksym.txt", true)]
+    {
+        let mut recording = open(&text(name));
+        assert!(!recording.has_names(), "{name}: nothing is read yet");
+        while recording.next_item().unwrap().is_some() {}
+        assert_eq!(recording.has_names(), is_symbolic, "{name}");
+    }
     for (name, files) in [
         ("perf-6.1-brstacksym.txt", false),
         ("perf-6.1-full-brstacksym.txt", true),
