@@ -373,6 +373,22 @@ impl Subject for Noting {
     }
 }
 
+/// BTF (bit 1) belongs to a debugger, also while verification sets and clears the freeze.
+#[test]
+fn other_bits_of_debugctl_stay_set() {
+    const DEBUGCTL: Msr = Msr(0x1D9);
+    // There recording has its own control register.
+    let mut soft = SoftSubject::new(&SoftCpu::preset("06_8F").unwrap(), Faults::NONE);
+    soft.write(DEBUGCTL, 2).unwrap();
+    let config = Config { write: true, ..Config::default() };
+    let mut ready = Ready::new(Noting { soft, written: Vec::new() }, &config).unwrap();
+    ready.verify().unwrap();
+    let written = ready.subject().written.iter().filter(|(msr, _)| *msr == DEBUGCTL);
+    let values: BTreeSet<u64> = written.map(|(_, value)| *value).collect();
+    // Another check writes each bit alone.
+    assert!(values.contains(&(1 << 11 | 2)) && !values.contains(&(1 << 11)), "{values:x?}");
+}
+
 /// A user address and a kernel address, and each field of the record's format with a user address
 /// (SDM 18.4.8.1; EDK2 GoldmontMsr.h and GoldmontPlusMsr.h; SDM 19.1.3 for architectural LBRs).
 #[test]
