@@ -2,6 +2,7 @@
 //! identified.
 
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 use lab::verify::{
     Config, Kernel, Known, Ran, Ready, Report, RunError, SoftSubject, Subject, SubjectKind, Switch,
@@ -157,100 +158,45 @@ fn an_unknown_model_is_checked_against_the_assumption() {
     assert!(Ready::new(SoftSubject::new(&cpu, Faults::NONE), &config).is_err());
 }
 
-/// A CPU that takes interrupts during a system call, like the test machine: a ring 0 filter hides
-/// the kernel entry.
-struct InSystemCall(SoftSubject);
+/// Runs known code.
+type Run = dyn Fn(&mut Altered, Kernel, Switch) -> Result<Ran, RunError>;
 
-impl MsrRead for InSystemCall {
-    fn cpu(&self) -> u32 {
-        self.0.cpu()
-    }
-
-    fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
-        self.0.read(msr)
-    }
-}
-
-impl MsrWrite for InSystemCall {
-    fn write(&mut self, msr: Msr, value: u64) -> Result<(), MsrError> {
-        self.0.write(msr, value)
-    }
-}
-
-impl Subject for InSystemCall {
-    fn kind(&self) -> SubjectKind {
-        SubjectKind::Emulated
-    }
-
-    fn cpuid(&self) -> &RecordedCpuid {
-        self.0.cpuid()
-    }
-
-    fn execute(&mut self, kernel: Kernel, switch: Switch) -> Result<Ran, RunError> {
-        if kernel != Kernel::AroundPmi {
-            return self.0.execute(kernel, switch);
-        }
-        self.write(switch.msr, switch.on)?;
-        let call =
-            Retired { to: 0xFFFF_FFFF_8100_0000, cpl_after: 0, ..Retired::user(0x3010, 0, Other) };
-        let back = Retired {
-            from: 0xFFFF_FFFF_8100_0040,
-            cpl_before: 0,
-            ..Retired::user(0, 0x3012, Other)
-        };
-        let jump = |n: u64| Retired::user(n * 0x1000 + 0x10, n * 0x1000 + 0x1000, RelJmp);
-        for branch in [jump(0), jump(1), jump(2), call] {
-            self.0.lbr().retire(&branch);
-        }
-        self.0.lbr().pmi();
-        for branch in [back, jump(3)] {
-            self.0.lbr().retire(&branch);
-        }
-        let now = self.read(switch.msr)?;
-        self.write(switch.msr, now & !(switch.on & !switch.off))?;
-        let known = |branch: Retired| Known {
-            cpl_before: branch.cpl_before,
-            cpl_after: branch.cpl_after,
-            ..Known::user(branch.from, branch.to, branch.class)
-        };
-        let mut branches: Vec<Known> =
-            [jump(0), jump(1), jump(2), call, back, jump(3)].into_iter().map(known).collect();
-        // A program cannot know the addresses at which ring 0 is entered and left.
-        branches[3].to = None;
-        branches[4].from = None;
-        Ok(Ran { branches, unlisted: true, before_event: Some(4) })
-    }
-}
-
-#[test]
-fn a_freeze_is_checked_with_the_newest_branch_that_passes_the_filter() {
-    // The enable bit is cleared; LBR_FRZ of Intel; AMD's.
-    for key in ["06_3C", "06_5E", "06_8F", "19_11"] {
-        let cpu = SoftCpu::preset(key).unwrap();
-        for (faults, expected) in [
-            (Faults::NONE, Verdict::AsDocumented),
-            (Fault::NoFreezeOnPmi.into(), Verdict::Differs),
-            (Fault::FreezeEarly.into(), Verdict::Differs),
-        ] {
-            let subject = InSystemCall(SoftSubject::new(&cpu, faults));
-            let config = Config { write: true, ..Config::default() };
-            let report = Ready::new(subject, &config).unwrap().verify().unwrap();
-            let freeze = report.checks.iter().find(|check| check.id == "freeze").unwrap();
-            assert_eq!(freeze.verdict, expected, "{key}, {faults:?}: {:?}", freeze.found);
-        }
-    }
-}
-
-/// A CPU on which the first run of each kernel is lost, but that of the PMI, which is made once.
-struct Disturbed {
+/// A software CPU whose runs of known code differ, and that notes what is written.
+struct Altered {
     soft: SoftSubject,
+    kind: SubjectKind,
     attempts: u32,
-    runs: u32,
-    disturbs: bool,
-    last: Option<Kernel>,
+    run: Rc<Run>,
+    written: Vec<(Msr, u64)>,
+    /// The kernels that were run.
+    ran: Vec<Kernel>,
 }
 
-impl MsrRead for Disturbed {
+impl Altered {
+    fn new(
+        key: &str,
+        faults: Faults,
+        run: impl Fn(&mut Altered, Kernel, Switch) -> Result<Ran, RunError> + 'static,
+    ) -> Altered {
+        let soft = SoftSubject::new(&SoftCpu::preset(key).unwrap(), faults);
+        let (kind, written, ran) = (SubjectKind::Software, Vec::new(), Vec::new());
+        Altered { soft, kind, attempts: 1, run: Rc::new(run), written, ran }
+    }
+
+    /// With registers written.
+    fn verify(self) -> (Report, Ready<Altered>) {
+        let config = Config { write: true, ..Config::default() };
+        let mut ready = Ready::new(self, &config).unwrap();
+        (ready.verify().unwrap(), ready)
+    }
+}
+
+/// Runs the code as it is.
+fn plainly(altered: &mut Altered, kernel: Kernel, switch: Switch) -> Result<Ran, RunError> {
+    altered.soft.execute(kernel, switch)
+}
+
+impl MsrRead for Altered {
     fn cpu(&self) -> u32 {
         self.soft.cpu()
     }
@@ -260,15 +206,16 @@ impl MsrRead for Disturbed {
     }
 }
 
-impl MsrWrite for Disturbed {
+impl MsrWrite for Altered {
     fn write(&mut self, msr: Msr, value: u64) -> Result<(), MsrError> {
+        self.written.push((msr, value));
         self.soft.write(msr, value)
     }
 }
 
-impl Subject for Disturbed {
+impl Subject for Altered {
     fn kind(&self) -> SubjectKind {
-        self.soft.kind()
+        self.kind
     }
 
     fn cpuid(&self) -> &RecordedCpuid {
@@ -280,16 +227,9 @@ impl Subject for Disturbed {
     }
 
     fn execute(&mut self, kernel: Kernel, switch: Switch) -> Result<Ran, RunError> {
-        // Predictions and cycles are sampled by every attempt.
-        let is_sampled =
-            matches!(kernel, Kernel::Predictable(_) | Kernel::Unpredictable(_) | Kernel::Chain(_));
-        self.runs += u32::from(!is_sampled);
-        let is_first = self.last != Some(kernel);
-        self.last = is_first.then_some(kernel);
-        if self.disturbs && is_first && kernel != Kernel::AroundPmi {
-            return Ok(Ran::default());
-        }
-        self.soft.execute(kernel, switch)
+        let ran = Rc::clone(&self.run)(self, kernel, switch);
+        self.ran.push(kernel);
+        ran
     }
 
     fn deep_c_state(&mut self) -> Result<(), RunError> {
@@ -301,22 +241,85 @@ impl Subject for Disturbed {
     }
 }
 
+/// Takes interrupts during a system call, like the test machine: a ring 0 filter hides the kernel
+/// entry.
+fn in_system_call(altered: &mut Altered, kernel: Kernel, switch: Switch) -> Result<Ran, RunError> {
+    if kernel != Kernel::AroundPmi {
+        return plainly(altered, kernel, switch);
+    }
+    altered.write(switch.msr, switch.on)?;
+    let call =
+        Retired { to: 0xFFFF_FFFF_8100_0000, cpl_after: 0, ..Retired::user(0x3010, 0, Other) };
+    let back =
+        Retired { from: 0xFFFF_FFFF_8100_0040, cpl_before: 0, ..Retired::user(0, 0x3012, Other) };
+    let jump = |n: u64| Retired::user(n * 0x1000 + 0x10, n * 0x1000 + 0x1000, RelJmp);
+    for branch in [jump(0), jump(1), jump(2), call] {
+        altered.soft.lbr().retire(&branch);
+    }
+    altered.soft.lbr().pmi();
+    for branch in [back, jump(3)] {
+        altered.soft.lbr().retire(&branch);
+    }
+    let now = altered.read(switch.msr)?;
+    altered.write(switch.msr, now & !(switch.on & !switch.off))?;
+    let known = |branch: Retired| Known {
+        cpl_before: branch.cpl_before,
+        cpl_after: branch.cpl_after,
+        ..Known::user(branch.from, branch.to, branch.class)
+    };
+    let mut branches: Vec<Known> =
+        [jump(0), jump(1), jump(2), call, back, jump(3)].into_iter().map(known).collect();
+    // A program cannot know the addresses at which ring 0 is entered and left.
+    branches[3].to = None;
+    branches[4].from = None;
+    Ok(Ran { branches, unlisted: true, before_event: Some(4) })
+}
+
+#[test]
+fn a_freeze_is_checked_with_the_newest_branch_that_passes_the_filter() {
+    // The enable bit is cleared; LBR_FRZ of Intel; AMD's.
+    for key in ["06_3C", "06_5E", "06_8F", "19_11"] {
+        for (faults, expected) in [
+            (Faults::NONE, Verdict::AsDocumented),
+            (Fault::NoFreezeOnPmi.into(), Verdict::Differs),
+            (Fault::FreezeEarly.into(), Verdict::Differs),
+        ] {
+            let kind = SubjectKind::Emulated;
+            let altered = Altered { kind, ..Altered::new(key, faults, in_system_call) };
+            let (report, _) = altered.verify();
+            let freeze = report.checks.iter().find(|check| check.id == "freeze").unwrap();
+            assert_eq!(freeze.verdict, expected, "{key}, {faults:?}: {:?}", freeze.found);
+        }
+    }
+}
+
+/// Loses the first run of each kernel, but that of the PMI, which is made once.
+fn lost(altered: &mut Altered, kernel: Kernel, switch: Switch) -> Result<Ran, RunError> {
+    let again = altered.ran.iter().rev().take_while(|ran| **ran == kernel).count();
+    match kernel {
+        Kernel::AroundPmi => plainly(altered, kernel, switch),
+        _ if again % 2 == 0 => Ok(Ran::default()),
+        _ => plainly(altered, kernel, switch),
+    }
+}
+
 #[test]
 fn a_lost_run_is_repeated_and_no_other() {
-    let cpu = SoftCpu::preset("06_5E").unwrap();
-    let run = |attempts, disturbs| {
-        let soft = SoftSubject::new(&cpu, Faults::NONE);
-        let disturbed = Disturbed { soft, attempts, runs: 0, disturbs, last: None };
-        let config = Config { write: true, ..Config::default() };
-        let mut ready = Ready::new(disturbed, &config).unwrap();
-        let report = ready.verify().unwrap();
-        (differing(&report), ready.subject().runs)
+    // Predictions and cycles are sampled by every attempt.
+    let is_sampled = |kernel: &Kernel| {
+        matches!(kernel, Kernel::Predictable(_) | Kernel::Unpredictable(_) | Kernel::Chain(_))
     };
-    let (sound, runs) = run(1, false);
+    let run = |attempts, run: Rc<Run>| {
+        let altered = Altered { attempts, run, ..Altered::new("06_5E", Faults::NONE, plainly) };
+        let (report, mut ready) = altered.verify();
+        let runs = ready.subject().ran.iter().filter(|kernel| !is_sampled(kernel)).count();
+        (differing(&report), runs)
+    };
+    let (sound, runs) = run(1, Rc::new(plainly));
     assert_eq!(sound, Vec::<String>::new());
-    assert_eq!(run(3, false), (sound, runs), "a sound run is not repeated");
-    assert!(!run(1, true).0.is_empty());
-    let (repeated, more) = run(3, true);
+    assert_eq!(run(3, Rc::new(plainly)), (sound, runs), "a sound run is not repeated");
+    assert!(!run(1, Rc::new(lost)).0.is_empty());
+    let (repeated, more) = run(3, Rc::new(lost));
     assert_eq!(repeated, Vec::<String>::new());
     assert!(more > runs);
 }
@@ -326,50 +329,11 @@ fn a_lost_run_is_repeated_and_no_other() {
 fn a_freeze_that_was_on_stays_on() {
     const DEBUGCTL: Msr = Msr(0x1D9);
     for key in ["06_3C", "06_5E", "06_8F"] {
-        let mut soft = SoftSubject::new(&SoftCpu::preset(key).unwrap(), Faults::NONE);
-        soft.write(DEBUGCTL, 1 << 11).unwrap();
-        let config = Config { write: true, ..Config::default() };
-        let mut ready = Ready::new(soft, &config).unwrap();
-        let report = ready.verify().unwrap();
+        let mut altered = Altered::new(key, Faults::NONE, plainly);
+        altered.write(DEBUGCTL, 1 << 11).unwrap();
+        let (report, mut ready) = altered.verify();
         assert_eq!(differing(&report), Vec::<String>::new(), "{key}");
         assert_eq!(ready.subject().read(DEBUGCTL).unwrap(), 1 << 11, "{key}");
-    }
-}
-
-/// Notes what is written to the records.
-struct Noting {
-    soft: SoftSubject,
-    written: Vec<(Msr, u64)>,
-}
-
-impl MsrRead for Noting {
-    fn cpu(&self) -> u32 {
-        self.soft.cpu()
-    }
-
-    fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
-        self.soft.read(msr)
-    }
-}
-
-impl MsrWrite for Noting {
-    fn write(&mut self, msr: Msr, value: u64) -> Result<(), MsrError> {
-        self.written.push((msr, value));
-        self.soft.write(msr, value)
-    }
-}
-
-impl Subject for Noting {
-    fn kind(&self) -> SubjectKind {
-        self.soft.kind()
-    }
-
-    fn cpuid(&self) -> &RecordedCpuid {
-        self.soft.cpuid()
-    }
-
-    fn execute(&mut self, kernel: Kernel, switch: Switch) -> Result<Ran, RunError> {
-        self.soft.execute(kernel, switch)
     }
 }
 
@@ -378,11 +342,9 @@ impl Subject for Noting {
 fn other_bits_of_debugctl_stay_set() {
     const DEBUGCTL: Msr = Msr(0x1D9);
     // There recording has its own control register.
-    let mut soft = SoftSubject::new(&SoftCpu::preset("06_8F").unwrap(), Faults::NONE);
-    soft.write(DEBUGCTL, 2).unwrap();
-    let config = Config { write: true, ..Config::default() };
-    let mut ready = Ready::new(Noting { soft, written: Vec::new() }, &config).unwrap();
-    ready.verify().unwrap();
+    let mut altered = Altered::new("06_8F", Faults::NONE, plainly);
+    altered.write(DEBUGCTL, 2).unwrap();
+    let (_, mut ready) = altered.verify();
     let written = ready.subject().written.iter().filter(|(msr, _)| *msr == DEBUGCTL);
     let values: BTreeSet<u64> = written.map(|(_, value)| *value).collect();
     // Another check writes each bit alone.
@@ -410,10 +372,7 @@ fn each_field_is_written_to_the_first_and_last_record() {
         ("06_8F", addresses, addresses, &[MISPRED | 3 << 61 | 1 << 60 | 0xF << 56 | 0xFFFF]),
     ] {
         let cpu = SoftCpu::preset(key).unwrap();
-        let soft = SoftSubject::new(&cpu, Faults::NONE);
-        let config = Config { write: true, ..Config::default() };
-        let mut ready = Ready::new(Noting { soft, written: Vec::new() }, &config).unwrap();
-        ready.verify().unwrap();
+        let (_, mut ready) = Altered::new(key, Faults::NONE, plainly).verify();
         let map = &cpu.caps.registers;
         for index in [0, cpu.caps.depth - 1] {
             for (msr, values) in [
@@ -431,56 +390,16 @@ fn each_field_is_written_to_the_first_and_last_record() {
     }
 }
 
-/// A Skylake on which this many records of the predictable branches, and of the unpredictable
-/// ones, have MISPRED set.
-struct Predicting {
-    soft: SoftSubject,
-    predictable: u32,
-    unpredictable: u32,
-}
-
-impl MsrRead for Predicting {
-    fn cpu(&self) -> u32 {
-        self.soft.cpu()
-    }
-
-    fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
-        self.soft.read(msr)
-    }
-}
-
-impl MsrWrite for Predicting {
-    fn write(&mut self, msr: Msr, value: u64) -> Result<(), MsrError> {
-        self.soft.write(msr, value)
-    }
-}
-
-impl Subject for Predicting {
-    fn kind(&self) -> SubjectKind {
-        self.soft.kind()
-    }
-
-    fn cpuid(&self) -> &RecordedCpuid {
-        self.soft.cpuid()
-    }
-
-    fn execute(&mut self, kernel: Kernel, switch: Switch) -> Result<Ran, RunError> {
-        const MISPRED: u64 = 1 << 63;
-        let ran = self.soft.execute(kernel, switch)?;
-        let mut flags = match kernel {
-            Kernel::Predictable(_) => self.predictable,
-            Kernel::Unpredictable(_) => self.unpredictable,
-            _ => return Ok(ran),
-        };
-        for index in 0..32 {
-            let info = Msr(0xDC0 + index);
-            if self.read(Msr(0x680 + index))? != 0 {
-                let value = self.read(info)? & !MISPRED;
-                self.write(info, if flags > 0 { value | MISPRED } else { value })?;
-                flags = flags.saturating_sub(1);
-            }
+/// Sets MISPRED in the first records of a run, and clears it in the others (06_5E).
+fn mispredict(altered: &mut Altered, mut flags: u32) {
+    const MISPRED: u64 = 1 << 63;
+    for index in 0..32 {
+        let info = Msr(0xDC0 + index);
+        if altered.read(Msr(0x680 + index)).unwrap() != 0 {
+            let value = altered.read(info).unwrap() & !MISPRED;
+            altered.write(info, if flags > 0 { value | MISPRED } else { value }).unwrap();
+            flags = flags.saturating_sub(1);
         }
-        Ok(ran)
     }
 }
 
@@ -488,11 +407,16 @@ impl Subject for Predicting {
 #[test]
 fn mispredictions_are_judged_by_their_shares() {
     let judged = |predictable, unpredictable| {
-        let cpu = SoftCpu::preset("06_5E").unwrap();
-        let soft = SoftSubject::new(&cpu, Faults::NONE);
-        let config = Config { write: true, ..Config::default() };
-        let subject = Predicting { soft, predictable, unpredictable };
-        let report = Ready::new(subject, &config).unwrap().verify().unwrap();
+        let altered = Altered::new("06_5E", Faults::NONE, move |altered, kernel, switch| {
+            let ran = plainly(altered, kernel, switch);
+            match kernel {
+                Kernel::Predictable(_) => mispredict(altered, predictable),
+                Kernel::Unpredictable(_) => mispredict(altered, unpredictable),
+                _ => {}
+            }
+            ran
+        });
+        let (report, _) = altered.verify();
         let check = report.checks.iter().find(|check| check.id == "mispredict").unwrap();
         (check.verdict.clone(), check.found.clone().unwrap())
     };
