@@ -15,6 +15,8 @@ use lbr_msr::{Msr, MsrError, MsrRead, MsrWrite};
 
 use crate::support::faults::{applies, root};
 
+const DEBUGCTL: Msr = Msr(0x1D9);
+
 fn verify(cpu: &SoftCpu, faults: Faults, write: bool) -> Report {
     let subject = SoftSubject::new(cpu, faults);
     let config = Config { write, ..Config::default() };
@@ -327,7 +329,6 @@ fn a_lost_run_is_repeated_and_no_other() {
 /// FREEZE_LBRS_ON_PMI (bit 11) may be set by somebody else.
 #[test]
 fn a_freeze_that_was_on_stays_on() {
-    const DEBUGCTL: Msr = Msr(0x1D9);
     for key in ["06_3C", "06_5E", "06_8F"] {
         let mut altered = Altered::new(key, Faults::NONE, plainly);
         altered.write(DEBUGCTL, 1 << 11).unwrap();
@@ -340,7 +341,6 @@ fn a_freeze_that_was_on_stays_on() {
 /// BTF (bit 1) belongs to a debugger, also while verification sets and clears the freeze.
 #[test]
 fn other_bits_of_debugctl_stay_set() {
-    const DEBUGCTL: Msr = Msr(0x1D9);
     // There recording has its own control register.
     let mut altered = Altered::new("06_8F", Faults::NONE, plainly);
     altered.write(DEBUGCTL, 2).unwrap();

@@ -106,8 +106,7 @@ fn several() -> Vec<u8> {
     file.bytes
 }
 
-/// Without a selection everything counts, with its event.
-/// As a page of a recording and an error message show them.
+/// As the head of a report shows them.
 #[test]
 fn selections_in_words() {
     let whole = Selection::default();
@@ -140,6 +139,7 @@ fn selections_in_words() {
     }
 }
 
+/// Without a selection everything counts, with its event.
 #[test]
 fn events_are_counted() {
     let mut recording = open(&several());

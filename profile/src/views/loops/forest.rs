@@ -10,8 +10,8 @@ use super::graph::Graph;
 /// Maximum nesting depth of loops.
 const DEEPEST: u32 = 64;
 
-/// Maximum depth of a loop with several entrances that has inner loops. In code whose parts all
-/// jump to each other, as in an interpreter, each head that is left out leaves such a loop again.
+/// Maximum depth of a loop with several entrances that has inner loops. Where all parts of the code
+/// jump to each other, as in an interpreter, the loop without its head is such a loop again.
 const DEEPEST_IRREDUCIBLE: u32 = 16;
 
 /// A loop of the graph.
