@@ -57,11 +57,11 @@ pub(crate) fn lines(
     verbose: bool,
 ) -> Vec<String> {
     let mut lines: Vec<String> = sources.iter().map(|source| source.origin(verbose)).collect();
-    lines.extend(Source::modelled(sources, quality.software).map(str::to_owned));
-    if let Some(selected) = selected::of_quality(sources, quality) {
+    let modelled = Source::modelled(sources, quality.software).map(str::to_owned);
+    for note in modelled.into_iter().chain(selected::of_quality(sources, quality)) {
         match lines.last_mut().filter(|_| sources.len() == 1) {
-            Some(line) => *line += &format!("; {selected}"),
-            None => lines.push(selected),
+            Some(line) => *line += &format!("; {note}"),
+            None => lines.push(note),
         }
     }
     let mut counts = counted(totals.branches, "branch", "branches");

@@ -378,6 +378,26 @@ fn words_name_the_bits_of_a_value() {
     assert_eq!(meaning(&status, "OVF_PMC", 0b1101), "overflowed: 0, 2, 3");
     assert_eq!(meaning(&status, "OVF_FIXED_CTR", 1 << 33), "overflowed: 1");
     assert_eq!(meaning(&status, "OVF_PMC", 1 << 33), "no counter overflowed");
+    let counted = [0, 1, 2, 3].map(|n| meaning(&find("IA32_LBR_0_INFO"), "PMC1_CNT", n << 34));
+    let occurrences = ["0 occurrences", "1 occurrence", "2 occurrences", "3 or more occurrences"];
+    assert_eq!(counted, occurrences);
+    let info = find("IA32_LBR_0_INFO");
+    // SDM Vol. 3, the table of IA32_LBR_x_INFO.BR_TYPE.
+    let near = ["COND", "NEAR_IND_JMP", "NEAR_REL_JMP", "NEAR_IND_CALL", "NEAR_REL_CALL", "NEAR_RET"];
+    for code in 0..16 {
+        let type_name = match code {
+            0..6 => near[code],
+            6 | 7 => "reserved",
+            _ => "OTHER_BRANCH",
+        };
+        let said = meaning(&info, "BR_TYPE", (code as u64) << 56);
+        assert!(said.starts_with(type_name), "{code}: {said}");
+    }
+    // Bits 24 to 63 of IA32_PERF_CAPABILITIES.
+    let capabilities = find("IA32_PERF_CAPABILITIES").fields();
+    let reserved = capabilities.iter().find(|field| field.high == 63).unwrap();
+    assert_eq!(reserved.meaning(0xFF), "reserved");
+    assert_eq!(reserved.meaning(1 << 63), "reserved, but not zero");
     let fixed = find("IA32_FIXED_CTR_CTRL");
     let counts = [0x0, 0x1, 0x2, 0x3, 0x6].map(|value| meaning(&fixed, "CTR0", value));
     let user_of_core = "counts in user mode, of all threads of the core";

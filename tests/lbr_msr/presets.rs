@@ -114,3 +114,70 @@ fn well_known_presets() {
     assert_eq!(SoftCpu::preset("0F_03").unwrap().perf_capabilities, None);
     assert!(!SoftCpu::preset("06_1C").unwrap().caps.quirks.contains(Quirks::NO_FREEZE_ON_PMI));
 }
+
+/// CPUID.01H:EAX, 8000_0000H:EAX, 8000_0008H:EBX\[31\] and 8000_0022H:EAX and EBX of the recorded
+/// CPUs: Milan, Vermeer, Genoa, Raphael, Turin, Strix Point, Granite Ridge.
+#[test]
+fn amd_presets_have_the_leaves_of_recorded_cpus() {
+    let brs = (0x8000_0023, true, 0, 0);
+    let v2 = (0x8000_0028, false, 7, 0x0008_4106);
+    for (key, signature, extended) in [
+        ("19_01", 0x00A0_0F11, brs),
+        ("19_21", 0x00A2_0F12, brs),
+        ("19_11", 0x00A1_0F11, v2),
+        ("19_61", 0x00A6_0F12, v2),
+        ("1A_02", 0x00B0_0F21, v2),
+        ("1A_24", 0x00B2_0F40, (0x8000_0028, false, 7, 0x0010_2106)),
+        ("1A_44", 0x00B4_0F40, v2),
+    ] {
+        let cpuid = SoftCpu::preset(key).unwrap().cpuid;
+        let leaf = |leaf| cpuid.get(leaf, 0).unwrap();
+        assert_eq!(leaf(1).eax, signature, "{key}");
+        let debug = leaf(0x8000_0022);
+        let announces_brs = leaf(0x8000_0008).ebx >> 31 != 0;
+        assert_eq!((leaf(0x8000_0000).eax, announces_brs, debug.eax, debug.ebx), extended, "{key}");
+    }
+}
+
+/// CPUID.0AH as recorded on a CPU of each kind: version, number and width of the counters, absent
+/// events, fixed counters.
+#[test]
+fn intel_presets_have_the_counters_of_recorded_cpus() {
+    for (keys, leaf) in [
+        (&["06_0E"][..], [0x0728_0201, 0, 0, 0]),
+        (&["06_0F", "06_17"], [0x0728_0202, 0, 0, 0x503]),
+        (&["06_1C", "06_37", "06_57"], [0x0728_0203, 0, 0, 0x503]),
+        (&["06_1A"], [0x0730_0403, 4, 0, 0x603]),
+        (&["06_2A", "06_3C"], [0x0730_0403, 0, 0, 0x603]),
+        (&["06_5C", "06_5E"], [0x0730_0404, 0, 0, 0x603]),
+        (&["06_7A"], [0x0730_0404, 0, 0, 0x8603]),
+        (&["06_86"], [0x0730_0405, 0, 7, 0x8603]),
+        (&["06_7E", "06_8C", "06_A7", "06_8A", "06_8F"], [0x0830_0805, 0, 0xF, 0x8604]),
+        (&["06_BD", "06_C6"], [0x0D30_0806, 0x280, 7, 0x8603]),
+        (&["06_BE", "06_AF"], [0x0730_0605, 0, 7, 0x8603]),
+    ] {
+        for key in keys {
+            let found = SoftCpu::preset(key).unwrap().cpuid.get(0xA, 0).unwrap();
+            assert_eq!([found.eax, found.ebx, found.ecx, found.edx], leaf, "{key}");
+        }
+    }
+}
+
+/// CPUID.01H:EAX of CPUs without and with an extended family and model (SDM Vol. 2A, Figure 3-6),
+/// and IA32_PERF_CAPABILITIES where it was read on such a CPU.
+#[test]
+fn intel_presets_have_the_signatures_and_capabilities_of_recorded_cpus() {
+    for (key, signature, capabilities) in [
+        ("06_0F", 0x0000_06F0, Some(0x82)),
+        ("06_17", 0x0001_0670, Some(0x10C2)),
+        ("06_1C", 0x0001_06CA, Some(0xC1)),
+        ("06_37", 0x0003_0670, Some(0x32C1)),
+        ("06_3A", 0x0003_06A0, Some(0x31C3)),
+        ("06_5E", 0x0005_06E0, Some(0x33C5)),
+        ("0F_03", 0x0000_0F30, None),
+    ] {
+        let preset = SoftCpu::preset(key).unwrap();
+        assert_eq!(preset.cpuid.get(1, 0).unwrap().eax, signature, "{key}");
+        assert_eq!(preset.perf_capabilities, capabilities, "{key}");
+    }
+}

@@ -60,6 +60,16 @@ fn a_fault_changes_only_its_registers() {
     lbr.retire(&jump(1));
     // The first branch goes to slot 1; TOS reads 2.
     assert_eq!((lbr.read(Msr(0x681)), lbr.read(TOS)), (Ok(0x1001), Ok(2)));
+    for value in [0, 5, 31] {
+        lbr.write(TOS, value).unwrap();
+        assert_eq!(lbr.read(TOS), Ok(value), "the written value is read");
+    }
+
+    // IN_TSX is bit 62 of a record, TSX_ABORT bit 61 (SDM 17.4.8.1).
+    let mut lbr = soft("06_3C", Fault::TsxNever);
+    lbr.write(DEBUGCTL, 1).unwrap();
+    lbr.retire(&Retired { abort: true, in_tx: true, ..jump(1) });
+    assert_eq!(lbr.read(Msr(0x681)).unwrap() >> 61 & 0b11, 0);
 
     let mut lbr = soft("06_5E", Fault::HalfDepth);
     lbr.write(DEBUGCTL, 1).unwrap();

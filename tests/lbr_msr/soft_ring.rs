@@ -2,8 +2,10 @@
 
 use lbr_msr::address::Msr;
 use lbr_msr::caps::LbrCaps;
+use lbr_msr::explain;
+use lbr_msr::filter::BranchFilter;
 use lbr_msr::record::HwBranchType;
-use lbr_msr::soft::{Retired, SoftLbr};
+use lbr_msr::soft::{Retired, SoftCpu, SoftLbr};
 use lbr_msr::{MsrRead, MsrWrite};
 
 use crate::caps_by_hand::{self as by_hand, DBG_EXTN_CFG, DEBUGCTL, LBR_CTL, LBR_DEPTH, TOS};
@@ -37,6 +39,65 @@ fn nothing_is_recorded_while_recording_is_off() {
         assert!(soft.retire(&jump(1)), "{name}");
         assert_eq!(soft.recorded(), 1, "{name}");
         assert_eq!(soft.cpu(), 3);
+    }
+}
+
+/// Every generation and BRBE, and a filter that passes user branches there.
+fn every() -> Vec<(String, LbrCaps, Option<u64>, BranchFilter)> {
+    let all = BranchFilter::ANY;
+    let x86 =
+        by_hand::every().into_iter().map(|(name, caps, perf)| (name.to_owned(), caps, perf, all));
+    // BRBE always filters by exception level.
+    let brbe = SoftCpu::all_brbe().map(|cpu| (cpu.key, cpu.caps, None, all | BranchFilter::USER));
+    x86.chain(brbe).collect()
+}
+
+#[test]
+fn armed_it_records_and_disarmed_it_keeps_its_records() {
+    for (name, caps, perf, filter) in every() {
+        let mut soft = SoftLbr::new(&caps, perf);
+        soft.arm(filter).unwrap();
+        assert!(soft.retire(&jump(1)), "{name}");
+        let records = seen(&mut soft, &caps);
+        soft.disarm();
+        assert!(!soft.retire(&jump(2)), "{name}");
+        // BRS counts its records in the register that disables it.
+        assert_eq!(seen(&mut soft, &caps), records, "{name}");
+    }
+}
+
+/// Whatever was recorded and written before.
+#[test]
+fn a_reset_cpu_reads_as_a_new_one() {
+    for (name, caps, perf, filter) in every() {
+        let new = SoftLbr::new(&caps, perf);
+        let mut used = new.clone();
+        let addresses: Vec<Msr> = explain::all().map(|register| register.address()).collect();
+        for bits in [0x15, 0x7F_0007, 1 << 58, 8, 0x1000] {
+            for msr in &addresses {
+                // Some CPUs lack some registers and bits.
+                let _ = used.write(*msr, bits);
+            }
+            used.arm(filter).unwrap();
+            used.retire(&jump(bits));
+            used.exception();
+        }
+        used.reset();
+        for msr in addresses {
+            assert_eq!(used.read(msr), new.clone().read(msr), "{name} {msr:?}");
+        }
+        let (mut used, mut new) = (used, new);
+        for soft in [&mut used, &mut new] {
+            soft.arm(filter).unwrap();
+            soft.retire(&Retired { cycles: Some(10), ..jump(1) });
+        }
+        let records = |soft: &mut SoftLbr| {
+            let mut seen = seen(soft, &caps);
+            // Without the number of records since the CPU was made.
+            seen.pop();
+            seen
+        };
+        assert_eq!(records(&mut used), records(&mut new), "{name}");
     }
 }
 
