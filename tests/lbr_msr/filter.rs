@@ -186,6 +186,19 @@ fn values_read_back() {
     }
 }
 
+/// BRBFCR_EL1: types are bits 17 (DIRECT) to 22 (CONDDIR), and bit 16 (EnI) inverts them (Arm
+/// ARM, BRBFCR_EL1).
+#[test]
+fn brbe_types_are_recorded_or_excluded() {
+    let classes = |value| from_register(value, FilterRegister::Brbfcr).unwrap().classes;
+    assert_eq!(classes(1 << 19 | 1 << 22), BranchClasses::RET | BranchClasses::COND);
+    let jumps = BranchClasses::REL_JMP | BranchClasses::IND_JMP;
+    assert_eq!(classes(0x79_0000), jumps);
+    assert_eq!(classes(0), BranchClasses::empty());
+    assert_eq!(classes(0x01_0000), BranchClasses::all() - BranchClasses::OTHER);
+    assert_eq!(value("any_call,u", FilterRegister::Brbfcr), 3 << 20);
+}
+
 /// The jump bits, which call-stack mode sets, suppress no calls there.
 #[test]
 fn call_stack_mode_round_trips_whether_or_not_jumps_swallow_calls() {

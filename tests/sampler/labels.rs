@@ -314,6 +314,25 @@ fn a_record_that_appears_in_an_empty_drain_is_torn_and_not_lost() {
     }
 }
 
+/// A single record is new, and the same branch goes to another target before the thaw.
+#[test]
+fn a_record_with_the_source_of_the_newest_is_recorded_or_torn() {
+    for shape in SHAPES {
+        let (mut quiet, mut state) = running(shape);
+        quiet.branch(0x500, 0x600);
+        let accesses = drain(&mut state, &mut quiet).accesses.total() as usize;
+        for at in 3..accesses - 2 {
+            let (mut model, mut state) = running(shape);
+            model.branch(0x500, 0x600);
+            let intruder = model.encode(0x500, 0x888);
+            model.intruder = Some((at, intruder));
+            let stack = drain(&mut state, &mut model);
+            let is_recorded = oldest_first(&model, &stack).contains(&intruder);
+            assert!(is_recorded || stack.integrity.label == Label::Torn, "{shape:?} {at}");
+        }
+    }
+}
+
 #[test]
 fn a_stack_that_changes_within_a_batch_is_torn_and_breaks_contiguity() {
     for (shape, _) in all().filter(|(_, one_call)| *one_call) {
