@@ -10,10 +10,11 @@ use lbr_msr::soft::{SoftCpu, SoftLbr};
 use lbr_msr::{LbrCaps, Msr, MsrError, MsrRead, MsrWrite};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::Pid;
 use sampler::guard::{GuardError, Ready};
 use sampler::keeper::{self, KeeperError};
 
-use crate::support::recorder::{Filed, again, filed, recorded};
+use crate::support::recorder::{Filed, again, bystander, filed, recorded};
 
 const DEBUGCTL: Msr = Msr(0x1D9);
 const SELECT: Msr = Msr(0x1C8);
@@ -282,6 +283,33 @@ fn the_watchdog_restores_when_the_recorder_is_killed() {
         assert_eq!(rings[1].read(DEBUGCTL), Ok(1), "settled: the watchdog leaves it");
         assert_eq!(rings[2].read(Msr(0x680)), Ok(0x77), "never armed: the watchdog leaves it");
     }
+}
+
+/// A process that the recorder forked still holds the pipe to the watchdog.
+#[test]
+fn the_watchdog_restores_although_its_pipe_stays_open() {
+    const PID: Msr = Msr(0x10);
+    let (caps, _) = caps("06_5E");
+    let mut ring = filed(0);
+    let status = recorded(
+        |tell| {
+            let mut ready = [Ready::new(again(&ring), plan(&caps, 0x101)).unwrap()];
+            keeper::watch(&mut ready).unwrap();
+            let [ready] = ready;
+            let _armed = ready.arm().unwrap();
+            let pid = bystander(tell).as_raw();
+            again(&ring).write(PID, pid as u64).unwrap();
+            tell.write_all(&[1]).unwrap();
+            wait_for_death();
+        },
+        |recorder| kill(recorder, Signal::SIGKILL).unwrap(),
+    );
+    assert!(matches!(status, WaitStatus::Signaled(_, Signal::SIGKILL, _)), "{status:?}");
+    let pid = Pid::from_raw(ring.read(PID).unwrap() as i32);
+    let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    kill(pid, Signal::SIGKILL).unwrap();
+    assert!(state.contains(") S "), "it held the pipe open until then: {state}");
+    assert_eq!((ring.read(DEBUGCTL), ring.read(SELECT)), (Ok(2), Ok(0x1C4)));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
@@ -57,6 +57,19 @@ pub(crate) fn again(filed: &Filed) -> Filed {
 
 /// One recorder at a time, because a fork copies the pipes of all tests.
 static ONE: Mutex<()> = Mutex::new(());
+
+/// Starts a process that keeps this one's descriptors open, except `tell`, for half a minute.
+pub(crate) fn bystander(tell: &File) -> Pid {
+    // SAFETY: the child calls only async-signal-safe functions, and leaves by `_exit`.
+    match unsafe { fork() }.unwrap() {
+        ForkResult::Child => unsafe {
+            nix::libc::close(tell.as_raw_fd());
+            nix::libc::sleep(30);
+            nix::libc::_exit(0)
+        },
+        ForkResult::Parent { child } => child,
+    }
+}
 
 /// Runs `recorder`, which must not return, in a separate process until it has written a byte to its
 /// pipe; then applies `end`; returns its status when it and its watchdog are gone.
