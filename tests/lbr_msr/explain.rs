@@ -383,7 +383,8 @@ fn words_name_the_bits_of_a_value() {
     assert_eq!(counted, occurrences);
     let info = find("IA32_LBR_0_INFO");
     // SDM Vol. 3, the table of IA32_LBR_x_INFO.BR_TYPE.
-    let near = ["COND", "NEAR_IND_JMP", "NEAR_REL_JMP", "NEAR_IND_CALL", "NEAR_REL_CALL", "NEAR_RET"];
+    let near =
+        ["COND", "NEAR_IND_JMP", "NEAR_REL_JMP", "NEAR_IND_CALL", "NEAR_REL_CALL", "NEAR_RET"];
     for code in 0..16 {
         let type_name = match code {
             0..6 => near[code],

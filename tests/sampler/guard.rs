@@ -174,6 +174,20 @@ fn failures_to_restore_are_reported() {
     assert!(error.to_string().ends_with("run: lbr disarm"), "{error}");
 }
 
+/// Dropping it does not retry: that is the watchdog's task.
+#[test]
+fn a_failure_to_restore_is_not_retried() {
+    let (watched, caps) = with_foreign_bits(None);
+    let armed = Ready::new(watched.clone(), plan(&caps, 0x101)).unwrap().arm().unwrap();
+    let arming = watched.writes();
+    armed.restore().unwrap();
+    let all = watched.writes();
+    let (watched, caps) = with_foreign_bits(Some((arming + 1, Fault::FromThenOn)));
+    let armed = Ready::new(watched.clone(), plan(&caps, 0x101)).unwrap().arm().unwrap();
+    assert!(armed.restore().is_err());
+    assert_eq!(watched.writes(), all, "each register was tried once");
+}
+
 #[test]
 fn nothing_is_undone_if_the_kernel_refuses_writes() {
     let (watched, caps) = with_foreign_bits(Some((0, Fault::Filtered)));

@@ -314,6 +314,18 @@ fn a_record_that_appears_in_an_empty_drain_is_torn_and_not_lost() {
     }
 }
 
+/// The batch overwrites the control register with the bits that were read before it.
+#[test]
+fn a_control_register_that_changes_before_a_batch_is_foreign() {
+    for (shape, _) in all().filter(|(_, one_call)| *one_call) {
+        let (mut model, mut state) = running_by(shape, true);
+        model.branch(0x500, 0x600);
+        model.rewritten = Some((1, model.control & !model.caps.registers.enable));
+        let stack = drain(&mut state, &mut model);
+        assert_eq!(stack.integrity.label, Label::Foreign, "{shape:?}");
+    }
+}
+
 /// A single record is new, and the same branch goes to another target before the thaw.
 #[test]
 fn a_record_with_the_source_of_the_newest_is_recorded_or_torn() {

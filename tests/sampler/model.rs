@@ -153,6 +153,8 @@ pub(crate) struct Model {
     pub(crate) log: Vec<Msr>,
     /// A record that appears after this number of accesses, even while frozen.
     pub(crate) intruder: Option<(usize, Record)>,
+    /// A value that the control register gets after this number of accesses.
+    pub(crate) rewritten: Option<(usize, u64)>,
     /// A register that faults.
     pub(crate) fault: Option<Msr>,
 }
@@ -178,6 +180,7 @@ impl Model {
             call_stack: false,
             log: Vec::new(),
             intruder: None,
+            rewritten: None,
             fault: None,
         }
     }
@@ -244,6 +247,12 @@ impl Model {
             self.intruder = (left > 0).then(|| (left.saturating_sub(1), record));
             if left == 0 {
                 self.force(record);
+            }
+        }
+        if let Some((left, control)) = self.rewritten {
+            self.rewritten = (left > 0).then(|| (left.saturating_sub(1), control));
+            if left == 0 {
+                self.control = control;
             }
         }
         self.log.push(msr);

@@ -271,6 +271,7 @@ impl<'a, S: Sink> Decoder<'a, S> {
 
 #[cfg(test)]
 mod tests {
+    use lbr_msr::LbrFormat;
     use lbr_msr::record::RawEntry;
 
     use super::*;
@@ -322,6 +323,28 @@ mod tests {
             _ => None,
         });
         (samples.collect(), decoded)
+    }
+
+    /// The first record after a thaw counts from there; a dropped record before a kept one was the
+    /// first.
+    #[test]
+    fn only_the_first_record_after_a_thaw_lacks_cycles() {
+        let layout = Layout::Legacy { format: LbrFormat::INFO, tsx: false };
+        let cycles = |oldest: RawEntry| {
+            let mut stack = stack(USER, 0x10, Head::Joined, Label::Stream);
+            stack.starts_after_thaw = true;
+            stack.push(RawEntry { from: USER, to: 0x20, info: Some(7) });
+            stack.push(oldest);
+            let mut entries = Vec::new();
+            let code = Decoding { ours: Some(OURS..OURS + 16), ..Decoding::default() };
+            let mut reading = Reading { layout, knowledge: SourceKnowledge::HARDWARE, code };
+            reading.read(&stack, &mut entries);
+            entries.iter().map(|entry| entry.cycles).collect::<Vec<_>>()
+        };
+        let kept = RawEntry { from: USER, to: 0x30, info: Some(9) };
+        assert_eq!(cycles(kept)[1..], [Some(7), None]);
+        let dropped = RawEntry { from: KERNEL, to: OURS, info: Some(9) };
+        assert_eq!(cycles(dropped)[1..], [Some(7)]);
     }
 
     /// perf's IP is where the newest branch went; the branches of a stack that joins the one
