@@ -308,6 +308,18 @@ fn counters_in_every_combination() {
     }
 }
 
+/// MISPRED is in FROM or INFO of LBR_FMT 3 to 7. SDM Vol. 3, LBR formats.
+#[test]
+fn formats_with_a_mispredict_flag() {
+    let mut caps = crate::caps_by_hand::skylake();
+    let flags = (0..10).map(|code| {
+        caps.layout = Layout::Legacy { format: LbrFormat(code), tsx: false };
+        caps.mispredict()
+    });
+    let of: Vec<u8> = (0..10).zip(flags).filter(|(_, has)| *has).map(|(code, _)| code).collect();
+    assert_eq!(of, [3, 4, 5, 6, 7]);
+}
+
 /// Layouts by hand after Linux's perf_event.h: the first word has the groups.
 mod pebs {
     use lbr_msr::decode::pebs::{PebsError, PebsLayout, lbr_entries};
@@ -376,9 +388,15 @@ mod pebs {
 
     #[test]
     fn vector_registers_have_a_header_of_their_own() {
-        // Two words of header, two of the vectors', 32 of XMM, six of the LBR's; eight entries.
-        let words = record(1 << 49 | 1 << 40, 2 + 2 + 32 + 6, 8);
-        assert_eq!(lbr_entries(PebsLayout::Arch, &words), Ok(vec![ENTRY]));
+        // XMM and the upper halves of YMM, 16 of 16 bytes; eight masks; the upper halves of ZMM0 to
+        // 15, of 32 bytes; ZMM16 to 31, of 64. Bytes of Linux's perf_event.h.
+        for (bit, bytes) in
+            [(49, 16 * 16), (50, 16 * 16), (53, 8 * 8), (54, 16 * 32), (55, 16 * 64)]
+        {
+            // Two words of header, two of the vectors', six of the LBR's; eight entries.
+            let words = record(1 << bit | 1 << 40, 2 + 2 + bytes / 8 + 6, 8);
+            assert_eq!(lbr_entries(PebsLayout::Arch, &words), Ok(vec![ENTRY]), "{bit}");
+        }
     }
 
     #[test]

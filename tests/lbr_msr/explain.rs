@@ -381,19 +381,6 @@ fn words_name_the_bits_of_a_value() {
     let counted = [0, 1, 2, 3].map(|n| meaning(&find("IA32_LBR_0_INFO"), "PMC1_CNT", n << 34));
     let occurrences = ["0 occurrences", "1 occurrence", "2 occurrences", "3 or more occurrences"];
     assert_eq!(counted, occurrences);
-    let info = find("IA32_LBR_0_INFO");
-    // SDM Vol. 3, the table of IA32_LBR_x_INFO.BR_TYPE.
-    let near =
-        ["COND", "NEAR_IND_JMP", "NEAR_REL_JMP", "NEAR_IND_CALL", "NEAR_REL_CALL", "NEAR_RET"];
-    for code in 0..16 {
-        let type_name = match code {
-            0..6 => near[code],
-            6 | 7 => "reserved",
-            _ => "OTHER_BRANCH",
-        };
-        let said = meaning(&info, "BR_TYPE", (code as u64) << 56);
-        assert!(said.starts_with(type_name), "{code}: {said}");
-    }
     // Bits 24 to 63 of IA32_PERF_CAPABILITIES.
     let capabilities = find("IA32_PERF_CAPABILITIES").fields();
     let reserved = capabilities.iter().find(|field| field.high == 63).unwrap();
@@ -409,6 +396,76 @@ fn words_name_the_bits_of_a_value() {
     let from = on("LASTBRANCH_0_FROM_IP", "06_3C");
     assert_eq!(meaning(&from, "SIGN_EXT", 0x1FFF_FFFF_8100_0123), "copies of bit 47");
     assert_eq!(meaning(&from, "SIGN_EXT", 0x0FFF_FFFF_8100_0123), "not copies of bit 47");
+}
+
+/// The first word of each code: SDM, Linux, Arm ARM.
+#[test]
+fn codes_have_their_documented_meanings() {
+    type Codes<'a> = &'a [(u64, &'a str)];
+    let rows: [(&str, &str, u32, Codes<'_>); 9] = [
+        (
+            "IA32_LBR_0_INFO",
+            "BR_TYPE",
+            56,
+            &[
+                (0, "COND"),
+                (1, "NEAR_IND_JMP"),
+                (2, "NEAR_REL_JMP"),
+                (3, "NEAR_IND_CALL"),
+                (4, "NEAR_REL_CALL"),
+                (5, "NEAR_RET"),
+                (6, "reserved"),
+                (7, "reserved"),
+                (8, "OTHER_BRANCH"),
+                (15, "OTHER_BRANCH"),
+            ],
+        ),
+        ("IA32_PMC_FX1_CFG_C", "LBR", 40, &[(0, "no"), (1, "8"), (2, "16"), (3, "IA32_LBR_DEPTH")]),
+        (
+            "BRBINF0_EL1",
+            "VALID",
+            0,
+            &[(0, "no"), (1, "the target"), (2, "the source"), (3, "both")],
+        ),
+        ("BRBINF0_EL1", "EL", 6, &[(0, "EL0"), (1, "EL1"), (2, "EL2"), (3, "EL3")]),
+        (
+            "BRBINF0_EL1",
+            "TYPE",
+            8,
+            &[
+                (0, "DIRECT_UNCOND"),
+                (1, "INDIRECT"),
+                (2, "DIRECT_LINK"),
+                (3, "INDIRECT_LINK"),
+                (5, "RET"),
+                (7, "ERET"),
+                (8, "DIRECT_COND"),
+                (0x21, "DEBUG_HALT"),
+                (0x22, "CALL"),
+                (0x23, "TRAP"),
+                (0x24, "SERROR"),
+                (0x26, "INSN_DEBUG"),
+                (0x27, "DATA_DEBUG"),
+                (0x2A, "ALIGN_FAULT"),
+                (0x2B, "INSN_FAULT"),
+                (0x2C, "DATA_FAULT"),
+                (0x2E, "IRQ"),
+                (0x2F, "FIQ"),
+                (0x39, "DEBUG_EXIT"),
+            ],
+        ),
+        ("BRBIDR0_EL1", "NUMREC", 0, &[(8, "8 "), (16, "16 "), (32, "32 "), (64, "64 ")]),
+        ("BRBIDR0_EL1", "CC", 12, &[(5, "20-bit")]),
+        ("BRBCR_EL1", "TS", 5, &[(1, "virtual"), (2, "guest physical"), (3, "physical")]),
+        ("BRBFCR_EL1", "BANK", 28, &[(0, "records 0 to 31"), (1, "records 32 to 63")]),
+    ];
+    for (register, field, low, codes) in rows {
+        let register = find(register);
+        for (code, words) in codes {
+            let said = meaning(&register, field, code << low);
+            assert!(said.starts_with(words), "{} {field} {code}: {said}", register.name());
+        }
+    }
 }
 
 /// Values as Linux writes them (perf record -b of cycles, with adaptive or Architectural PEBS), taken

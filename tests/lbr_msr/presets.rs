@@ -163,6 +163,14 @@ fn intel_presets_have_the_counters_of_recorded_cpus() {
     }
 }
 
+/// RTM is CPUID.07H:EBX\[11\], HLE \[4\] (SDM Vol. 2A). Servers from Golden Cove on announce them.
+#[test]
+fn presets_announce_tsx() {
+    for (key, ebx) in [("06_3C", 0x810), ("06_5E", 0x810), ("06_8F", 0x810), ("06_97", 0)] {
+        assert_eq!(SoftCpu::preset(key).unwrap().cpuid.get(7, 0).unwrap().ebx, ebx, "{key}");
+    }
+}
+
 /// CPUID.01H:EAX of CPUs without and with an extended family and model (SDM Vol. 2A, Figure 3-6),
 /// and IA32_PERF_CAPABILITIES where it was read on such a CPU.
 #[test]

@@ -275,6 +275,9 @@ fn amd_facilities() {
     // Without the stack there is nothing to freeze.
     let none = probe(&amd(0x00A2_0F12, 0, Some((4, 0))), None).unwrap();
     assert_eq!((none.facility, none.quirks), (Facility::AmdSingle, Quirks::empty()));
+    // EAX[1] announces it: a size alone does not.
+    let unannounced = probe(&amd(0x00A6_0F12, 0, Some((5, 0x84106))), None).unwrap();
+    assert_eq!((unannounced.facility, unannounced.depth), (Facility::AmdSingle, 1));
     // The depth is read, not assumed: EBX[9:4] = 32.
     assert_eq!(probe(&amd(0x00B4_0F40, 0, Some((7, 0x206))), None).unwrap().depth, 32);
 

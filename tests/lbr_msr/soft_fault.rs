@@ -94,6 +94,15 @@ fn a_fault_changes_only_its_registers() {
 }
 
 #[test]
+fn injecting_a_fault_resets() {
+    let mut lbr = soft("06_5E", Faults::NONE);
+    lbr.write(DEBUGCTL, 1).unwrap();
+    lbr.retire(&jump(1));
+    let mut lbr = lbr.with(Fault::CyclesConstant);
+    assert_eq!((lbr.read(DEBUGCTL), lbr.read(TOS), lbr.read(Msr(0x681))), (Ok(0), Ok(0), Ok(0)));
+}
+
+#[test]
 fn the_second_record_of_an_abort_is_newer_and_has_no_flag() {
     // Linux lbr.c walks from the newest record and drops the one that it read before the flagged
     // one.

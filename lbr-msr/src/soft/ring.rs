@@ -179,7 +179,7 @@ impl SoftLbr {
         self
     }
 
-    /// Injects faults.
+    /// Injects faults, and resets.
     #[must_use]
     pub fn with(mut self, faults: impl Into<Faults>) -> SoftLbr {
         self.faults = faults.into();
