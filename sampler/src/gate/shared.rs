@@ -1,11 +1,11 @@
 //! State shared by source, samplers and decoder.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use lbr_msr::record::{Event, ThreadMove};
 
 use super::registers::Closed;
-use crate::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::thread::{self, Thread};
 use crate::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use crate::target::ThreadId;
@@ -25,8 +25,8 @@ pub(crate) struct Shared {
     ended: AtomicBool,
     /// The user wants to stop. Recorded data is kept.
     stop: Arc<AtomicBool>,
-    /// The process that signals are passed on to; 0 for none.
-    program: AtomicI32,
+    /// The process that signals are passed on to.
+    program: OnceLock<i32>,
     /// The recording has failed.
     failed: AtomicBool,
     samplers: Mutex<Vec<Thread>>,
@@ -49,7 +49,7 @@ impl Shared {
         Arc::new(Shared {
             ended: AtomicBool::new(false),
             stop,
-            program: AtomicI32::new(0),
+            program: OnceLock::new(),
             failed: AtomicBool::new(false),
             samplers: Mutex::default(),
             messages,
@@ -68,11 +68,12 @@ impl Shared {
 
     /// The process that was started for recording.
     pub(crate) fn program(&self) -> Option<i32> {
-        Some(self.program.load(Ordering::Acquire)).filter(|pid| *pid != 0)
+        self.program.get().copied()
     }
 
     pub(super) fn started(&self, pid: u32) {
-        self.program.store(pid.cast_signed(), Ordering::Release);
+        // A source starts one process.
+        let _ = self.program.set(pid.cast_signed());
     }
 
     pub(crate) fn has_failed(&self) -> bool {
