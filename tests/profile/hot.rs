@@ -1,7 +1,7 @@
 //! Counting.
 
 use std::collections::BTreeMap;
-use std::io::Cursor;
+use std::io::{Cursor, Write};
 
 use lbr_msr::record::{BranchEntry, BranchType, Event, Label, Lost, Task};
 use profile::hot::{HotBranch, Order};
@@ -21,6 +21,24 @@ fn text(text: &str) -> HotTable {
     let stream = Box::new(Cursor::new(text.as_bytes().to_vec()));
     let mut recording = Recording::from_stream(stream).unwrap();
     HotTable::count(&mut recording, |_, _| {}).unwrap()
+}
+
+#[test]
+fn progress_grows_to_the_size_of_the_file() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    let events: Vec<Event> =
+        (1..20_000).map(|n| sample(n, vec![entry(0x10, 0x20)], exact())).collect();
+    file.write_all(&stream(meta(), &events)).unwrap();
+    let size = file.as_file().metadata().unwrap().len();
+    let mut recording = Recording::open(file.path()).unwrap();
+    let mut positions = Vec::new();
+    HotTable::count(&mut recording, |position, of| {
+        assert_eq!(of, Some(size));
+        positions.push(position);
+    })
+    .unwrap();
+    assert!(positions.len() >= 4 && positions.is_sorted(), "{positions:?}");
+    assert!(positions.iter().all(|position| (1..=size).contains(position)), "{positions:?}");
 }
 
 #[test]
