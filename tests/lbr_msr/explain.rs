@@ -378,6 +378,8 @@ fn words_name_the_bits_of_a_value() {
     assert_eq!(meaning(&status, "OVF_PMC", 0b1101), "overflowed: 0, 2, 3");
     assert_eq!(meaning(&status, "OVF_FIXED_CTR", 1 << 33), "overflowed: 1");
     assert_eq!(meaning(&status, "OVF_PMC", 1 << 33), "no counter overflowed");
+    let enabled = [0, 5].map(|value| meaning(&find("IA32_PEBS_ENABLE"), "PEBS_EN_PMC", value));
+    assert_eq!(enabled, ["none", "counters 0, 2"]);
     let counted = [0, 1, 2, 3].map(|n| meaning(&find("IA32_LBR_0_INFO"), "PMC1_CNT", n << 34));
     let occurrences = ["0 occurrences", "1 occurrence", "2 occurrences", "3 or more occurrences"];
     assert_eq!(counted, occurrences);

@@ -32,6 +32,35 @@ fn a_type_replaces_the_one_before() {
     assert_eq!(EntryFlags(!0).with_spec(Some(BranchSpec::WrongPath)).0, !(2 << 24));
 }
 
+/// PERF_BR_* and PERF_BR_NEW_* of Linux's perf_event.h, with the names that perf prints.
+#[test]
+fn types_have_the_kernels_numbers() {
+    let types = [
+        (BranchType::COND, 1, "COND"),
+        (BranchType::UNCOND, 2, "UNCOND"),
+        (BranchType::IND, 3, "IND"),
+        (BranchType::CALL, 4, "CALL"),
+        (BranchType::IND_CALL, 5, "IND_CALL"),
+        (BranchType::RET, 6, "RET"),
+        (BranchType::SYSCALL, 7, "SYSCALL"),
+        (BranchType::SYSRET, 8, "SYSRET"),
+        (BranchType::COND_CALL, 9, "COND_CALL"),
+        (BranchType::COND_RET, 10, "COND_RET"),
+        (BranchType::ERET, 11, "ERET"),
+        (BranchType::IRQ, 12, "IRQ"),
+        (BranchType::SERROR, 13, "SERROR"),
+        (BranchType::NO_TX, 14, "NO_TX"),
+    ];
+    for (branch_type, number, name) in types {
+        assert_eq!((branch_type.0, branch_type.name()), (number, Some(name)));
+    }
+    let new = ["FAULT_ALGN", "FAULT_DATA", "FAULT_INST", "ARCH_1"];
+    for (number, name) in (16..).zip(new) {
+        assert_eq!(BranchType(number).name(), Some(name));
+    }
+    assert_eq!([0, 15, 24].map(|number| BranchType(number).name()), [None; 3]);
+}
+
 /// A classified type is finer than the CPU's.
 #[test]
 fn a_classified_type_comes_before_the_cpus() {
