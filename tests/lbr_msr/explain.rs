@@ -80,6 +80,10 @@ fn lbr_select_0x3c5() {
     // Bit 9 does not exist before Haswell.
     assert_eq!(said(&on("LBR_SELECT", "06_2A"), 0x3C5), expected[..5]);
     assert_eq!(said(&on("LBR_SELECT", "06_1A"), 0x3C5), expected[..5]);
+    // AMD's has bits 0 to 8, as Linux defines them.
+    let amd = on("LBR_SELECT", "19_61");
+    assert_eq!(said(&amd, 0x3C5), expected[..5]);
+    assert_eq!(said(&amd, 0x03A), ["CPL_NEQ_0", "NEAR_REL_CALL", "NEAR_IND_CALL", "NEAR_RET"]);
 }
 
 #[test]
