@@ -404,6 +404,58 @@ fn words_name_the_bits_of_a_value() {
     assert_eq!(meaning(&from, "SIGN_EXT", 0x0FFF_FFFF_8100_0123), "not copies of bit 47");
 }
 
+/// Bits of records: SDM Vol. 3, Tables 17-7 to 17-10 and 17-16; Linux's msr-index.h and amd/lbr.c.
+#[test]
+fn fields_have_their_documented_bits() {
+    let rows: [(&str, &str, &[&str]); 13] = [
+        (
+            "LBR_INFO_0",
+            "06_5E",
+            &["CYC_CNT 15:0", "TSX_ABORT 61:61", "IN_TSX 62:62", "MISPRED 63:63"],
+        ),
+        (
+            "IA32_LBR_0_INFO",
+            "06_8F",
+            &[
+                "CYC_CNT 15:0",
+                "PMC0_CNT 33:32",
+                "PMC1_CNT 35:34",
+                "PMC2_CNT 37:36",
+                "PMC3_CNT 39:38",
+                "BR_TYPE 59:56",
+                "CYC_CNT_VALID 60:60",
+                "TSX_ABORT 61:61",
+                "IN_TSX 62:62",
+                "MISPRED 63:63",
+            ],
+        ),
+        ("IA32_LBR_0_FROM_IP", "06_8F", &["IP 63:0"]),
+        (
+            "LASTBRANCH_0_FROM_IP",
+            "06_3C",
+            &["Data 47:0", "SIGN_EXT 60:48", "TSX_ABORT 61:61", "IN_TSX 62:62", "MISPRED 63:63"],
+        ),
+        ("LASTBRANCH_0_FROM_IP", "06_1A", &["Data 47:0", "SIGN_EXT 62:48", "MISPRED 63:63"]),
+        ("LASTBRANCH_0_TO_IP", "06_1A", &["Data 47:0", "SIGN_EXT 63:48"]),
+        ("LASTBRANCH_0_TO_IP", "06_5C", &["Data 47:0", "CYC_CNT 63:48"]),
+        ("LASTBRANCH_0_FROM_IP", "06_17", &["IP 63:0"]),
+        ("LASTBRANCH_0", "06_0D", &["FROM 31:0", "TO 63:32"]),
+        ("TOS", "06_5E", &["TOS 4:0"]),
+        ("TOS", "06_1A", &["TOS 3:0"]),
+        ("TOS", "0F_02", &["TOS 1:0"]),
+        ("LER_FROM_LIP", "06_5E", &["IP 63:0"]),
+    ];
+    for (name, cpu, bits) in rows {
+        let fields = on(name, cpu).fields();
+        let named = fields.iter().filter(|field| !field.is_reserved());
+        let mut of: Vec<_> =
+            named.map(|f| (f.low, format!("{} {}:{}", f.name, f.high, f.low))).collect();
+        of.sort();
+        let of: Vec<String> = of.into_iter().map(|(_, of)| of).collect();
+        assert_eq!(of, bits, "{name} of {cpu}");
+    }
+}
+
 /// The first word of each code: SDM, Linux, Arm ARM.
 #[test]
 fn codes_have_their_documented_meanings() {

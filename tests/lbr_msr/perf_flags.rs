@@ -8,6 +8,11 @@ fn a_branch_with_neither_bit_has_no_prediction() {
     assert_eq!(predictions, [None, Some(true), Some(false), Some(true)]);
 }
 
+#[test]
+fn a_branch_that_was_not_taken_has_bit_33() {
+    assert!(EntryFlags(1 << 33).not_taken() && !EntryFlags(!(1 << 33)).not_taken());
+}
+
 /// 16 bits of cycles from bit 4 up. 0 is unknown, and the maximum may have been more.
 #[test]
 fn cycles_saturate_and_leave_the_other_bits() {

@@ -396,6 +396,8 @@ fn assumptions() {
     let told = assume("depth=16,from=680,to=6C0,tos=1C9,format=3", new, None).unwrap();
     assert_eq!(told.layout, Layout::Legacy { format: LbrFormat(3), tsx: true });
     assert_eq!((told.filter, told.order), (FilterRegister::None, Order::Tos));
+    let packed = assume("depth=8,from=40,to=60,tos=1C9,format=0", new, None).unwrap();
+    assert_eq!((packed.layout, packed.registers.to), (Layout::Packed32, None), "TO is in FROM");
     let orders = ["depth=1,from=1DB,to=1DC,format=2", "depth=2,from=1DB,to=1DD,format=2"]
         .map(|text| assume(text, new, None).unwrap().order);
     assert_eq!(orders, [Order::Single, Order::NewestFirst]);
@@ -460,6 +462,7 @@ fn cpuid_r_text() {
     let core_types: Vec<_> =
         cpus.iter().map(|cpu| CoreType::of(&cpu.cpuid).and_then(CoreType::name)).collect();
     assert_eq!(core_types, [Some("Core"), Some("Atom")]);
+    assert_eq!(CoreType::of(&SKYLAKE.cpuid()), None, "without leaf 1AH");
     for cpu in &cpus {
         let caps = probe(&cpu.cpuid, None).unwrap();
         assert_eq!((caps.facility, caps.depth), (Facility::IntelArch, 32));
