@@ -2,6 +2,8 @@
 
 use lbr_msr::{
     LbrFormat,
+    caps::Quirks,
+    filter::BranchClasses,
     register::{
         DbgExtnCfg, DebugCtl, DebugCtlA, LbrCtl, LbrSelect, PerfCapabilities, PerfGlobalStatus,
         RtitCtl, Tos,
@@ -20,6 +22,19 @@ fn documented_bits_are_those_of_the_manuals() {
     assert_eq!(RtitCtl::DOCUMENTED, 1);
     // Bits 2 to 6, MSROFF, PMC.
     assert_eq!(DbgExtnCfg::DOCUMENTED, 0x070F_007C);
+}
+
+#[test]
+fn quirks_and_branch_classes_have_one_bit_each() {
+    fn distinct<F: bitflags::Flags>() -> bool
+    where
+        F::Bits: Into<u64>,
+    {
+        let bits: Vec<u64> = F::FLAGS.iter().map(|flag| flag.value().bits().into()).collect();
+        let all = bits.iter().fold(0, |all, bit| all | bit);
+        bits.iter().all(|bit| bit.count_ones() == 1) && all.count_ones() as usize == bits.len()
+    }
+    assert!(distinct::<Quirks>() && distinct::<BranchClasses>());
 }
 
 #[test]
