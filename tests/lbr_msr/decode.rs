@@ -318,6 +318,7 @@ fn formats_with_a_mispredict_flag() {
     });
     let of: Vec<u8> = (0..10).zip(flags).filter(|(_, has)| *has).map(|(code, _)| code).collect();
     assert_eq!(of, [3, 4, 5, 6, 7]);
+    assert!(crate::caps_by_hand::zen4().mispredict() && !crate::caps_by_hand::zen3().mispredict());
 }
 
 /// Layouts by hand after Linux's perf_event.h: the first word has the groups.
@@ -384,6 +385,20 @@ mod pebs {
         let mut words = record(1 << 31 | 40, 5 + 2 + 6, 8);
         words[5] = 1 << 40;
         assert_eq!(lbr_entries(PebsLayout::Arch, &words), Ok(vec![ENTRY]));
+    }
+
+    /// Words of Linux's `pebs_meminfo`, `pebs_gprs` and `pebs_xmm`; of `arch_pebs_basic`,
+    /// `arch_pebs_aux` and `arch_pebs_gprs`.
+    #[test]
+    fn each_group_in_front_has_its_size() {
+        for (bit, words) in [(0, 4), (1, 18), (2, 32)] {
+            let words = record(1 << bit | 1 << 3, 4 + words, 1);
+            assert_eq!(lbr_entries(PebsLayout::Adaptive, &words), Ok(vec![ENTRY]), "{bit}");
+        }
+        for (bit, words) in [(63, 6), (62, 8), (61, 20)] {
+            let words = record(1 << bit | 1 << 40, 2 + words + 6, 8);
+            assert_eq!(lbr_entries(PebsLayout::Arch, &words), Ok(vec![ENTRY]), "{bit}");
+        }
     }
 
     #[test]

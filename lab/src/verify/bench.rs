@@ -9,6 +9,7 @@ use lbr_msr::decode::{decode, ring_order};
 use lbr_msr::filter::{BranchClasses, from_register};
 use lbr_msr::probe::Assumption;
 use lbr_msr::record::{BranchEntry, RawEntry};
+use lbr_msr::register::{DbgExtnCfg, LbrCtl, LbrSelect};
 use lbr_msr::table::{self, Model};
 use lbr_msr::{LbrCaps, Msr, MsrError};
 
@@ -45,22 +46,17 @@ impl From<RunError> for Halt {
     }
 }
 
-/// IA32_LBR_CTL: OS, USR, and the branch class bits.
-pub(super) const CTL_OS: u64 = 1 << 1;
-pub(super) const CTL_USR: u64 = 1 << 2;
-pub(super) const CTL_BRANCHES: u64 = 0x7F << 16;
-/// LBR_SELECT: CPL_EQ_0, CPL_NEQ_0.
-pub(super) const SELECT_RING_0: u64 = 1 << 0;
-pub(super) const SELECT_USER: u64 = 1 << 1;
-/// LBR_SELECT: NEAR_IND_JMP, NEAR_REL_JMP.
-pub(super) const SELECT_IND_JMP: u64 = 1 << 6;
-pub(super) const SELECT_REL_JMP: u64 = 1 << 7;
 /// Why recording is not enabled on NetBurst.
 pub(super) const READ_ONLY: &str =
     "the records cannot be written, so their contents could not be restored";
 /// DBG_EXTN_CFG of BRS: VB and MSROFF. Linux amd/brs.c.
-const BRS_STATE: u64 = 1 << 5 | 0xF << 16;
-const BRS_MSROFF_SHIFT: u32 = 16;
+const BRS_STATE: u64 = DbgExtnCfg::VB.bits() | 0xF << 16;
+
+/// IA32_LBR_CTL for branches of these rings, of every type if the CPU has type bits.
+fn ctl(rings: LbrCtl, has_types: bool) -> u64 {
+    let types = LbrCtl::offered(false, has_types, false) - LbrCtl::LBR_EN;
+    (rings | types).bits()
+}
 
 /// Properties of a CPU that are known before its branch records are examined.
 #[derive(Debug)]
@@ -138,12 +134,16 @@ impl Facts {
                 if software {
                     0
                 } else {
-                    SELECT_RING_0
+                    LbrSelect::CPL_EQ_0.bits()
                 }
             }
             FilterRegister::LbrCtl { cpl, branch, .. } => {
-                let rings = if software { CTL_OS | CTL_USR } else { CTL_USR };
-                (if cpl { rings } else { 0 }) | if branch { CTL_BRANCHES } else { 0 }
+                let rings = match (cpl, software) {
+                    (true, true) => LbrCtl::OS | LbrCtl::USR,
+                    (true, false) => LbrCtl::USR,
+                    (false, _) => LbrCtl::empty(),
+                };
+                ctl(rings, branch)
             }
         }
     }
@@ -153,10 +153,11 @@ impl Facts {
     pub(super) fn ring(&self, user: bool) -> Option<u64> {
         match self.caps.filter {
             FilterRegister::LbrSelect { .. } | FilterRegister::AmdSelect => {
-                Some(if user { SELECT_RING_0 } else { SELECT_USER })
+                let suppressed = if user { LbrSelect::CPL_EQ_0 } else { LbrSelect::CPL_NEQ_0 };
+                Some(suppressed.bits())
             }
             FilterRegister::LbrCtl { cpl: true, branch, .. } => {
-                Some(if user { CTL_USR } else { CTL_OS } | if branch { CTL_BRANCHES } else { 0 })
+                Some(ctl(if user { LbrCtl::USR } else { LbrCtl::OS }, branch))
             }
             FilterRegister::LbrCtl { .. } | FilterRegister::Brbfcr | FilterRegister::None => None,
         }
@@ -176,10 +177,11 @@ impl Facts {
         };
         let apart = FilterRegister::LbrSelect { jumps_swallow_calls: false, call_stack };
         let mut classes = from_register(value, apart).ok()?.classes;
-        if jumps_swallow_calls && value & SELECT_IND_JMP != 0 {
+        let suppressed = LbrSelect::from_bits_retain(value);
+        if jumps_swallow_calls && suppressed.contains(LbrSelect::NEAR_IND_JMP) {
             classes -= BranchClasses::IND_CALL | BranchClasses::RET;
         }
-        if jumps_swallow_calls && value & SELECT_REL_JMP != 0 {
+        if jumps_swallow_calls && suppressed.contains(LbrSelect::NEAR_REL_JMP) {
             classes -= BranchClasses::REL_CALL;
         }
         Some(classes)
@@ -303,7 +305,9 @@ impl Bench<'_> {
         let map = self.facts.caps.registers;
         let position = match (self.facts.caps.order, map.tos) {
             (_, Some(tos)) => self.read(tos)?,
-            (Order::Saturating, None) => self.read(map.control)? >> BRS_MSROFF_SHIFT & 0xF,
+            (Order::Saturating, None) => {
+                DbgExtnCfg::from_bits_retain(self.read(map.control)?).msroff().into()
+            }
             _ => 0,
         };
         let mut seen = Vec::new();

@@ -2,6 +2,7 @@
 
 use lbr_msr::caps::{Facility, FilterRegister};
 use lbr_msr::record::HwBranchType;
+use lbr_msr::register::{LbrCtl, LbrSelect};
 
 use super::super::bench::{Bench, Difference, Facts, Filled, Halt, cannot_tell};
 use super::super::check::{Documented, Finding, Spec, answer, not_applicable};
@@ -9,7 +10,7 @@ use super::super::{Kernel, SubjectKind};
 
 /// A check of one filter bit: its suppress bit and its capture bit.
 macro_rules! filter {
-    ($id:literal, $what:literal, $suppress:expr, $capture:expr, $needs:expr) => {
+    ($id:literal, $what:literal, $suppress:ident, $capture:ident, $needs:expr) => {
         Spec {
             id: $id,
             what: $what,
@@ -20,16 +21,16 @@ macro_rules! filter {
             falsified: "A suppressed branch has a record, or another branch has none or two.",
             needs: $needs,
             writes: true,
-            documented: |facts| documented(facts, $suppress, $capture),
-            look: |bench| look(bench, $suppress, $capture),
+            documented: |facts| documented(facts, LbrSelect::$suppress, LbrCtl::$capture),
+            look: |bench| look(bench, LbrSelect::$suppress, LbrCtl::$capture),
         }
     };
 }
 
 pub(in crate::verify) const CHECKS: &[Spec] = &[
-    filter!("filter.ring_0", "the filter for branches into ring 0", 1, 1 << 1, BASE),
-    filter!("filter.user", "the filter for branches into other rings", 1 << 1, 1 << 2, BASE),
-    filter!("filter.cond", "the filter for conditional branches", 1 << 2, 1 << 16, BASE),
+    filter!("filter.ring_0", "the filter for branches into ring 0", CPL_EQ_0, OS, BASE),
+    filter!("filter.user", "the filter for branches into other rings", CPL_NEQ_0, USR, BASE),
+    filter!("filter.cond", "the filter for conditional branches", JCC, COND, BASE),
     Spec {
         id: "filter.jumps",
         what: "the filters for jumps leave calls and returns alone",
@@ -50,12 +51,36 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         },
         look: jumps,
     },
-    filter!("filter.rel_call", "the filter for near relative calls", 1 << 3, 1 << 19, BASE),
-    filter!("filter.ind_call", "the filter for near indirect calls", 1 << 4, 1 << 20, BASE),
-    filter!("filter.ret", "the filter for near returns", 1 << 5, 1 << 21, BASE),
-    filter!("filter.ind_jmp", "the filter for near indirect jumps", 1 << 6, 1 << 18, AFTER_JUMPS),
-    filter!("filter.rel_jmp", "the filter for near relative jumps", 1 << 7, 1 << 17, AFTER_JUMPS),
-    filter!("filter.far", "the filter for far branches", 1 << 8, 1 << 22, BASE),
+    filter!(
+        "filter.rel_call",
+        "the filter for near relative calls",
+        NEAR_REL_CALL,
+        NEAR_REL_CALL,
+        BASE
+    ),
+    filter!(
+        "filter.ind_call",
+        "the filter for near indirect calls",
+        NEAR_IND_CALL,
+        NEAR_IND_CALL,
+        BASE
+    ),
+    filter!("filter.ret", "the filter for near returns", NEAR_RET, NEAR_RET, BASE),
+    filter!(
+        "filter.ind_jmp",
+        "the filter for near indirect jumps",
+        NEAR_IND_JMP,
+        NEAR_IND_JMP,
+        AFTER_JUMPS
+    ),
+    filter!(
+        "filter.rel_jmp",
+        "the filter for near relative jumps",
+        NEAR_REL_JMP,
+        NEAR_REL_JMP,
+        AFTER_JUMPS
+    ),
+    filter!("filter.far", "the filter for far branches", FAR_BRANCH, OTHER_BRANCH, BASE),
     Spec {
         id: "zero_length",
         what: "a call to the next instruction is not a near call",
@@ -87,35 +112,41 @@ const BASE: &[&str] = &["depth", "bits.select"];
 const AFTER_JUMPS: &[&str] = &["depth", "bits.select", "filter.jumps"];
 
 /// The filter value that suppresses one bit's branches; `None` if the CPU lacks the bit.
-fn value(facts: &Facts, suppress: u64, capture: u64) -> Option<u64> {
+fn value(facts: &Facts, suppress: LbrSelect, capture: LbrCtl) -> Option<u64> {
     match facts.caps.filter {
         FilterRegister::None | FilterRegister::Brbfcr => None,
         FilterRegister::LbrSelect { .. } | FilterRegister::AmdSelect => {
             // The filter for other rings can only be observed if ring 0 is recorded, unless ring
             // 0's branches would overwrite all others.
             let alone = facts.kind == SubjectKind::Software;
-            let base = if suppress == 2 && alone { facts.open() & !1 } else { facts.open() };
-            Some(base | suppress)
+            let mut base = LbrSelect::from_bits_retain(facts.open());
+            if suppress == LbrSelect::CPL_NEQ_0 && alone {
+                base -= LbrSelect::CPL_EQ_0;
+            }
+            Some((base | suppress).bits())
         }
         FilterRegister::LbrCtl { cpl, branch, .. } => {
-            let ring = capture & 6 != 0;
+            let ring = capture == LbrCtl::OS || capture == LbrCtl::USR;
             if ring && !cpl || !ring && !branch {
                 return None;
             }
             let alone = facts.kind == SubjectKind::Software;
-            let base = if capture == 4 && alone { facts.open() | 2 } else { facts.open() };
-            Some(base & !capture)
+            let mut base = LbrCtl::from_bits_retain(facts.open());
+            if capture == LbrCtl::USR && alone {
+                base |= LbrCtl::OS;
+            }
+            Some((base - capture).bits())
         }
     }
 }
 
-fn documented(facts: &Facts, suppress: u64, capture: u64) -> Documented {
+fn documented(facts: &Facts, suppress: LbrSelect, capture: LbrCtl) -> Documented {
     let Some(value) = value(facts, suppress, capture) else {
         return not_applicable("no such filter");
     };
     let left_out = match suppress {
-        1 => "branches into ring 0".to_owned(),
-        2 => "branches into other rings".to_owned(),
+        LbrSelect::CPL_EQ_0 => "branches into ring 0".to_owned(),
+        LbrSelect::CPL_NEQ_0 => "branches into other rings".to_owned(),
         _ => {
             let classes: Vec<&str> = CLASSES
                 .iter()
@@ -154,13 +185,13 @@ fn passes(facts: &Facts, value: u64, class: HwBranchType) -> bool {
 
 /// Whether the documentation is unclear: SDM Table 17-11 does not mention that Nehalem's
 /// NEAR_REL_JMP suppresses returns as well; Linux does not set it if it wants returns.
-const fn in_doubt(facts: &Facts, suppress: u64) -> bool {
+fn in_doubt(facts: &Facts, suppress: LbrSelect) -> bool {
     let swallow =
         matches!(facts.caps.filter, FilterRegister::LbrSelect { jumps_swallow_calls: true, .. });
-    swallow && suppress == 1 << 7
+    swallow && suppress == LbrSelect::NEAR_REL_JMP
 }
 
-fn look(bench: &mut Bench<'_>, suppress: u64, capture: u64) -> Result<Finding, Halt> {
+fn look(bench: &mut Bench<'_>, suppress: LbrSelect, capture: LbrCtl) -> Result<Finding, Halt> {
     let Some(value) = value(&bench.facts, suppress, capture) else {
         return cannot_tell("no such filter");
     };
@@ -210,7 +241,7 @@ fn words(difference: &Difference) -> String {
 }
 
 fn jumps(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
-    let value = bench.facts.open() | 1 << 6 | 1 << 7;
+    let value = bench.facts.open() | (LbrSelect::NEAR_IND_JMP | LbrSelect::NEAR_REL_JMP).bits();
     let call =
         |class| matches!(class, HwBranchType::RelCall | HwBranchType::IndCall | HwBranchType::Ret);
     let missing = |facts: &Facts, filled: &Filled| {
