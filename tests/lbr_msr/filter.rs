@@ -197,6 +197,9 @@ fn brbe_types_are_recorded_or_excluded() {
     assert_eq!(classes(0), BranchClasses::empty());
     assert_eq!(classes(0x01_0000), BranchClasses::all() - BranchClasses::OTHER);
     assert_eq!(value("any_call,u", FilterRegister::Brbfcr), 3 << 20);
+    // BRBCR_EL1 has the levels: EL0, where it is set up here.
+    let captured = from_register(0x7E_0000, FilterRegister::Brbfcr).unwrap();
+    assert_eq!((captured.user, captured.kernel, captured.call_stack), (true, false, false));
 }
 
 /// The jump bits, which call-stack mode sets, suppress no calls there.

@@ -392,6 +392,8 @@ fn assumptions() {
         assume("depth=8,from=0x680,to=6C0,info=DC0,tos=1C9,select=1C8", new, Some(0x33C5)).unwrap();
     assert_eq!((by_hand.depth, by_hand.assumed), (8, true));
     assert_eq!(by_hand.registers.info, Some(Msr(0xDC0)));
+    let plain = FilterRegister::LbrSelect { jumps_swallow_calls: false, call_stack: false };
+    assert_eq!(by_hand.filter, plain);
     assert_eq!(by_hand.format, Some(LbrFormat(5)));
     let told = assume("depth=16,from=680,to=6C0,tos=1C9,format=3", new, None).unwrap();
     assert_eq!(told.layout, Layout::Legacy { format: LbrFormat(3), tsx: true });

@@ -13,7 +13,7 @@ macro_rules! filter {
     ($id:literal, $what:literal, $suppress:ident, $capture:ident, $needs:expr) => {
         Spec {
             id: $id,
-            what: $what,
+            what: concat!("the filter for ", $what),
             run: "One branch of each class runs, into ring 0 and within user mode, with this \
                   filter alone set.",
             why: "A filter that suppresses too much or too little makes every share wrong, \
@@ -28,9 +28,9 @@ macro_rules! filter {
 }
 
 pub(in crate::verify) const CHECKS: &[Spec] = &[
-    filter!("filter.ring_0", "the filter for branches into ring 0", CPL_EQ_0, OS, BASE),
-    filter!("filter.user", "the filter for branches into other rings", CPL_NEQ_0, USR, BASE),
-    filter!("filter.cond", "the filter for conditional branches", JCC, COND, BASE),
+    filter!("filter.ring_0", "branches into ring 0", CPL_EQ_0, OS, BASE),
+    filter!("filter.user", "branches into other rings", CPL_NEQ_0, USR, BASE),
+    filter!("filter.cond", "conditional branches", JCC, COND, BASE),
     Spec {
         id: "filter.jumps",
         what: "the filters for jumps leave calls and returns alone",
@@ -51,36 +51,12 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         },
         look: jumps,
     },
-    filter!(
-        "filter.rel_call",
-        "the filter for near relative calls",
-        NEAR_REL_CALL,
-        NEAR_REL_CALL,
-        BASE
-    ),
-    filter!(
-        "filter.ind_call",
-        "the filter for near indirect calls",
-        NEAR_IND_CALL,
-        NEAR_IND_CALL,
-        BASE
-    ),
-    filter!("filter.ret", "the filter for near returns", NEAR_RET, NEAR_RET, BASE),
-    filter!(
-        "filter.ind_jmp",
-        "the filter for near indirect jumps",
-        NEAR_IND_JMP,
-        NEAR_IND_JMP,
-        AFTER_JUMPS
-    ),
-    filter!(
-        "filter.rel_jmp",
-        "the filter for near relative jumps",
-        NEAR_REL_JMP,
-        NEAR_REL_JMP,
-        AFTER_JUMPS
-    ),
-    filter!("filter.far", "the filter for far branches", FAR_BRANCH, OTHER_BRANCH, BASE),
+    filter!("filter.rel_call", "near relative calls", NEAR_REL_CALL, NEAR_REL_CALL, BASE),
+    filter!("filter.ind_call", "near indirect calls", NEAR_IND_CALL, NEAR_IND_CALL, BASE),
+    filter!("filter.ret", "near returns", NEAR_RET, NEAR_RET, BASE),
+    filter!("filter.ind_jmp", "near indirect jumps", NEAR_IND_JMP, NEAR_IND_JMP, AFTER_JUMPS),
+    filter!("filter.rel_jmp", "near relative jumps", NEAR_REL_JMP, NEAR_REL_JMP, AFTER_JUMPS),
+    filter!("filter.far", "far branches", FAR_BRANCH, OTHER_BRANCH, BASE),
     Spec {
         id: "zero_length",
         what: "a call to the next instruction is not a near call",
