@@ -285,6 +285,11 @@ fn brbe_registers_have_no_msr_address() {
     }
     assert_eq!(find("IA32_DEBUGCTL").encoding(), None);
     assert_eq!(said(&find("BRBTS_EL1"), 0x1234), ["TS=0x1234"]);
+    let all = 1 | 1 << 1 | 1 << 3 | 1 << 4 | 3 << 5 | 1 << 8 | 1 << 9 | 1 << 22 | 1 << 23;
+    let names = ["E0BRE", "ExBRE", "CC", "MPRED", "FZP", "FZPSS", "ERTN", "EXCEPTION", "TS=0x3"];
+    let mut found = said(&find("BRBCR_EL1"), all);
+    found.sort_by_key(|name| names.iter().position(|known| known == name));
+    assert_eq!(found, names);
     let value = 1 << 40 | 2 << 32 | 1 << 17 | 0x2E << 8 | 1 << 6 | 1 << 5 | 3;
     assert_eq!(
         said(&register, value),

@@ -1,11 +1,28 @@
 //! The flags of a branch as the kernel lays them out: `perf_branch_entry` of Linux's perf_event.h.
 
-use lbr_msr::record::{BranchEntry, BranchSpec, BranchType, EntryFlags, HwBranchType, RawBranch};
+use lbr_msr::record::{
+    BranchEntry, BranchSpec, BranchType, EntryFlags, HwBranchType, RawBranch, SourceKnowledge,
+};
 
 #[test]
 fn a_branch_with_neither_bit_has_no_prediction() {
     let predictions = [0, 1, 2, 3].map(|word| EntryFlags(word).mispredicted());
     assert_eq!(predictions, [None, Some(true), Some(false), Some(true)]);
+}
+
+#[test]
+fn what_a_source_does_not_know_is_absent() {
+    let entry = BranchEntry {
+        from: 1,
+        mispredicted: Some(false),
+        cycles: Some(0),
+        cycles_saturated: Some(false),
+        ..BranchEntry::default()
+    };
+    assert_eq!(SourceKnowledge::HARDWARE.mask(entry), entry);
+    assert_eq!(SourceKnowledge::MODELLED.mask(entry), entry);
+    let bare = BranchEntry { from: 1, ..BranchEntry::default() };
+    assert_eq!(SourceKnowledge::USER_BRANCHES.mask(entry), bare);
 }
 
 #[test]

@@ -62,6 +62,7 @@ static ONE: Mutex<()> = Mutex::new(());
 pub(crate) fn bystander(tell: &File) -> Pid {
     // SAFETY: the child calls only async-signal-safe functions, and leaves by `_exit`.
     match unsafe { fork() }.unwrap() {
+        // SAFETY: nothing else uses the descriptor in the child, which never returns.
         ForkResult::Child => unsafe {
             nix::libc::close(tell.as_raw_fd());
             nix::libc::sleep(30);
