@@ -407,6 +407,7 @@ fn words_name_the_bits_of_a_value() {
     let from = on("LASTBRANCH_0_FROM_IP", "06_3C");
     assert_eq!(meaning(&from, "SIGN_EXT", 0x1FFF_FFFF_8100_0123), "copies of bit 47");
     assert_eq!(meaning(&from, "SIGN_EXT", 0x0FFF_FFFF_8100_0123), "not copies of bit 47");
+    assert_eq!(meaning(&from, "SIGN_EXT", 0x1FFF_7FFF_8100_0123), "not copies of bit 47");
 }
 
 /// Bits of records: SDM Vol. 3, Tables 17-7 to 17-10 and 17-16; Linux's msr-index.h and amd/lbr.c.

@@ -129,6 +129,8 @@ fn amd_presets_have_the_leaves_of_recorded_cpus() {
         ("1A_02", 0x00B0_0F21, v2),
         ("1A_24", 0x00B2_0F40, (0x8000_0028, false, 7, 0x0010_2106)),
         ("1A_44", 0x00B4_0F40, v2),
+        // Zen 6: not recorded, assumed to be like Zen 5.
+        ("1A_50", 0x00B5_0F00, v2),
     ] {
         let cpuid = SoftCpu::preset(key).unwrap().cpuid;
         let leaf = |leaf| cpuid.get(leaf, 0).unwrap();

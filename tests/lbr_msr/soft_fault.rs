@@ -65,6 +65,13 @@ fn a_fault_changes_only_its_registers() {
         assert_eq!(lbr.read(TOS), Ok(value), "the written value is read");
     }
 
+    let mut lbr = soft("06_5E", Fault::MispredictInverted);
+    lbr.write(DEBUGCTL, 1).unwrap();
+    for (n, missed) in [(1, false), (2, true)] {
+        lbr.retire(&Retired { mispredicted: Some(missed), ..jump(n) });
+    }
+    assert_eq!([0xDC1, 0xDC2].map(|info| lbr.read(Msr(info)).unwrap() >> 63), [1, 0]);
+
     // IN_TSX is bit 62 of a record, TSX_ABORT bit 61 (SDM 17.4.8.1).
     let mut lbr = soft("06_3C", Fault::TsxNever);
     lbr.write(DEBUGCTL, 1).unwrap();
