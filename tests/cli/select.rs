@@ -221,7 +221,7 @@ fn omitted_samples_are_counted() {
         assert_eq!(json["left_out_by"], json!({ "pid_other": 16, "cpu_other": 16 }), "{view}");
         assert_eq!(json["events"], json!([{ "event": "branches:u", "samples": 32 }]), "{view}");
     }
-    assert_eq!(run(&["report"]).lines().position(str::is_empty), Some(3), "three lines of head");
+    assert_eq!(run(&["report"]).lines().position(str::is_empty), Some(2), "two lines of head");
     assert!(run(&["lint"]).contains(line));
     let verdict = run(&["lint", "--json"]);
     assert!(verdict.lines().last().unwrap().contains("\"left_out\":32"), "{verdict}");
