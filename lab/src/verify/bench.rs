@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use lbr_msr::address::IA32_DEBUGCTL;
 use lbr_msr::caps::{Facility, FilterRegister, Layout, Order, Vendor};
 use lbr_msr::decode::{decode, ring_order};
-use lbr_msr::filter::{BranchClasses, from_register};
+use lbr_msr::filter::{BranchClasses, BranchFilter, from_register, to_register_disarmed};
 use lbr_msr::probe::Assumption;
 use lbr_msr::record::{BranchEntry, RawEntry};
-use lbr_msr::register::{DbgExtnCfg, LbrCtl, LbrSelect};
+use lbr_msr::register::{DbgExtnCfg, LbrSelect};
 use lbr_msr::table::{self, Model};
 use lbr_msr::{LbrCaps, Msr, MsrError};
 
@@ -51,12 +51,6 @@ pub(super) const READ_ONLY: &str =
     "the records cannot be written, so their contents could not be restored";
 /// DBG_EXTN_CFG of BRS: VB and MSROFF. Linux amd/brs.c.
 const BRS_STATE: u64 = DbgExtnCfg::VB.bits() | 0xF << 16;
-
-/// IA32_LBR_CTL for branches of these rings, of every type if the CPU has type bits.
-fn ctl(rings: LbrCtl, has_types: bool) -> u64 {
-    let types = LbrCtl::offered(false, has_types, false) - LbrCtl::LBR_EN;
-    (rings | types).bits()
-}
 
 /// Properties of a CPU that are known before its branch records are examined.
 #[derive(Debug)]
@@ -126,41 +120,25 @@ impl Facts {
 
     /// The filter value that records everything that a kernel knows about.
     pub(super) fn open(&self) -> u64 {
-        let software = self.kind == SubjectKind::Software;
-        match self.caps.filter {
-            FilterRegister::None => 0,
-            FilterRegister::Brbfcr => 0x7E_0000,
-            FilterRegister::LbrSelect { .. } | FilterRegister::AmdSelect => {
-                if software {
-                    0
-                } else {
-                    LbrSelect::CPL_EQ_0.bits()
-                }
-            }
-            FilterRegister::LbrCtl { cpl, branch, .. } => {
-                let rings = match (cpl, software) {
-                    (true, true) => LbrCtl::OS | LbrCtl::USR,
-                    (true, false) => LbrCtl::USR,
-                    (false, _) => LbrCtl::empty(),
-                };
-                ctl(rings, branch)
-            }
-        }
+        let (user, both) = (BranchFilter::USER, BranchFilter::USER | BranchFilter::KERNEL);
+        let rings = match self.kind {
+            SubjectKind::Software => [both, user],
+            _ => [user, both],
+        };
+        // Some CPUs have no filter for rings, and BRBE records one.
+        rings.into_iter().find_map(|rings| self.all_into(rings)).unwrap_or(0)
     }
 
     /// The same filter limited to one privilege level: suppresses user mode or ring 0; `None` if
     /// unsupported.
     pub(super) fn ring(&self, user: bool) -> Option<u64> {
-        match self.caps.filter {
-            FilterRegister::LbrSelect { .. } | FilterRegister::AmdSelect => {
-                let suppressed = if user { LbrSelect::CPL_EQ_0 } else { LbrSelect::CPL_NEQ_0 };
-                Some(suppressed.bits())
-            }
-            FilterRegister::LbrCtl { cpl: true, branch, .. } => {
-                Some(ctl(if user { LbrCtl::USR } else { LbrCtl::OS }, branch))
-            }
-            FilterRegister::LbrCtl { .. } | FilterRegister::Brbfcr | FilterRegister::None => None,
-        }
+        let ring = if user { BranchFilter::USER } else { BranchFilter::KERNEL };
+        self.all_into(ring).filter(|_| self.caps.filter != FilterRegister::Brbfcr)
+    }
+
+    /// The filter value for every branch into these rings; `None` if unsupported.
+    fn all_into(&self, rings: BranchFilter) -> Option<u64> {
+        to_register_disarmed(BranchFilter::ANY | rings, self.caps.filter).ok()
     }
 
     /// The address bits that a record holds independently of the sign's representation.

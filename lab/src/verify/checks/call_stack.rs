@@ -1,6 +1,6 @@
 //! Call-stack mode: calls push, returns pop.
 
-use lbr_msr::caps::FilterRegister;
+use lbr_msr::filter::{BranchFilter, to_register_disarmed};
 
 use super::super::Kernel;
 use super::super::bench::{Bench, Facts, Filled, Halt, cannot_tell};
@@ -53,15 +53,10 @@ fn stack(facts: &Facts, expected: &str) -> Documented {
     }
 }
 
-/// The user call stack: SDM 17.9; Linux msr-index.h.
-const fn value(facts: &Facts) -> Option<u64> {
-    match facts.caps.filter {
-        FilterRegister::LbrSelect { call_stack: true, .. } => Some(0x3C5),
-        FilterRegister::LbrCtl { cpl, branch, call_stack: true } => {
-            Some(8 | if cpl { 4 } else { 0 } | if branch { 0x38_0000 } else { 0 })
-        }
-        _ => None,
-    }
+/// The user call stack.
+fn value(facts: &Facts) -> Option<u64> {
+    let stack = BranchFilter::STACK | BranchFilter::USER;
+    to_register_disarmed(stack, facts.caps.filter).ok()
 }
 
 /// The targets of the frames, newest first, up to the first empty record. The records after it are
