@@ -11,7 +11,7 @@ use lbr_msr::{LbrCaps, Msr, MsrError, MsrRead, MsrWrite};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
-use sampler::guard::{GuardError, Ready};
+use sampler::guard::{Armed, GuardError, Ready};
 use sampler::keeper::{self, KeeperError};
 
 use crate::support::recorder::{Filed, again, bystander, filed, recorded};
@@ -254,6 +254,15 @@ fn wait_for_death() -> ! {
     }
 }
 
+/// Starts a watchdog process for an LBR, and arms it.
+fn armed_and_watched(ring: &Filed) -> Armed<Filed> {
+    let (caps, _) = caps("06_5E");
+    let mut ready = [Ready::new(again(ring), plan(&caps, 0x101)).unwrap()];
+    keeper::watch(&mut ready).unwrap();
+    let [ready] = ready;
+    ready.arm().unwrap()
+}
+
 #[test]
 fn the_watchdog_restores_when_the_recorder_is_killed() {
     for whole_group in [false, true] {
@@ -303,14 +312,10 @@ fn the_watchdog_restores_when_the_recorder_is_killed() {
 #[test]
 fn the_watchdog_restores_although_its_pipe_stays_open() {
     const PID: Msr = Msr(0x10);
-    let (caps, _) = caps("06_5E");
     let mut ring = filed(0);
     let status = recorded(
         |tell| {
-            let mut ready = [Ready::new(again(&ring), plan(&caps, 0x101)).unwrap()];
-            keeper::watch(&mut ready).unwrap();
-            let [ready] = ready;
-            let _armed = ready.arm().unwrap();
+            let _armed = armed_and_watched(&ring);
             let pid = bystander(tell).as_raw();
             again(&ring).write(PID, pid as u64).unwrap();
             tell.write_all(&[1]).unwrap();
@@ -328,15 +333,10 @@ fn the_watchdog_restores_although_its_pipe_stays_open() {
 
 #[test]
 fn the_watchdog_of_a_successful_recorder_does_nothing() {
-    let (caps, _) = caps("06_5E");
     let mut ring = filed(0);
     let status = recorded(
         |tell| {
-            let mut ready = [Ready::new(again(&ring), plan(&caps, 0x101)).unwrap()];
-            keeper::watch(&mut ready).unwrap();
-            let [ready] = ready;
-            let armed = ready.arm().unwrap();
-            armed.restore().unwrap();
+            armed_and_watched(&ring).restore().unwrap();
             // The watchdog process was reaped.
             let none = waitpid(None, None);
             assert_eq!(none, Err(nix::errno::Errno::ECHILD));

@@ -243,17 +243,11 @@ impl Model {
     }
 
     fn access(&mut self, msr: Msr, write: bool) -> Result<Place, MsrError> {
-        if let Some((left, record)) = self.intruder {
-            self.intruder = (left > 0).then(|| (left.saturating_sub(1), record));
-            if left == 0 {
-                self.force(record);
-            }
+        if let Some(record) = due(&mut self.intruder) {
+            self.force(record);
         }
-        if let Some((left, control)) = self.rewritten {
-            self.rewritten = (left > 0).then(|| (left.saturating_sub(1), control));
-            if left == 0 {
-                self.control = control;
-            }
+        if let Some(control) = due(&mut self.rewritten) {
+            self.control = control;
         }
         self.log.push(msr);
         let access = match write {
@@ -295,6 +289,17 @@ impl Model {
             }
         }
         fault
+    }
+}
+
+/// Counts one access down; returns the change once none is left.
+fn due<T>(change: &mut Option<(usize, T)>) -> Option<T> {
+    match change {
+        Some((left, _)) if *left > 0 => {
+            *left -= 1;
+            None
+        }
+        _ => change.take().map(|(_, change)| change),
     }
 }
 
