@@ -81,12 +81,10 @@ fn code_is_timed_at_each_offset() {
     assert!(rows.iter().all(|row| row["tsc_ticks_per_iteration"].is_number()), "{rows:?}");
     let out = lbr(&[&TIME[..], &["90", "--hex", IMUL, "--layouts", "1"]].concat());
     let shown = text(&out.stdout);
-    // No comparison if the host was too busy for one.
-    let compared = shown.starts_with("compared with `90`: `48 0f af c0` is ");
-    assert!(
-        compared || shown.starts_with("`90` ") && shown.contains("; `48 0f af c0` "),
-        "{shown}"
-    );
+    // A busy host leaves too few turns for an answer, or an interval too wide for "slower".
+    let answer = shown.strip_prefix("compared with `90`: `48 0f af c0` ");
+    let answer = answer.unwrap_or_else(|| panic!("{shown}"));
+    assert!(!answer.starts_with("is faster") && !answer.starts_with("takes as long"), "{shown}");
     assert_eq!(shown.lines().filter(|line| line.contains("  0xfc0  ")).count(), 2, "{shown}");
     let refused = lbr(&["time", "--object", "f.o", "--symbol", "f", "--layouts", "2"]);
     assert_eq!(refused.status.code(), Some(2));

@@ -336,7 +336,7 @@ fn label(codes: &[TimedCode], which: usize) -> String {
 }
 
 /// Equal within a tenth is an answer; a wider interval also allows for a difference.
-fn no_difference(interval: Option<(f64, f64)>) -> String {
+pub(super) fn no_difference(interval: Option<(f64, f64)>) -> String {
     match interval {
         Some((low, high)) if low < 0.9 || high > 1.1 => {
             format!("takes {:.2} to {high:.2} times as long", low.max(0.0))

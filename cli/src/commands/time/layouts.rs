@@ -2,11 +2,11 @@
 
 use std::io;
 
-use lab::measure::Options;
+use lab::measure::{Options, Ratio};
 
 use super::TimeArgs;
 use super::code::TimedCode;
-use super::compare::{self, Side};
+use super::compare::{self, Side, no_difference};
 use super::figures::number;
 use crate::exit::{Outcome, done};
 use crate::present::out::Out;
@@ -92,6 +92,16 @@ fn verdict(
     }
 }
 
+/// A verdict in words; `interval` is of the ratio at the first offset.
+fn answer(verdict: &str, offsets: usize, interval: Option<(f64, f64)>) -> String {
+    match verdict {
+        "slower" | "faster" => format!("is {verdict} at all {offsets} offsets"),
+        "layout" => "differs no more than by layout".to_owned(),
+        "not known" => "is not known".to_owned(),
+        _ => no_difference(interval),
+    }
+}
+
 /// The answer, and how far layout changes each.
 fn print(
     out: &mut Out<'_>,
@@ -123,13 +133,8 @@ fn print(
     }
     let pieces = || sides.chunks(each).filter_map(<[Side]>::first);
     let answers = pieces().filter_map(|side| {
-        let answer = match side.at_all_offsets? {
-            verdict @ ("slower" | "faster") => format!("is {verdict} at all {each} offsets"),
-            "layout" => "differs no more than by layout".to_owned(),
-            "not known" => "is not known".to_owned(),
-            _ => "takes as long".to_owned(),
-        };
-        Some(format!("`{}` {answer}", side.label))
+        let interval = side.ratio.as_ref().and_then(Ratio::interval);
+        Some(format!("`{}` {}", side.label, answer(side.at_all_offsets?, each, interval)))
     });
     let answers: Vec<String> = answers.collect();
     let first = pieces().next().map_or("", |side| &side.label);
@@ -161,5 +166,15 @@ mod tests {
         assert_eq!(verdict(Some("faster"), range(1.0, 2.1), first), "layout");
         assert_eq!(verdict(Some("not known"), range(5.0, 6.0), first), "not known");
         assert_eq!(verdict(Some("slower"), None, first), "not known");
+    }
+
+    #[test]
+    fn an_answer_is_no_more_exact_than_the_interval() {
+        let wide = Some((0.331, 5.278));
+        assert_eq!(answer("no difference seen", 2, wide), "takes 0.33 to 5.28 times as long");
+        assert_eq!(answer("no difference seen", 2, Some((0.98, 1.02))), "takes as long");
+        assert_eq!(answer("slower", 2, wide), "is slower at all 2 offsets");
+        assert_eq!(answer("layout", 2, wide), "differs no more than by layout");
+        assert_eq!(answer("not known", 2, None), "is not known");
     }
 }
