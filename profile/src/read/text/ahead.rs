@@ -168,26 +168,16 @@ impl Input {
         let bytes = &mut piece.bytes;
         bytes.clear();
         bytes.append(&mut self.rest);
-        let known = bytes.len();
-        bytes.resize(known + CHUNK, 0);
-        let mut end = known;
-        let mut more = true;
-        while let Some(room) = bytes.get_mut(end..).filter(|room| more && !room.is_empty()) {
-            match self.stream.read(room) {
-                Ok(read) => {
-                    end += read;
-                    more = read > 0;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // Data before the error comes first.
-                Err(error) if end == 0 => return Err(error),
-                Err(error) => {
-                    self.stream = Box::new(Failed(Some(error)));
-                    break;
-                }
+        bytes.reserve(CHUNK);
+        let more = match (&mut self.stream).take(CHUNK as u64).read_to_end(bytes) {
+            Ok(read) => read == CHUNK,
+            Err(error) if bytes.is_empty() => return Err(error),
+            // Data before the error comes first.
+            Err(error) => {
+                self.stream = Box::new(Failed(Some(error)));
+                true
             }
-        }
-        bytes.truncate(end);
+        };
         if more && let Some(last) = memchr::memrchr(b'\n', bytes) {
             self.rest.extend_from_slice(bytes.get(last + 1..).unwrap_or_default());
             bytes.truncate(last + 1);
