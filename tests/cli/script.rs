@@ -104,14 +104,16 @@ fn prints_what_perf_prints() {
     assert_eq!(stderr(&piped), "");
 }
 
-/// Every entry of the recordings for which three other readers agree, in order, with sample and
+/// Every entry of recordings for which three other readers agree, in order, with sample and
 /// position.
 #[test]
 fn golden_entries_are_printed_in_order() {
     let Some(corpus) = corpus() else { return };
     let folder = corpus.join("golden-entries");
     let index = std::fs::read_to_string(folder.join("INDEX.csv")).unwrap();
-    for file in index.lines().skip(1).filter_map(|line| line.split(',').next()) {
+    let files = index.lines().skip(1).filter_map(|line| line.split(',').next());
+    // The tests of `lbr-profile` compare the two larger ones.
+    for file in files.filter(|file| file.starts_with("perf-data-converter/")) {
         let (project, _) = file.split_once('/').unwrap();
         let name = file.rsplit('/').next().unwrap();
         let csv = folder.join(format!("{project}.{name}.entries.csv.xz"));

@@ -3,11 +3,12 @@
 
 use std::path::Path;
 
+use object::{Object, ObjectSymbol};
 use proptest::prelude::*;
 
-use profile::place::find_code;
 use profile::symbols::{Called, Fit, Module, SymbolError, build_id, demangle};
 
+use crate::compiled::compile;
 use crate::support::itself::with_symbols;
 
 #[unsafe(no_mangle)]
@@ -41,25 +42,31 @@ fn finds_a_function_where_it_runs() {
         .unwrap();
     let mut module = Module::open(&exe).unwrap();
     let addr = module.address_of_offset(runs_at - start + pgoff).unwrap();
-    assert_eq!(addr, find_code(&exe, "lbr_symbol_under_test").unwrap());
+    assert_eq!(addr, module.find("lbr_symbol_under_test").unwrap());
     assert_eq!(module.symbol_at(addr + 1), Some(("lbr_symbol_under_test", 1)));
     assert_eq!(lbr_symbol_under_test(2), 6);
     // SAFETY: the function's first bytes are mapped and readable while it exists.
     let code = unsafe { std::slice::from_raw_parts(runs_at as *const u8, 15) };
     assert_eq!(module.code_at(addr).bytes, code);
-}
-
-/// Data and mapping symbols do not name code.
-#[test]
-fn only_code_has_names() {
-    use object::{Object, ObjectSymbol};
-    let Some(exe) = with_symbols() else { return };
+    // Data symbols do not name code.
     let bytes = std::fs::read(&exe).unwrap();
     let elf = object::File::parse(&*bytes).unwrap();
     let dynamic = elf.symbols().find(|symbol| symbol.name() == Ok("_DYNAMIC")).unwrap();
-    let module = Module::open(&exe).unwrap();
     assert_eq!(module.symbol_at(dynamic.address()), None);
-    assert!(module.find("_DYNAMIC").is_err());
+}
+
+#[test]
+fn only_functions_are_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("program");
+    if compile("inlined.c", &program, &[]).is_none() {
+        return;
+    }
+    let module = Module::open(&program).unwrap();
+    for name in ["_DYNAMIC", "no_such_function_at_all"] {
+        let missing = module.find(name).unwrap_err().to_string();
+        assert!(missing.contains(&format!(" has no function {name}")), "{missing}");
+    }
 }
 
 #[test]
@@ -68,8 +75,6 @@ fn refusals_say_why() {
     assert!(matches!(refused("/nonexistent"), SymbolError::Open { .. }));
     assert!(matches!(refused("/dev/null"), SymbolError::NotAFile { .. }));
     assert!(matches!(refused("/proc/self/status"), SymbolError::NotElf { .. }));
-    let missing = find_code(&exe(), "no_such_function_at_all").unwrap_err();
-    assert!(missing.to_string().contains(" has no function no_such_function_at_all"), "{missing}");
     assert_eq!(build_id(Path::new("/dev/null")), None);
     assert_eq!(build_id(Path::new("relative")), None);
 }
