@@ -321,6 +321,23 @@ fn refused_lines_are_numbered() {
     assert_eq!(refused.runs, [(2, 4), (6, 6), (9, 10)]);
 }
 
+/// `perf script -F +srcline` prints two spaces and a line of source code below a frame; anywhere else,
+/// and without the spaces, such a line is unknown.
+#[test]
+fn source_lines_are_accepted_below_frames() {
+    let head = "work 7953 1.000000: \n";
+    let frame = "\t  4f82c0 main+0x10 (/usr/bin/work)\n";
+    let branches = " 0x10/0x20/P/-/-/0 \n\n";
+    let refused = |text: &str| {
+        let (found, refused) = read(&[text, head, frame, branches].concat());
+        (found.last().map(|(_, entries)| entries.len()), refused)
+    };
+    let (source, spaceless) = ("  }\n", "}\n");
+    assert_eq!(refused(&[head, frame, source, branches].concat()), (Some(1), None));
+    assert_eq!(refused(&[head, frame, spaceless, branches].concat()), (Some(1), Some((1, 3))));
+    assert_eq!(refused(&[head, frame, branches, source].concat()), (Some(1), Some((1, 5))));
+}
+
 /// Text that arrives a few bytes at a time.
 struct Pieces {
     text: Vec<u8>,

@@ -150,6 +150,33 @@ fn a_thread_that_starts_in_a_loop_is_in_its_first_trip() {
     assert_eq!((histogram(one), one.headless), (BTreeMap::from([(4, 1)]), 0));
 }
 
+/// Of two entrances the head is the one that was entered more often, or the lower address.
+#[test]
+fn the_head_is_the_most_frequent_entrance() {
+    let jump = |from, to| (from, to, BranchType::UNCOND);
+    let (down, up) = (jump(0x1008, 0x1010), jump(0x1018, 0x1000));
+    let at_low = vec![jump(0x900, 0x1000), down, up, down];
+    let at_high = vec![jump(0x910, 0x1010), up, down, up];
+    for (low, high, head) in [(1, 3, 0x1010), (3, 1, 0x1000), (2, 2, 0x1000)] {
+        let stacks = [vec![at_low.clone(); low], vec![at_high.clone(); high]].concat();
+        let [one] = &loops_of(&stacks, Integrity::UNKNOWN)[..] else { panic!("one loop") };
+        assert_eq!((one.head, one.irreducible), (head, true), "{low} {high}");
+    }
+}
+
+/// The test at the head ends a trip that is not made; a `break` ends one that is.
+#[test]
+fn trips_that_end_in_the_middle_are_counted() {
+    let leave: Branch = (0x1010, 0x1100, BranchType::COND);
+    let again: Branch = (0x1108, 0x880, BranchType::UNCOND);
+    let trace = vec![ENTRY, BACK, BACK, leave, again, ENTRY, BACK, EXIT];
+    let found = loops_of(&[trace], exact());
+    let inner = found.iter().find(|one| one.head == ENTRY.1).unwrap();
+    assert!(inner.tested_at_head);
+    assert_eq!(histogram(inner), BTreeMap::from([(1, 1), (3, 1)]));
+    assert_eq!((inner.rounds, inner.all_trips()), (3, 4));
+}
+
 /// 65,536 frames are kept.
 #[test]
 fn a_forgotten_frame_leaves_its_loop_open() {

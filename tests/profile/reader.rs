@@ -3,7 +3,7 @@
 use std::io::Cursor;
 
 use lbr_msr::record::{
-    BranchEntry, BranchSpec, BranchType, Event, Head, Integrity, Label, Lost, Sample,
+    BranchEntry, BranchSpec, BranchType, Event, Head, Integrity, Label, Lost, Mmap, Sample,
 };
 use profile::note::StackNote;
 use profile::perf_data::{Meta, ReadError};
@@ -414,6 +414,67 @@ fn payloads_are_passed_over() {
     file.u64(0);
     file.sample(&[0xa0, 1, 0x30, 0x40, 2]);
     assert_eq!(stacks(&file), [[branch(0x30, 0x40, 2)]]);
+}
+
+/// PERF_RECORD_MMAP2 holds an inode or, with PERF_RECORD_MISC_MMAP_BUILD_ID, a build ID; of
+/// PERF_RECORD_MMAP, PERF_RECORD_MISC_MMAP_DATA is all that is known of its protection.
+#[test]
+fn mappings_of_every_form() {
+    let mapped = |kind: u32, misc: u16, words: &[u32]| {
+        let mut file = Crafted::new(false);
+        file.attr(128, 1 | BRANCH_STACK, 0, 8, &[]);
+        let places = [100, 101, 0x40_0000, 0, 0x2000, 0, 0x1000, 0];
+        let body = places.iter().chain(words).flat_map(|word| word.to_le_bytes());
+        file.record(kind, misc, &body.chain(*b"/prog\0\0\0").collect::<Vec<u8>>());
+        match &read(&mut reader(&file.bytes).unwrap()).unwrap()[..] {
+            [Event::Mmap(map)] => (**map).clone(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let plain = Mmap {
+        pid: 100,
+        tid: 101,
+        addr: 0x40_0000,
+        len: 0x2000,
+        pgoff: 0x1000,
+        prot: 5,
+        path: "/prog".to_owned(),
+        ..Mmap::default()
+    };
+    assert_eq!(mapped(1, 2, &[]), plain);
+    assert_eq!(mapped(1, 0x2002, &[]), Mmap { prot: 1, ..plain.clone() });
+    let of_file = Mmap { dev: (8, 1), ino: 77, ino_generation: 3, flags: 2, ..plain.clone() };
+    assert_eq!(mapped(10, 2, &[8, 1, 77, 0, 3, 0, 5, 2]), of_file);
+    // Its length, then up to 20 bytes.
+    let id = [16, 0x0403_0201, 0x0807_0605, 0x0C0B_0A09, 0x100F_0E0D, 0, 5, 2];
+    let of_build = Mmap { build_id: Some((1..=16).collect()), flags: 2, ..plain };
+    assert_eq!(mapped(10, 0x4002, &id), of_build);
+}
+
+/// Of the features of perf.data (`perf_header` in the kernel's `tools/perf`), a copy holds those
+/// that a record's padding does not change, and no trace data, topology, cache or BPF program.
+#[test]
+fn features_of_a_copy() {
+    let mut file = Crafted::new(false);
+    file.attr(128, 1 | BRANCH_STACK, 0, 8, &[]);
+    for feature in 3..=31_u64 {
+        file.record(80, 0, &[feature.to_le_bytes(), [0; 8]].concat());
+    }
+    file.sample(&[0xa0, 1, 0x30, 0x40, 2]);
+    let (mut whole, mut copy) = (reader(&file.bytes).unwrap(), Vec::new());
+    profile::export::perf_data(&mut whole, false, &mut copy, |_, _| {}).unwrap().unwrap();
+    let (mut at, mut features, mut samples) = (16, Vec::new(), 0);
+    while at < copy.len() {
+        let word = |from: usize| u64::from_le_bytes(copy[from..from + 8].try_into().unwrap());
+        match word(at) as u32 {
+            80 => features.push(word(at + 8)),
+            9 => samples += 1,
+            kind => assert_eq!(kind, 64, "at {at:#x}"),
+        }
+        at += (word(at) >> 48) as usize;
+    }
+    let kept = (3..=12).chain([16, 17, 21, 23, 29]);
+    assert_eq!((features, samples), (kept.collect::<Vec<u64>>(), 1));
 }
 
 #[test]
