@@ -200,7 +200,7 @@ fn a_cold_part_is_in_its_function() {
 }
 
 /// A signal interrupts a function that was called: when the handler returns, the function still
-/// has its caller.
+/// has its caller, also in the next stack, whose branches nothing interrupts.
 #[test]
 fn a_handlers_return_leaves_the_callers_known() {
     let typed =
@@ -219,13 +219,18 @@ fn a_handlers_return_leaves_the_callers_known() {
         moved(1, MoveKind::Return, 0x9108, 0x2004),
     ];
     let mut interrupted = sample(1, entries, exact());
-    let Event::Sample(sample) = &mut interrupted else { unreachable!() };
-    sample.stack.moves = moves;
+    let Event::Sample(first) = &mut interrupted else { unreachable!() };
+    first.stack.moves = moves;
     let program = map("/nowhere/program", 0x1000, 0x9000, 0);
-    let graph = count(&stream(meta(), &[program, interrupted]), false);
+    let next = sample(2, vec![typed(0x3008, 0x4000, BranchType::CALL)], exact());
+    let graph = count(&stream(meta(), &[program, interrupted, next]), false);
     // Offsets in the file, by the branches that each took.
-    let expected: [(&[&str], u64); 3] =
-        [(&["program+0x8"], 1), (&["program+0x8", "program+0x1000"], 1), (&["program+0x8008"], 2)];
+    let expected: [(&[&str], u64); 4] = [
+        (&["program+0x8"], 1),
+        (&["program+0x8", "program+0x1000"], 1),
+        (&["program+0x8008"], 2),
+        (&["program+0x8", "program+0x1000", "program+0x2000"], 1),
+    ];
     let expected =
         expected.map(|(path, own)| (path.iter().map(|&name| name.into()).collect(), own));
     assert_eq!(paths(&graph), expected);
