@@ -5,7 +5,8 @@ use profile::Flow;
 use profile::annotate::{Annotated, FindError, Syntax, annotate, find, hottest_one};
 use profile::maps::LocationFilter;
 
-use crate::recorded::{map, meta};
+use crate::compiled::{code, compile, extent};
+use crate::recorded::{entry, exact, map, meta, sample};
 use crate::support::random::Random;
 use crate::views::{AT, CODE, at, count, count_as, elf, ran};
 
@@ -158,6 +159,28 @@ fn functions_without_code() {
     for wrong in ["..", "a..", "0x700000000008..0x700000000000", "", "\u{0}", "x..y..z"] {
         assert!(find(&mut flow, wrong).is_err(), "{wrong:?}");
     }
+}
+
+/// A range over several functions names each where it starts, but the first.
+#[test]
+fn functions_of_a_range_are_labelled() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("program");
+    let options = ["-O1", "-no-pie", "-fno-toplevel-reorder"];
+    if compile("calls.c", &path, &options).is_none() {
+        return;
+    }
+    let (address, offset, bytes) = code(&path);
+    let mapped = map(path.to_str().unwrap(), address, bytes.next_multiple_of(0x1000), offset);
+    let (first, second) = (extent(&path, "one"), extent(&path, "two"));
+    let call = entry(first.0 + 1, second.0);
+    let mut flow = count(&[mapped, sample(1, vec![call], exact())]);
+    let range = format!("{:#x}..{:#x}", first.0, second.0 + second.1);
+    let stretch = find(&mut flow, &range).unwrap();
+    let annotated = annotate(&mut flow, &stretch, Syntax::Intel).unwrap();
+    let labels =
+        annotated.instructions.iter().filter_map(|insn| Some((insn.address, insn.label.clone()?)));
+    assert_eq!(labels.collect::<Vec<_>>(), [(second.0, "two".to_owned())]);
 }
 
 /// Random bytes and branches: every byte is printed once, and no count exceeds the sum of all

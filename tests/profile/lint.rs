@@ -7,6 +7,7 @@ use profile::Recording;
 use profile::lint::{DEFAULT_STRIDE, Finding, Lint, Severity, Verdict};
 use profile::symbols::{Module, Sources};
 
+use crate::compiled::{code, compile, symbol};
 use crate::recorded::{entry, exact, map, meta, sample, stream};
 use crate::support::corpus::corpus;
 
@@ -252,7 +253,26 @@ fn coverage_of_a_file() {
     let of = |id| find(&found, id).map(|finding| (finding.count, finding.of, finding.severity));
     assert_eq!(of("outside_binary"), Some((2, 6, Severity::Note)));
     assert_eq!(of("code_not_seen"), Some((1, 4, Severity::Warning)));
+    assert_eq!(of("other_file"), None);
     // The same file under another name, and no build id: nothing is in it.
     let coverage = events(&all).check_binary(&mut Module::open("/bin/sh".as_ref()).unwrap());
     assert_eq!((coverage.inside, coverage.seen, coverage.same_build), (0, None, None));
+}
+
+/// `main` calls `step` three times and returns from it never.
+#[test]
+fn coverage_of_functions() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("program");
+    if compile("inlined.c", &path, &["-no-pie"]).is_none() {
+        return;
+    }
+    let (address, offset, bytes) = code(&path);
+    let mapped = map(path.to_str().unwrap(), address, bytes.next_multiple_of(0x1000), offset);
+    let branch = entry(symbol(&path, "main") + 1, symbol(&path, "step"));
+    let mut found = events(&[mapped, sample(1, vec![branch; 3], Integrity::UNKNOWN)]);
+    let coverage = found.check_binary(&mut Module::open(&path).unwrap());
+    assert_eq!((coverage.inside, coverage.functions, coverage.matching), (3, 1, Some(1)));
+    let unseen = find(&found, "functions_without_samples").unwrap();
+    assert_eq!(unseen.parts, [("step".to_owned(), 3)]);
 }
