@@ -2,7 +2,7 @@
 
 use lbr_msr::record::BranchType;
 use profile::Flow;
-use profile::annotate::{Annotated, FindError, Syntax, annotate, find, hottest_one};
+use profile::annotate::{Annotated, EdgeKind, FindError, Syntax, annotate, find, hottest_one};
 use profile::maps::LocationFilter;
 
 use crate::compiled::{code, compile, extent};
@@ -50,6 +50,29 @@ fn each_instruction_has_its_count() {
         annotated.basic_blocks().iter().map(|b| (b.first, b.end, b.count)).collect();
     let wanted = [(0, 1, 3), (1, 3, 2), (3, 4, 3), (4, 6, 1), (6, 7, 4), (7, 8, 0), (8, 10, 0)];
     assert_eq!(blocks, wanted.map(|(first, end, n)| (first, end, Some(n))));
+}
+
+/// The edges of the same code.
+#[test]
+fn edges_of_a_graph() {
+    let (_dir, path) = elf(CODE);
+    let mapped = map(&path, AT, 0x1000, 0x1000);
+    let branches = [(8, 0), (0, 4), (4, 8), (8, 0), (8, 0), (4, 8), (8, 0)];
+    let graph = all(&mut count(&[mapped, ran(1, &branches)]), CODE.len()).graph();
+    let edges =
+        graph.edges.iter().map(|edge| (edge.from, edge.to, edge.kind, edge.count, edge.back));
+    let wanted = [
+        (0, 2, EdgeKind::Taken, Some(1), false),
+        (0, 1, EdgeKind::FallThrough, Some(2), false),
+        (1, 2, EdgeKind::FallThrough, Some(2), false),
+        (2, 4, EdgeKind::Taken, Some(2), false),
+        (2, 3, EdgeKind::FallThrough, Some(1), false),
+        (3, 4, EdgeKind::FallThrough, Some(1), false),
+        (4, 0, EdgeKind::Taken, Some(4), true),
+    ];
+    assert_eq!(edges.collect::<Vec<_>>(), wanted);
+    // The last two blocks never ran.
+    assert_eq!((graph.nodes.len(), graph.cold), (5, 2));
 }
 
 /// b.ne 8; nop; cbz w0, 0; b 0: the words as the GNU assembler encodes them.

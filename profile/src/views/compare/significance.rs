@@ -187,6 +187,20 @@ mod tests {
         assert!(p > 0.3, "{p}");
     }
 
+    /// 20 of 100 stacks against 40 of 200: the same, unless the second were to have doubled. Then
+    /// 12 and 48 are expected, twice the logarithm of the ratio of 19.5 and 40.5 is 5.173, and the
+    /// tail of Student's distribution with 298 degrees of freedom beyond its root 0.0237.
+    #[test]
+    fn counts_of_unequal_exposure() {
+        let side = |hits: usize, stacks: usize| -> Vec<(u64, u64)> {
+            (0..stacks).map(|at| (1, u64::from(at < hits))).collect()
+        };
+        let (a, b) = (of(&side(20, 100)), of(&side(40, 200)));
+        assert!(of_counts(&a, &b, 1.0, 300) > 0.999_999);
+        let p = of_counts(&a, &b, 2.0, 300);
+        assert!((0.0234..0.0240).contains(&p), "{p}");
+    }
+
     /// By hand: Holm's values for 0.01, 0.02, 0.04 are 0.03, 0.04, 0.04.
     #[test]
     fn holm() {
