@@ -59,6 +59,18 @@ fn counters_are_passed_on_and_summed() {
     }
 }
 
+/// Counts belong to an entry's position in the stack, from which an empty entry is dropped.
+#[test]
+fn an_empty_entry_shifts_no_counts() {
+    let mut file = Crafted::new(false);
+    file.attr(128, 0x10000 | BRANCH_STACK, 0, ANY | COUNTERS, &[1]);
+    file.sample(&[1, 3, 0x10, 0x20, 0, 0, 0, 0, 0x30, 0x40, 0, 1, 2, 3]);
+    let table = HotTable::count(&mut open(&file), |_, _| {}).unwrap();
+    let counts = table.branches.iter().map(|b| (b.from, b.counters.as_deref().copied()));
+    let of = |count| Some([Some(count), None, None, None]);
+    assert_eq!(counts.collect::<Vec<_>>(), [(0x10, of(1)), (0x30, of(3))]);
+}
+
 /// The leader of a group can have counts although its attribute does not announce them, and an
 /// announced count can be missing: the actual data decides.
 #[test]
