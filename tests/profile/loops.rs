@@ -324,6 +324,23 @@ fn chains_match_the_execution() {
     }
 }
 
+/// A stack that ends within a chain leaves it unless the next one continues it.
+#[test]
+fn a_chain_is_lost_where_a_stack_ends_within_it() {
+    let [a, b, c] = [(0x10, 0x20), (0x28, 0x30), (0x38, 0x100)]
+        .map(|(from, to)| (from, to, BranchType::UNCOND));
+    let whole = vec![vec![a, b, c]; 10];
+    let stacks = [whole.clone(), vec![vec![a], vec![b, c]], whole].concat();
+    for (integrity, lost) in [(Integrity::UNKNOWN, 1), (exact(), 0)] {
+        let bytes = stream(meta(), &events(stacks.iter().cloned(), integrity));
+        let finder = profile::paths::finder().count(&mut open(&bytes), |_, _| {}).unwrap();
+        let paths = finder.counter(Growth::default()).count(&mut open(&bytes), |_, _| {}).unwrap();
+        let [path] = &paths.paths[..] else { panic!("{:?}", paths.paths) };
+        let of = |at: usize| (path.links[at].count, path.links[at].lost);
+        assert_eq!([of(0), of(1)], [(21, lost), (21, 0)], "{integrity:?}");
+    }
+}
+
 /// Arbitrary recordings: addresses at every boundary, any type, weights, joined or not. Branch
 /// counts must be consistent.
 #[test]
