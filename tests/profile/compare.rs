@@ -4,7 +4,7 @@ use std::io::Cursor;
 use std::path::Path;
 
 use lbr_msr::record::{BranchEntry, BranchType, Event, Head, Integrity};
-use profile::compare::{self, By, Comparison, Measure, Row};
+use profile::compare::{self, By, Comparison, Measure, Row, Total};
 use profile::note::Source;
 use profile::perf_data::Meta;
 use profile::symbols::Sources;
@@ -231,4 +231,24 @@ fn what_one_side_lacks_is_listed() {
     assert_eq!((missed.before, missed.after), (Some(1.0), Some(1.0)));
     let cycles = stays.and_then(|row| row.change(Measure::Cycles)).unwrap();
     assert_eq!((cycles.before, cycles.after, cycles.p), (None, None, None));
+}
+
+/// Totals are means over a side's recordings.
+#[test]
+fn totals_of_several_recordings() {
+    let of = |stacks: u64| {
+        let stack = |n| sample(2000 + n, vec![entry(BASE, BASE + 0x10); 4], exact());
+        let bytes = stream(meta(), &(0..stacks).map(stack).collect::<Vec<_>>());
+        count(compare::looker(), &Sources::default(), &bytes)
+    };
+    let (before, after) = (of(6), of(5));
+    for (recordings, means) in
+        [([1, 1], (24.0, 20.0)), ([2, 1], (12.0, 20.0)), ([3, 5], (8.0, 4.0))]
+    {
+        let total = Total::of([&before, &after], recordings, true).unwrap();
+        assert_eq!(
+            (total.before, total.after, total.interval, total.p),
+            (means.0, means.1, None, 0.0)
+        );
+    }
 }

@@ -177,6 +177,19 @@ fn trips_that_end_in_the_middle_are_counted() {
     assert_eq!((inner.rounds, inner.all_trips()), (3, 4));
 }
 
+/// A branch from inside to code before the head, which falls through into it, ends a round; the
+/// branch that enters the loop does not.
+#[test]
+fn rounds_can_fall_through_into_the_head() {
+    let round: Branch = (0x1020, 0xFF0, BranchType::COND);
+    let [one] = &loops_of(&[vec![ENTRY, round, round, round, EXIT]], exact())[..] else {
+        panic!("one loop")
+    };
+    let from: Vec<(u64, u64)> = one.falls_from.iter().map(|edge| (edge.from, edge.count)).collect();
+    assert_eq!((one.head, from), (ENTRY.1, vec![(0x1020, 3)]));
+    assert_eq!((one.falls_back, one.rounds, one.back_edges.len()), (3, 3, 0));
+}
+
 /// 65,536 frames are kept.
 #[test]
 fn a_forgotten_frame_leaves_its_loop_open() {

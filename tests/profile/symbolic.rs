@@ -276,6 +276,11 @@ fn addresses_are_not_mistaken_for_symbols() {
         let (table, refused) = count(&[&text]);
         assert_eq!((places(&table), refused), (vec![(false, 1), (true, 1)], vec![1]), "{pid}");
     }
+    // So is an entry with one such end.
+    for ends in ["0x5a00000000000010/0x20", "0x10/0x5a0000000000001c"] {
+        let (_, refused) = count(&[&format!("{by_name} {ends}/P/-/-/0 \n")]);
+        assert_eq!(refused, [1], "{ends}");
+    }
     // Another recording is independent of it.
     for texts in [[by_name, odd], [odd, by_name]] {
         let (table, refused) = count(&texts);
