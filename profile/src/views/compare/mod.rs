@@ -280,14 +280,10 @@ impl Comparison {
                 continue;
             }
             let [(a, in_a), (b, in_b)] = change.ratio;
-            let enough = match change.measure {
-                Measure::Share => in_a.saturating_add(in_b) >= MIN_STACKS,
-                _ => in_a.min(in_b) >= MIN_STACKS,
-            };
-            if !enough || a.stacks.min(b.stacks) < MIN_STACKS {
+            let stacks = in_a.saturating_add(in_b);
+            if stacks < MIN_STACKS || a.stacks.min(b.stacks) < MIN_STACKS {
                 continue;
             }
-            let stacks = in_a.saturating_add(in_b);
             let plain = || significance::of_ratios(&a, &b, stacks);
             change.p = match change.measure {
                 // Equal medians are not a change, whatever the distributions.
