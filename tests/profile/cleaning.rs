@@ -114,6 +114,17 @@ fn the_longest_block() {
     assert_eq!(blocks(0x1000), (1, 0), "the branch is the target itself");
 }
 
+/// BRBE records 0 for an end at a level that is not recorded: no block ends or starts there.
+#[test]
+fn no_block_has_an_end_that_was_not_recorded() {
+    for stack in ["0x0/0x10 0x20/0x1000", "0x1010/0x20 0x30/0x0"] {
+        let quality = text(&format!(" {stack}\n")).block_quality;
+        assert_eq!((quality.crossing, quality.backwards, quality.blocks), (1, 0, 0), "{stack}");
+    }
+    let backwards = text(" 0x10/0x20 0x30/0x1000\n").block_quality;
+    assert_eq!((backwards.crossing, backwards.backwards), (0, 1));
+}
+
 /// Text tells neither its source nor labels.
 #[test]
 fn text_has_no_labels() {

@@ -249,7 +249,16 @@ pub(super) fn append_decimal(text: &mut Vec<u8>, number: u32) {
 
 #[cfg(test)]
 mod tests {
-    use super::{append_decimal, append_hex, hex_slowly, leading_hex as hex};
+    use super::{append_decimal, append_hex, hex_slowly, leading_hex as hex, tod};
+
+    /// `perf script --ns` prints nine digits.
+    #[test]
+    fn dates_have_a_fraction_of_six_or_nine_digits() {
+        let of = |fraction: &str| tod(format!("2024-05-01 12:00:00.{fraction}").as_bytes());
+        assert_eq!([of("123456 1.0: "), of("123456789 1.0: ")], [Some(27), Some(30)]);
+        assert_eq!([of("1234567 "), of("123456"), of("12345 ")], [None; 3]);
+        assert_eq!(tod(b"2024/05/01 12:00:00.123456 "), None);
+    }
 
     #[test]
     fn numbers_are_printed_as_others_print_them() {
