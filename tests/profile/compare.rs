@@ -233,6 +233,34 @@ fn what_one_side_lacks_is_listed() {
     assert_eq!((cycles.before, cycles.after, cycles.p), (None, None, None));
 }
 
+/// A file that only one side has is no file of the other, even if a function has the same name.
+#[test]
+fn files_of_one_side_match_nothing() {
+    let text = |places: [(&str, &str); 2]| {
+        let entry =
+            |(function, file)| format!("{function}+0x8({file})/{function}+0x0({file})/P/-/-/0");
+        format!("{}\n", places.map(entry).join(" ")).repeat(12)
+    };
+    let before = text([("main", "/bin/a"), ("main", "/lib/y")]);
+    let after = text([("main", "/bin/a"), ("other", "/bin/a")]);
+    let sources = Sources::default();
+    let sides = [(&sources, before.as_bytes()), (&sources, after.as_bytes())];
+    let comparison = compared(sides, None);
+    let rows = comparison.rows.iter().filter_map(|row| {
+        let share = row.change(Measure::Share)?;
+        Some((row.side()?.function.clone()?, share.before, share.after))
+    });
+    let mut rows: Vec<_> = rows.collect();
+    rows.sort_by(|a, b| a.partial_cmp(b).unwrap());
+    let row = |name: &str, before, after| (name.to_owned(), before, after);
+    let wanted = [
+        row("main", Some(0.5), None),
+        row("main", Some(0.5), Some(0.5)),
+        row("other", None, Some(0.5)),
+    ];
+    assert_eq!(rows, wanted);
+}
+
 /// Totals are means over a side's recordings.
 #[test]
 fn totals_of_several_recordings() {
