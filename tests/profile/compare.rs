@@ -233,7 +233,7 @@ fn what_one_side_lacks_is_listed() {
     assert_eq!((cycles.before, cycles.after, cycles.p), (None, None, None));
 }
 
-/// A file that only one side has is no file of the other, even if a function has the same name.
+/// Files of one side match none of the other, even where functions have the same name.
 #[test]
 fn files_of_one_side_match_nothing() {
     let text = |places: [(&str, &str); 2]| {
