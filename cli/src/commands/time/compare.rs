@@ -33,8 +33,14 @@ pub(super) struct Side {
 }
 
 impl Side {
+    /// The 99% interval of its ratio.
+    pub(super) fn interval(&self) -> Option<(f64, f64)> {
+        self.ratio.as_ref().and_then(Ratio::interval)
+    }
+
     pub(super) fn verdict(&self) -> Option<&'static str> {
-        Some(match self.ratio.as_ref()?.interval() {
+        self.ratio.as_ref()?;
+        Some(match self.interval() {
             None => "not known",
             Some((low, _)) if low > 1.0 => "slower",
             Some((_, high)) if high < 1.0 => "faster",
@@ -189,8 +195,7 @@ impl Turns {
             Some(match verdict {
                 "not known" => format!("{} is not known", side.number),
                 "no difference seen" => {
-                    let interval = side.ratio.as_ref().and_then(Ratio::interval);
-                    format!("{} {}{ratio}", side.number, no_difference(interval))
+                    format!("{} {}{ratio}", side.number, no_difference(side.interval()))
                 }
                 verdict => format!("{} is {verdict}{ratio}", side.number),
             })
@@ -245,10 +250,7 @@ impl Turns {
     pub(super) fn table<'a>(&self, verbose: bool) -> Table<'a, (), &'a Side> {
         let two = |value: Option<f64>| Cell::decimal(value, 2);
         let end = |of: fn((f64, f64)) -> f64| {
-            move |(): &mut (), side: &&Side| {
-                let interval = side.ratio.as_ref().and_then(Ratio::interval);
-                Cell::decimal(interval.map(of), 4)
-            }
+            move |(): &mut (), side: &&Side| Cell::decimal(side.interval().map(of), 4)
         };
         let (in_cycles, modelled) = (self.in_cycles, self.modelled);
         let (whole, disturbed) = (self.whole.len() as u64, (self.made - self.whole.len()) as u64);
@@ -271,8 +273,7 @@ impl Turns {
             .only("ratio_low", end(|(low, _)| low))
             .only("ratio_high", end(|(_, high)| high))
             .word("", "99% interval", |(), side| {
-                let interval = side.ratio.as_ref().and_then(Ratio::interval);
-                Cell::word(interval.map(|(low, high)| format!("{low:.3} .. {high:.3}")))
+                Cell::word(side.interval().map(|(low, high)| format!("{low:.3} .. {high:.3}")))
             });
         table = match in_cycles {
             true => table

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use lab::measure::{Options, Ratio};
+use lab::measure::Options;
 
 use super::TimeArgs;
 use super::code::TimedCode;
@@ -133,8 +133,7 @@ fn print(
     }
     let pieces = || sides.chunks(each).filter_map(<[Side]>::first);
     let answers = pieces().filter_map(|side| {
-        let interval = side.ratio.as_ref().and_then(Ratio::interval);
-        Some(format!("`{}` {}", side.label, answer(side.at_all_offsets?, each, interval)))
+        Some(format!("`{}` {}", side.label, answer(side.at_all_offsets?, each, side.interval())))
     });
     let answers: Vec<String> = answers.collect();
     let first = pieces().next().map_or("", |side| &side.label);
