@@ -5,7 +5,7 @@ use profile::Flow;
 use profile::annotate::{Annotated, EdgeKind, FindError, Syntax, annotate, find, hottest_one};
 use profile::maps::LocationFilter;
 
-use crate::compiled::{code, compile, extent};
+use crate::compiled::{compile, extent, mapped};
 use crate::recorded::{entry, exact, map, meta, sample};
 use crate::support::random::Random;
 use crate::views::{AT, CODE, at, count, count_as, elf, ran};
@@ -193,11 +193,9 @@ fn functions_of_a_range_are_labelled() {
     if compile("calls.c", &path, &options).is_none() {
         return;
     }
-    let (address, offset, bytes) = code(&path);
-    let mapped = map(path.to_str().unwrap(), address, bytes.next_multiple_of(0x1000), offset);
     let (first, second) = (extent(&path, "one"), extent(&path, "two"));
     let call = entry(first.0 + 1, second.0);
-    let mut flow = count(&[mapped, sample(1, vec![call], exact())]);
+    let mut flow = count(&[mapped(100, &path, 0, None), sample(1, vec![call], exact())]);
     let range = format!("{:#x}..{:#x}", first.0, second.0 + second.1);
     let stretch = find(&mut flow, &range).unwrap();
     let annotated = annotate(&mut flow, &stretch, Syntax::Intel).unwrap();

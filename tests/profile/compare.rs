@@ -187,6 +187,17 @@ fn a_recording_does_not_differ_from_itself() {
     }
 }
 
+/// Of each row, in order: the function, its share on each side, and whether the change was tested.
+fn shares(comparison: &Comparison) -> Vec<(String, Option<f64>, Option<f64>, bool)> {
+    let share = |row: &Row| {
+        let share = row.change(Measure::Share)?;
+        Some((row.side()?.function.clone()?, share.before, share.after, share.p.is_some()))
+    };
+    let mut shares: Vec<_> = comparison.rows.iter().filter_map(share).collect();
+    shares.sort_by(|a, b| a.partial_cmp(b).unwrap());
+    shares
+}
+
 /// By hand: two stacks of a build whose function `gone` became `new`; the third function moved but
 /// is the same. Functions on only one side are tested, and have no value on the other.
 #[test]
@@ -208,18 +219,8 @@ fn what_one_side_lacks_is_listed() {
     let sources = |dir: &Path| Sources { jit: dir.to_owned(), ..Sources::default() };
     let (a, b) = (sources(a.path()), sources(b.path()));
     let comparison = compared([(&a, &before), (&b, &after)], None);
-    let mut rows: Vec<_> = comparison
-        .rows
-        .iter()
-        .filter_map(|row| {
-            let share = row.change(Measure::Share)?;
-            let name = row.side()?.function.clone()?;
-            Some((name, share.before, share.after, share.p.is_some()))
-        })
-        .collect();
-    rows.sort_by(|a, b| a.0.cmp(&b.0));
     assert_eq!(
-        rows,
+        shares(&comparison),
         [
             ("comes".to_owned(), None, Some(0.5), true),
             ("goes".to_owned(), Some(0.5), None, true),
@@ -245,20 +246,13 @@ fn files_of_one_side_match_nothing() {
     let after = text([("main", "/bin/a"), ("other", "/bin/a")]);
     let sources = Sources::default();
     let sides = [(&sources, before.as_bytes()), (&sources, after.as_bytes())];
-    let comparison = compared(sides, None);
-    let rows = comparison.rows.iter().filter_map(|row| {
-        let share = row.change(Measure::Share)?;
-        Some((row.side()?.function.clone()?, share.before, share.after))
-    });
-    let mut rows: Vec<_> = rows.collect();
-    rows.sort_by(|a, b| a.partial_cmp(b).unwrap());
-    let row = |name: &str, before, after| (name.to_owned(), before, after);
+    let row = |name: &str, before, after| (name.to_owned(), before, after, true);
     let wanted = [
         row("main", Some(0.5), None),
         row("main", Some(0.5), Some(0.5)),
         row("other", None, Some(0.5)),
     ];
-    assert_eq!(rows, wanted);
+    assert_eq!(shares(&compared(sides, None)), wanted);
 }
 
 /// Totals are means over a side's recordings.

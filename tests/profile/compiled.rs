@@ -79,9 +79,14 @@ pub(crate) fn map_with(
     bias: u64,
     build_id: Option<Vec<u8>>,
 ) {
+    maps.event(&mapped(pid, path, bias, build_id));
+}
+
+/// The mapping of a program's code.
+pub(crate) fn mapped(pid: u32, path: &Path, bias: u64, build_id: Option<Vec<u8>>) -> Event {
     let (vaddr, offset, size) = code(path);
     let within = vaddr % 4096;
-    maps.event(&Event::Mmap(Box::new(Mmap {
+    Event::Mmap(Box::new(Mmap {
         time: 1,
         pid,
         tid: pid,
@@ -95,7 +100,7 @@ pub(crate) fn map_with(
         prot: 5,
         flags: 2,
         path: path.to_str().unwrap().to_owned(),
-    })));
+    }))
 }
 
 /// The location of an address in a process.

@@ -7,7 +7,7 @@ use profile::Recording;
 use profile::lint::{DEFAULT_STRIDE, Finding, Lint, Severity, Verdict};
 use profile::symbols::{Module, Sources};
 
-use crate::compiled::{code, compile, symbol};
+use crate::compiled::{compile, mapped, symbol};
 use crate::recorded::{entry, exact, map, meta, sample, stream};
 use crate::support::corpus::corpus;
 
@@ -267,10 +267,9 @@ fn coverage_of_functions() {
     if compile("inlined.c", &path, &["-no-pie"]).is_none() {
         return;
     }
-    let (address, offset, bytes) = code(&path);
-    let mapped = map(path.to_str().unwrap(), address, bytes.next_multiple_of(0x1000), offset);
     let branch = entry(symbol(&path, "main") + 1, symbol(&path, "step"));
-    let mut found = events(&[mapped, sample(1, vec![branch; 3], Integrity::UNKNOWN)]);
+    let mut found =
+        events(&[mapped(100, &path, 0, None), sample(1, vec![branch; 3], Integrity::UNKNOWN)]);
     let coverage = found.check_binary(&mut Module::open(&path).unwrap());
     assert_eq!((coverage.inside, coverage.functions, coverage.matching), (3, 1, Some(1)));
     let unseen = find(&found, "functions_without_samples").unwrap();

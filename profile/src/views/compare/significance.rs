@@ -165,14 +165,16 @@ mod tests {
         sums
     }
 
+    /// Stacks of one entry each, the first of them hits.
+    fn hits(hits: usize, stacks: usize) -> Clusters {
+        of(&(0..stacks).map(|at| (1, u64::from(at < hits))).collect::<Vec<_>>())
+    }
+
     /// 200 stacks of one entry each, 10 of 100 against 30 of 100: with Yates' correction 10.5 and
     /// 29.5, twice the logarithm of the ratio is 11.66.
     #[test]
     fn independent_entries() {
-        let side = |hits: usize| -> Vec<(u64, u64)> {
-            (0..100).map(|at| (1, u64::from(at < hits))).collect()
-        };
-        let p = of_ratios(&of(&side(10)), &of(&side(30)), 200);
+        let p = of_ratios(&hits(10, 100), &hits(30, 100), 200);
         assert!((5e-4..1.2e-3).contains(&p), "{p}");
     }
 
@@ -192,10 +194,7 @@ mod tests {
     /// tail of Student's distribution with 298 degrees of freedom beyond its root 0.0237.
     #[test]
     fn counts_of_unequal_exposure() {
-        let side = |hits: usize, stacks: usize| -> Vec<(u64, u64)> {
-            (0..stacks).map(|at| (1, u64::from(at < hits))).collect()
-        };
-        let (a, b) = (of(&side(20, 100)), of(&side(40, 200)));
+        let (a, b) = (hits(20, 100), hits(40, 200));
         assert!(of_counts(&a, &b, 1.0, 300) > 0.999_999);
         let p = of_counts(&a, &b, 2.0, 300);
         assert!((0.0234..0.0240).contains(&p), "{p}");
