@@ -31,8 +31,10 @@ struct Shared {
     soft: Arc<Mutex<SoftLbr>>,
     cpu: u32,
     one_call: bool,
-    /// How often recording was disabled.
-    freezes: Arc<AtomicU64>,
+    /// How long a read takes, other than of the control register.
+    read_takes: Duration,
+    /// When recording was disabled, and the reads since.
+    frozen: Arc<Mutex<Vec<(Instant, u32)>>>,
     control: Msr,
     enable: u64,
 }
@@ -47,7 +49,8 @@ impl Shared {
             soft: Arc::new(Mutex::new(soft)),
             cpu: number,
             one_call: false,
-            freezes: Arc::default(),
+            read_takes: Duration::ZERO,
+            frozen: Arc::default(),
             control: cpu.caps.registers.control,
             enable: cpu.caps.registers.enable,
         }
@@ -75,11 +78,15 @@ impl Shared {
         }
     }
 
-    fn freezes(&self) -> u64 {
-        self.freezes.load(Ordering::Relaxed)
+    fn freezes(&self) -> usize {
+        self.frozen.lock().unwrap().len()
     }
 
-    fn drains_at_least(&self, more: u64) {
+    fn froze(&self) {
+        self.frozen.lock().unwrap().push((Instant::now(), 0));
+    }
+
+    fn drains_at_least(&self, more: usize) {
         let until = self.freezes() + more;
         let since = Instant::now();
         while self.freezes() < until {
@@ -103,6 +110,12 @@ impl MsrRead for Shared {
         self.cpu
     }
     fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
+        if msr != self.control && !self.read_takes.is_zero() {
+            std::thread::sleep(self.read_takes);
+            if let Some((_, reads)) = self.frozen.lock().unwrap().last_mut() {
+                *reads += 1;
+            }
+        }
         self.soft().read(msr)
     }
     fn one_call(&self) -> bool {
@@ -113,12 +126,12 @@ impl MsrRead for Shared {
 impl MsrWrite for Shared {
     fn write(&mut self, msr: Msr, value: u64) -> Result<(), MsrError> {
         if msr == self.control && value & self.enable == 0 {
-            self.freezes.fetch_add(1, Ordering::Relaxed);
+            self.froze();
         }
         self.soft().write(msr, value)
     }
     fn run(&mut self, batch: &mut [Op]) -> Result<(), MsrError> {
-        self.freezes.fetch_add(1, Ordering::Relaxed);
+        self.froze();
         self.soft().run(batch)
     }
 }
@@ -336,6 +349,33 @@ fn local_drains_miss_nothing() {
     let joined = samples.iter().filter(|s| s.stack.integrity.head == Head::Joined).count();
     assert_eq!(samples.len() - joined, usize::try_from(all.not_joined).unwrap());
     assert!(joined > 20, "{all:?}");
+}
+
+/// Where a drain takes longer than the interval, the target still gets as much time as the sampler.
+#[test]
+fn the_target_runs_for_as_long_as_the_drain_before() {
+    let cpu = preset("06_5E");
+    let number = Affinity::current().unwrap().cpus().last().unwrap();
+    for same_cpu in [false, true] {
+        let mut ring = Shared::armed(&cpu, user(&cpu), number);
+        ring.read_takes = Duration::from_millis(2);
+        let from = ring.clone();
+        let mut target = Scripted::new(move |_| from.drains_at_least(20));
+        let frozen = Arc::clone(&ring.frozen);
+        let read_takes = ring.read_takes;
+        let sleep = Sleep(ring.clone());
+        let same_cpu = same_cpu.then(|| Box::new(sleep) as Box<dyn RecordUntil + Send>);
+        let rings = vec![CpuRing { registers: &mut ring, same_cpu }];
+        let mut events: Vec<Event> = Vec::new();
+        record(rings, &mut target, config(&cpu.caps, 20_000), &mut events).unwrap();
+        let frozen = frozen.lock().unwrap();
+        // The last drain, at the end of the recording, waits for no interval.
+        let (_, clocked) = frozen.split_last().unwrap();
+        for pair in clocked.windows(2) {
+            let [(frozen, reads), (next, _)] = pair else { unreachable!() };
+            assert!(*next - *frozen >= 2 * *reads * read_takes, "{clocked:?}");
+        }
+    }
 }
 
 /// Counts samples instead of storing them.

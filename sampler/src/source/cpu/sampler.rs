@@ -71,6 +71,7 @@ impl Running<'_, '_> {
     /// On the target's CPU: recording is on only while this thread sleeps.
     fn beneath(&mut self, mut wait: Box<dyn RecordUntil + Send + '_>) -> Result<(), MsrError> {
         let thread = self.sampler.thread;
+        let mut woke = monotonic_ns();
         // The records so far include the sampler's own branches.
         let (_, mut thawed) = self.drain.drain_frozen(self.sampler.registers, thread, None)?;
         self.settle();
@@ -78,9 +79,10 @@ impl Running<'_, '_> {
         self.outlet.ready();
         let mut next = monotonic_ns();
         while !self.outlet.is_over() {
-            next = self.tick_after(next);
+            next = self.tick_after(next, woke);
             let thaw = Given::now();
             let seen = wait.record_until(thawed, Duration::from_nanos(next))?;
+            woke = monotonic_ns();
             let freeze = Given::now();
             if !held(std::mem::replace(&mut frozen, freeze), thaw, freeze) {
                 self.outlet.report.not_held += 1;
@@ -101,13 +103,14 @@ impl Running<'_, '_> {
     /// From another CPU, or in one call: recording is off only during a drain.
     fn drain_alongside(&mut self) -> Result<(), MsrError> {
         let thread = self.sampler.thread;
+        let mut woke = monotonic_ns();
         // Discards branches from before the target's start.
         self.drain.drain(self.sampler.registers, thread)?;
         self.settle();
         self.outlet.ready();
         let mut next = monotonic_ns();
         loop {
-            next = self.tick_after(next);
+            next = self.tick_after(next, woke);
             let mut is_last = self.outlet.is_over();
             while !is_last {
                 let left = next.saturating_sub(monotonic_ns());
@@ -117,7 +120,8 @@ impl Running<'_, '_> {
                 thread::park_timeout(Duration::from_nanos(left));
                 is_last = self.outlet.is_over();
             }
-            self.outlet.reach(monotonic_ns());
+            woke = monotonic_ns();
+            self.outlet.reach(woke);
             let before = self.clock.map(Clock::now);
             let stack = self.drain.drain(self.sampler.registers, thread)?;
             self.count_cycles(before);
@@ -128,10 +132,13 @@ impl Running<'_, '_> {
         }
     }
 
-    fn tick_after(&mut self, tick: u64) -> u64 {
+    /// The time of the next drain; `woke` is when the last one began.
+    fn tick_after(&mut self, tick: u64, woke: u64) -> u64 {
         let now = monotonic_ns();
         self.outlet.reach(now);
-        self.sampler.pace.tick_after(tick, now)
+        // A drain may take longer than an interval. The target runs for as long as it took.
+        let fair = now.saturating_add(now.saturating_sub(woke));
+        self.sampler.pace.tick_after(tick, now).max(fair)
     }
 
     fn count_cycles(&mut self, before: Option<Moment>) {
