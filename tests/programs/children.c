@@ -1,10 +1,11 @@
-/* Children: children fork|vfork|exec|thread|stop|cpus|child-cpus|sleep|spin N. */
+/* Children: children fork|after|vfork|exec|thread|stop|cpus|child-cpus|sleep|spin N. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "spin.h"
@@ -40,6 +41,20 @@ int main(int argc, char **argv) {
         }
         spin(4);
         return status_of(child) + 1;
+    }
+    if (!strcmp(argv[1], "after")) {
+        volatile int *ready = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        for (int n = 0; n < 16; n++) {
+            if (fork() != 0) continue;
+            while (!*ready) sched_yield();
+            usleep(20 * n);
+            spin(atoi(argv[2]));
+            _exit(3);
+        }
+        *ready = 1;
+        spin(4);
+        while (wait(0) > 0) continue;
+        return 4;
     }
     if (!strcmp(argv[1], "vfork")) {
         if ((child = vfork()) == 0) {

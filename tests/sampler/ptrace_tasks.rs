@@ -120,12 +120,17 @@ fn recording_starts_in_the_child_that_reaches_the_address() {
         assert_eq!(turns(&run, &program).into_values().collect::<Vec<_>>(), [3], "{how}");
         assert_eq!(run.notes.children_left, 1, "{how}");
     }
-    let mut command = program.command(&["fork", "8"]);
-    command.from = Some(program.at("spin"));
-    command.follow_children = true;
-    let run = run(command);
-    assert_eq!(run.exit, Exit::Code(4));
-    assert_eq!(turns(&run, &program).into_values().collect::<Vec<_>>(), [3, 7]);
+    // `after`: children reach it while recording starts in the parent, but not each time.
+    let after = std::iter::repeat_n(("after", 16), 8);
+    for (how, children) in std::iter::once(("fork", 1)).chain(after) {
+        let mut command = program.command(&[how, "8"]);
+        command.from = Some(program.at("spin"));
+        command.follow_children = true;
+        let run = run(command);
+        assert_eq!(run.exit, Exit::Code(4), "{how}");
+        let turns: Vec<usize> = turns(&run, &program).into_values().collect();
+        assert_eq!(turns, [&[3], vec![7; children].as_slice()].concat(), "{how}");
+    }
 }
 
 #[test]

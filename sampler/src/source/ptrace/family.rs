@@ -40,14 +40,13 @@ impl<R: Recorder> Tracer<'_, R> {
         } else {
             let shares_memory = self.shares_memory(tid)?;
             let leave = !self.source.command.follow_children;
-            if let Some(start) = self.start.as_mut().filter(|_| !self.recording) {
-                start.inherited(number);
-                if leave && !shares_memory {
-                    // It may have died.
-                    let _ = start.disarm(number);
-                }
+            if let Some(start) = &mut self.start {
+                start.inherited(parent.pid, number);
             }
             if leave && (self.recording || !shares_memory) {
+                if let Some(start) = &mut self.start {
+                    start.disarm(number);
+                }
                 if stopped {
                     return self.let_go(child, 0);
                 }

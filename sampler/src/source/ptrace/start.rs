@@ -38,9 +38,11 @@ impl Start {
         ip.wrapping_sub(1) == self.address && self.original != BREAKPOINT
     }
 
-    /// A forked process has inherited the breakpoint.
-    pub(super) fn inherited(&mut self, pid: u32) {
-        self.armed.insert(pid);
+    /// A process has forked `child`, which has the breakpoint too.
+    pub(super) fn inherited(&mut self, pid: u32, child: u32) {
+        if self.armed.contains(&pid) {
+            self.armed.insert(child);
+        }
     }
 
     /// A process has replaced its memory: by exec, or by its end.
@@ -48,21 +50,13 @@ impl Start {
         self.armed.remove(&pid);
     }
 
-    /// Removes the breakpoint from one process.
-    pub(super) fn disarm(&mut self, pid: u32) -> io::Result<()> {
-        if self.armed.remove(&pid) {
-            memory(pid)?.write_all_at(&[self.original], self.address)?;
-        }
-        Ok(())
-    }
-
-    /// Removes the breakpoint from every process. One that has just died has no memory left to
+    /// Removes the breakpoint from one process. One that has just died has no memory left to
     /// restore.
-    pub(super) fn disarm_all(&mut self) {
-        for pid in std::mem::take(&mut self.armed) {
-            if let Ok(memory) = memory(pid) {
-                let _ = memory.write_all_at(&[self.original], self.address);
-            }
+    pub(super) fn disarm(&mut self, pid: u32) {
+        if self.armed.remove(&pid)
+            && let Ok(memory) = memory(pid)
+        {
+            let _ = memory.write_all_at(&[self.original], self.address);
         }
     }
 }

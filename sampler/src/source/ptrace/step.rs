@@ -94,6 +94,10 @@ impl<R: Recorder> Tracer<'_, R> {
     ) -> Result<(), Stop> {
         let ip = next_ip(regs);
         let Some(task) = self.tasks.get_mut(&tid) else { return Ok(()) };
+        if let Some(start) = &mut self.start {
+            // Not when recording starts: until its own stop, a process would run past it.
+            start.disarm(task.id.pid);
+        }
         if signal != 0 {
             task.at_signal = regs.rip;
         }

@@ -272,9 +272,6 @@ impl<'a, R: Recorder> Tracer<'a, R> {
 
     /// From now on every thread is stepped and recorded.
     fn begin_recording(&mut self) -> Result<(), Stop> {
-        if let Some(start) = &mut self.start {
-            start.disarm_all();
-        }
         self.recording = true;
         let mut threads: Vec<_> = self
             .tasks
@@ -310,6 +307,9 @@ impl<'a, R: Recorder> Tracer<'a, R> {
             return Ok(());
         };
         if task.leaving && self.recording {
+            if let Some(start) = &mut self.start {
+                start.disarm(task.id.pid);
+            }
             self.tasks.remove(&tid);
             self.shared.left(tid.unsigned_abs());
             return self.let_go(tid, if event == 0 { signal } else { 0 });
@@ -385,8 +385,8 @@ impl<'a, R: Recorder> Tracer<'a, R> {
         ptrace::setregs(Pid::from_raw(tid), regs)
             .map_err(|e| SourceError::os("going back to the breakpoint", e))?;
         if !self.recording {
-            self.begin_recording()?;
             self.gather(tid);
+            self.begin_recording()?;
         }
         let Some(task) = self.tasks.get_mut(&tid) else { return Ok(()) };
         task.pending = None;
