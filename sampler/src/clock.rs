@@ -1,6 +1,7 @@
 //! The clock that every event's time is taken from, and the timing of clocked drains: a rate with
 //! jitter, to avoid lockstep with the program.
 
+use std::ops::Range;
 use std::time::Duration;
 
 /// CLOCK_MONOTONIC, nanoseconds: perf's `--clockid mono`.
@@ -58,11 +59,14 @@ impl Pace {
         Duration::from_nanos(self.mean - self.mean / 4 + spread)
     }
 
-    /// The time of the next tick. Relative to the last tick, so that lateness does not slow the
-    /// rate; missed ticks are not made up for.
-    pub(crate) fn tick_after(&mut self, tick: u64, now: u64) -> u64 {
+    /// The time of the next tick after one that took `busy`. Relative to the last tick, so that
+    /// lateness does not slow the rate; missed ticks are not made up for. A tick may take longer
+    /// than an interval: the target runs for as long as it took, up to ten intervals (a sampler
+    /// that was stopped does not wait for as long again).
+    pub(crate) fn tick_after(&mut self, tick: u64, busy: Range<u64>) -> u64 {
         let interval = u64::try_from(self.next_interval().as_nanos()).unwrap_or(0);
-        tick.saturating_add(interval).max(now)
+        let rest = busy.end.saturating_sub(busy.start).min(10 * interval);
+        tick.saturating_add(interval).max(busy.end.saturating_add(rest))
     }
 }
 
@@ -70,4 +74,20 @@ impl Pace {
 pub fn fresh_seed() -> u64 {
     let process = u64::from(std::process::id());
     monotonic_ns() ^ process.rotate_left(40)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_tick_leaves_the_target_as_much_time() {
+        let mut pace = Pace::new(1_000, 1);
+        assert_eq!(pace.tick_after(4_000_000, 5_000_000..7_000_000), 9_000_000);
+        let next = pace.tick_after(4_000_000, 5_000_000..5_010_000);
+        assert!((5_020_000..5_250_000).contains(&next), "no longer than the interval: {next}");
+        // The sampler was stopped for a second.
+        let next = pace.tick_after(4_000_000, 5_000_000..1_005_000_000);
+        assert!((1_012_500_000..=1_017_500_000).contains(&next), "{next}");
+    }
 }

@@ -296,7 +296,7 @@ impl Rings {
     /// Drains by the clock until the recording ends.
     pub(crate) fn tick(&self, mut pace: Pace) {
         self.shared.i_am_a_sampler();
-        let mut tick = pace.tick_after(monotonic_ns(), 0);
+        let mut tick = pace.tick_after(monotonic_ns(), 0..0);
         while !self.shared.has_ended() && !self.shared.has_failed() {
             let now = monotonic_ns();
             let wait = tick.saturating_sub(now);
@@ -315,7 +315,7 @@ impl Rings {
                     self.drain_state(cell, &mut state);
                 }
             }
-            tick = pace.tick_after(tick, now);
+            tick = pace.tick_after(tick, now..now);
         }
     }
 }

@@ -136,9 +136,7 @@ impl Running<'_, '_> {
     fn tick_after(&mut self, tick: u64, woke: u64) -> u64 {
         let now = monotonic_ns();
         self.outlet.reach(now);
-        // A drain may take longer than an interval. The target runs for as long as it took.
-        let fair = now.saturating_add(now.saturating_sub(woke));
-        self.sampler.pace.tick_after(tick, now).max(fair)
+        self.sampler.pace.tick_after(tick, woke..now)
     }
 
     fn count_cycles(&mut self, before: Option<Moment>) {
