@@ -17,10 +17,10 @@ use proptest::prelude::*;
 use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::Value;
 
-use crate::support::lbr::{PROGRAM, alone, done, lbr, stderr};
+use crate::support::lbr::{PROGRAM, alone, done, lbr, stderr, text};
 use crate::support::programs::{BARE, build};
 use crate::support::screen::Terminal;
-use crate::support::skip::skipped;
+use crate::support::skip::{run_tool, skipped, tool};
 use crate::terminal::typed;
 
 /// A recording of a program, every branch in it.
@@ -457,18 +457,32 @@ fn the_terminal_is_restored() {
     }
 }
 
-/// A closed terminal window ends it.
+/// A closed terminal window ends it, also where it is closed just before input is waited for.
 #[test]
 fn it_ends_with_its_terminal() {
     let folder = tempfile::tempdir().unwrap();
     let Some(file) = recorded(folder.path(), "stacks.S", false) else { return };
+    ends_with_its_terminal(&file, None);
+    let slow = folder.path().join("slow_epoll.so");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/programs/slow_epoll.c");
+    let mut cc = tool("cc");
+    let Some(made) = run_tool(cc.args(["-shared", "-fPIC", "-o"]).arg(&slow).arg(source)) else {
+        return;
+    };
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    ends_with_its_terminal(&file, Some(&slow));
+}
+
+fn ends_with_its_terminal(file: &str, preloaded: Option<&Path>) {
     let size = nix::pty::Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
     let pty = nix::pty::openpty(Some(&size), None).unwrap();
     // The child must not keep the window open.
     fcntl(&pty.master, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).unwrap();
     let end = || Stdio::from(pty.slave.try_clone().unwrap());
     let mut command = alone(Command::new(PROGRAM));
-    command.args(["browse", &file]).env("TERM", "xterm").stdin(end()).stdout(end()).stderr(end());
+    command.args(["browse", file]).env("TERM", "xterm");
+    command.envs(preloaded.map(|library| ("LD_PRELOAD", library)));
+    command.stdin(end()).stdout(end()).stderr(end());
     let mut child = command.spawn().unwrap();
     drop((command, pty.slave));
     let mut window = File::from(pty.master);
@@ -476,6 +490,9 @@ fn it_ends_with_its_terminal() {
     while !String::from_utf8_lossy(&shown).contains("function") {
         let n = window.read(&mut buffer).unwrap();
         shown.extend_from_slice(&buffer[..n]);
+    }
+    if preloaded.is_some() {
+        std::thread::sleep(Duration::from_millis(100));
     }
     drop(window);
     let (ended, end) = std::sync::mpsc::channel();

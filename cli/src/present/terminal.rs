@@ -93,6 +93,7 @@ impl Terminal {
         let screen = ratatui_core::terminal::Terminal::new(CrosstermBackend::new(io::stdout()))?;
         let terminal = Terminal { screen, last_words, signals, mouse, color };
         pager::hold_all();
+        end_with_the_terminal();
         terminal.enter()?;
         Ok(terminal)
     }
@@ -127,7 +128,9 @@ impl Terminal {
     /// Waits for input, up to this time.
     pub(crate) fn wait(&mut self, most: Duration) -> io::Result<Input> {
         // crossterm may hold events that it has read already.
-        let gone = is_gone(Duration::ZERO) || (!poll(Duration::ZERO)? && is_gone(most));
+        let gone = |most| is_gone(PollFlags::POLLIN, most);
+        let most = PollTimeout::try_from(most).unwrap_or(PollTimeout::MAX);
+        let gone = gone(PollTimeout::ZERO) || (!poll(Duration::ZERO)? && gone(most));
         let is_input = !gone && poll(Duration::ZERO)?;
         let [end, stop, continued] = self.signals.each_ref().map(|it| it.load(Ordering::Relaxed));
         if end != 0 || gone {
@@ -196,15 +199,24 @@ impl Drop for Terminal {
     }
 }
 
-/// Waits for input, up to this time. Whether the terminal is gone: then crossterm 0.29 would read
-/// from it for ever.
-fn is_gone(most: Duration) -> bool {
+/// Waits for one of these events, up to this time. Whether the terminal is gone.
+fn is_gone(events: PollFlags, most: PollTimeout) -> bool {
     let stdout = io::stdout();
-    let mut fds = [PollFd::new(stdout.as_fd(), PollFlags::POLLIN)];
+    let mut fds = [PollFd::new(stdout.as_fd(), events)];
     // An interruption is a signal, which the caller looks at.
-    let _ = nix::poll::poll(&mut fds, PollTimeout::try_from(most).unwrap_or(PollTimeout::MAX));
+    let _ = nix::poll::poll(&mut fds, most);
     let gone = PollFlags::POLLHUP | PollFlags::POLLERR | PollFlags::POLLNVAL;
     fds[0].revents().is_some_and(|events| events.intersects(gone))
+}
+
+/// crossterm 0.29 reads for ever from a terminal that goes away just before it looks, and no signal
+/// interrupts it. The process ends as by SIGHUP if it has not ended by itself.
+fn end_with_the_terminal() {
+    std::thread::spawn(|| {
+        while !is_gone(PollFlags::empty(), PollTimeout::NONE) {}
+        std::thread::sleep(Duration::from_secs(1));
+        low_level::emulate_default_handler(SIGHUP)
+    });
 }
 
 /// The message of a panic.
