@@ -137,7 +137,10 @@ fn the_answer_is_in_the_first_lines() {
             lines[1].starts_with("per iteration: ") && lines[1].contains(" TSC ticks"),
             "{shown}"
         );
-        assert!(lines[2].starts_with("ticks of 3 runs: "), "{shown}");
+        // On a busy machine the overhead may vary by more than 100 iterations take.
+        let too_short = lines[1].contains("fewer TSC ticks than can be measured");
+        let runs = lines[2].starts_with("ticks of 3 runs: ");
+        assert!(runs || (too_short && !loops.is_empty()), "{shown}");
         assert!(!shown.contains('-') || !shown.contains(" -0"), "no negative time: {shown}");
     }
     // The method.
