@@ -19,7 +19,7 @@ use crate::support::decoded::sample_of;
 use crate::support::skip::skipped;
 
 /// Rounds at the start of a program that take long, and how many bytes each stores.
-pub(crate) const SLOW: (u64, u32) = (1_500, 60_000);
+pub(crate) const SLOW: (u64, u32) = (500, 400_000);
 
 const SCRIPT: &str = r#"
 # Each recording's status and summary go to its own file.
