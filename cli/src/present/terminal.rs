@@ -93,7 +93,7 @@ impl Terminal {
         let screen = ratatui_core::terminal::Terminal::new(CrosstermBackend::new(io::stdout()))?;
         let terminal = Terminal { screen, last_words, signals, mouse, color };
         pager::hold_all();
-        end_with_the_terminal();
+        end_with_the_terminal()?;
         terminal.enter()?;
         Ok(terminal)
     }
@@ -211,12 +211,13 @@ fn is_gone(events: PollFlags, most: PollTimeout) -> bool {
 
 /// crossterm 0.29 reads for ever from a terminal that goes away just before it looks, and no signal
 /// interrupts it. The process ends as by SIGHUP if it has not ended by itself.
-fn end_with_the_terminal() {
-    std::thread::spawn(|| {
+fn end_with_the_terminal() -> io::Result<()> {
+    std::thread::Builder::new().spawn(|| {
         while !is_gone(PollFlags::empty(), PollTimeout::NONE) {}
         std::thread::sleep(Duration::from_secs(1));
         low_level::emulate_default_handler(SIGHUP)
-    });
+    })?;
+    Ok(())
 }
 
 /// The message of a panic.
