@@ -172,6 +172,8 @@ struct Altered {
     written: Vec<(Msr, u64)>,
     /// The kernels that were run.
     ran: Vec<Kernel>,
+    /// What every register of the sibling thread holds, whatever is written here.
+    sibling: Option<u64>,
 }
 
 impl Altered {
@@ -182,7 +184,7 @@ impl Altered {
     ) -> Altered {
         let soft = SoftSubject::new(&SoftCpu::preset(key).unwrap(), faults);
         let (kind, written, ran) = (SubjectKind::Software, Vec::new(), Vec::new());
-        Altered { soft, kind, attempts: 1, run: Rc::new(run), written, ran }
+        Altered { soft, kind, attempts: 1, run: Rc::new(run), written, ran, sibling: None }
     }
 
     /// With registers written.
@@ -239,8 +241,14 @@ impl Subject for Altered {
     }
 
     fn read_sibling(&mut self, msr: Msr) -> Result<u64, RunError> {
-        self.soft.read_sibling(msr)
+        self.sibling.map_or_else(|| self.soft.read_sibling(msr), Ok)
     }
+}
+
+/// The verdict of a check, and what it found.
+fn judged(report: &Report, id: &str) -> (Verdict, String) {
+    let check = report.checks.iter().find(|check| check.id == id).unwrap();
+    (check.verdict.clone(), check.found.clone().unwrap())
 }
 
 /// Takes interrupts during a system call, like the test machine: a ring 0 filter hides the kernel
@@ -416,9 +424,7 @@ fn mispredictions_are_judged_by_their_shares() {
             }
             ran
         });
-        let (report, _) = altered.verify();
-        let check = report.checks.iter().find(|check| check.id == "mispredict").unwrap();
-        (check.verdict.clone(), check.found.clone().unwrap())
+        self::judged(&altered.verify().0, "mispredict")
     };
     let found = |n: u32, m: u32| format!("set on {n} of 8 predictable and {m} of 16 unpredictable");
     for (n, m) in [(0, 2), (2, 8), (2, 16), (0, 16)] {
@@ -432,4 +438,46 @@ fn mispredictions_are_judged_by_their_shares() {
         assert_eq!(judged(n, m), (Verdict::Differs, inverted));
     }
     assert_eq!(judged(0, 0), (Verdict::Differs, format!("never set ({})", found(0, 0))));
+}
+
+/// CPUID 1CH EAX\[7:0\]: bit n is a depth of 8 * (n + 1).
+#[test]
+fn depths_up_to_64_are_tried() {
+    for (listed, found) in [(0x8B, "8, 16, 32, 64"), (0x91, "8, 40, 64")] {
+        let mut cpu = SoftCpu::preset("06_8F").unwrap();
+        let arch = cpu.cpuid.get(0x1C, 0).unwrap();
+        cpu.cpuid.insert(0x1C, 0, 0x4000_0000 | listed, arch.ebx, arch.ecx, arch.edx);
+        cpu.caps = lbr_msr::probe::probe(&cpu.cpuid, None).unwrap();
+        let report = verify(&cpu, Faults::NONE, true);
+        let expected = (Verdict::AsDocumented, found.to_owned());
+        assert_eq!(judged(&report, "bits.depth"), expected);
+    }
+}
+
+/// Counts must grow from each chain to the next.
+#[test]
+fn a_cycle_count_that_stops_growing_differs() {
+    for (least, most) in [(0, 200), (200, 2000)] {
+        let altered = Altered::new("06_5E", Faults::NONE, move |altered, kernel, switch| {
+            let kernel = match kernel {
+                Kernel::Chain(length) => Kernel::Chain(length.clamp(least, most)),
+                other => other,
+            };
+            plainly(altered, kernel, switch)
+        });
+        let (verdict, found) = judged(&altered.verify().0, "cycles");
+        assert_eq!(verdict, Verdict::Differs, "{found}");
+        assert!(!found.contains("constant"), "{found}");
+    }
+}
+
+/// A register that is not shared may hold one of the values that are written.
+#[test]
+fn a_sibling_that_holds_a_written_value_does_not_share_the_filter() {
+    for value in [1, 5] {
+        let mut altered = Altered::new("06_5E", Faults::NONE, plainly);
+        altered.sibling = Some(value);
+        let expected = (Verdict::AsDocumented, "each has its own".to_owned());
+        assert_eq!(judged(&altered.verify().0, "select.sharing"), expected);
+    }
 }

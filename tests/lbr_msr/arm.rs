@@ -1,6 +1,6 @@
 //! Arming, freezing and restoring, and the registers written in between.
 
-use lbr_msr::access::Access;
+use lbr_msr::access::{Access, MsrError};
 use lbr_msr::address::Msr;
 use lbr_msr::arm::{ArmError, ArmOptions, ArmPlan, ArmStep};
 use lbr_msr::caps::{FilterRegister, LbrCaps, Quirks};
@@ -110,7 +110,9 @@ fn freezing_on_pmi_has_its_conditions() {
     early.quirks = Quirks::NO_FREEZE_ON_PMI;
     let mut no_perfmon = by_hand::nehalem();
     no_perfmon.perfmon_version = 1;
-    for caps in [early, no_perfmon, by_hand::pentium_m(), by_hand::zen4()] {
+    let mut no_capabilities = by_hand::nehalem();
+    no_capabilities.format = None;
+    for caps in [early, no_perfmon, no_capabilities, by_hand::pentium_m(), by_hand::zen4()] {
         assert!(matches!(refused(&caps, 0, FREEZING), ArmError::NoFreeze { .. }));
     }
     assert!(ArmPlan::new(&by_hand::bonnell(), 0, FREEZING).is_ok());
@@ -178,6 +180,42 @@ fn saving_reports_other_users_and_writes_nothing() {
         let read: Vec<Msr> = log.log.iter().map(|(_, msr)| *msr).collect();
         assert_eq!(read, plan.saved_registers());
         assert_eq!(log.writes, 0);
+    }
+}
+
+/// With a control register of its own, DEBUGCTL is a second one to look at.
+#[test]
+fn a_freeze_on_pmi_of_others_is_a_use_of_the_lbr() {
+    let plan = ArmPlan::new(&by_hand::golden_cove(), 0x7F_0005, FREEZING).unwrap();
+    for (debugctl, in_use) in [(0, false), (2, false), (FREEZE, true)] {
+        let mut soft = SoftLbr::new(&by_hand::golden_cove(), Some(0x3F));
+        soft.write(DEBUGCTL, debugctl).unwrap();
+        assert_eq!(plan.save(&mut soft).unwrap().in_use(), in_use, "{debugctl:#x}");
+    }
+}
+
+/// Only a fault shows that a hypervisor hides a register.
+#[test]
+fn a_register_that_cannot_be_read_now_is_not_hidden() {
+    struct Unreadable(SoftLbr, Msr, MsrError);
+    impl MsrRead for Unreadable {
+        fn cpu(&self) -> u32 {
+            0
+        }
+        fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
+            if msr == self.1 { Err(self.2.clone()) } else { self.0.read(msr) }
+        }
+    }
+    for (caps, msr) in [(by_hand::broadwell(), Msr(0x570)), (by_hand::skylake(), STATUS)] {
+        let plan = ArmPlan::new(&caps, 0x101, FREEZING).unwrap();
+        for (error, is_hidden) in [
+            (MsrError::Fault { cpu: 0, msr, access: Access::Read }, true),
+            (MsrError::Offline { cpu: 0 }, false),
+        ] {
+            let soft = SoftLbr::new(&caps, None);
+            let saved = plan.save(&mut Unreadable(soft, msr, error.clone()));
+            assert_eq!(saved.is_ok(), is_hidden, "{msr} {error}: {saved:?}");
+        }
     }
 }
 

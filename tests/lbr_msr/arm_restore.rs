@@ -8,7 +8,9 @@ use lbr_msr::soft::{Retired, SoftLbr};
 use lbr_msr::{MsrRead, MsrWrite};
 use proptest::prelude::*;
 
-use crate::caps_by_hand::{self as by_hand, DBG_EXTN_CFG, DEBUGCTL, LBR_CTL, SELECT, STATUS};
+use crate::caps_by_hand::{
+    self as by_hand, DBG_EXTN_CFG, DEBUGCTL, LBR_CTL, LBR_DEPTH, SELECT, STATUS,
+};
 use crate::faulty::Faulty;
 
 const STATUS_SET: Msr = Msr(0x391);
@@ -44,6 +46,26 @@ fn another_programs_filter_is_left_alone() {
     assert_eq!(soft.read(LBR_CTL), Ok(0x7F_0007));
 }
 
+/// A depth is somebody else's if it is neither ours nor that of before.
+#[test]
+fn another_programs_depth_is_left_alone() {
+    let caps = by_hand::golden_cove();
+    let options = ArmOptions { freeze_on_pmi: false, depth: Some(16) };
+    let plan = ArmPlan::new(&caps, 0x3F_0005, options).unwrap();
+    for (set, foreign, left) in [(None, false, 32), (Some(32), false, 32), (Some(8), true, 8)] {
+        let mut soft = SoftLbr::new(&caps, Some(0x3F));
+        assert_eq!(soft.read(LBR_DEPTH), Ok(32));
+        let saved = plan.save(&mut soft).unwrap();
+        plan.arm(&mut soft, &saved).unwrap();
+        assert_eq!(soft.read(LBR_DEPTH), Ok(16));
+        if let Some(depth) = set {
+            soft.write(LBR_DEPTH, depth).unwrap();
+        }
+        assert_eq!(plan.restore(&mut soft, &saved), Ok(Restored { foreign, control: None }));
+        assert_eq!((soft.read(LBR_DEPTH), soft.read(LBR_CTL)), (Ok(left), Ok(0)));
+    }
+}
+
 /// Code of other people may set any bit. None of them stays set.
 #[test]
 fn an_exclusive_plan_restores_the_whole_control_register() {
@@ -67,6 +89,23 @@ fn an_exclusive_plan_restores_the_whole_control_register() {
         let restored = plan.restore(&mut soft, &saved);
         assert_eq!(restored, Ok(Restored { foreign: false, control: Some(changed) }));
         assert_eq!(soft.read(control), Ok(before));
+    }
+}
+
+/// FREEZE_LBRS_ON_PMI in the control register is then its own change.
+#[test]
+fn an_exclusive_plan_that_freezes_on_pmi_finds_no_change_of_its_own() {
+    let options = ArmOptions { freeze_on_pmi: true, depth: None };
+    for (caps, value, perf) in
+        [(by_hand::skylake(), 0x101, 5), (by_hand::golden_cove(), 0x7F_0005, 0x3F)]
+    {
+        let plan = ArmPlan::new(&caps, value, options).unwrap().exclusive();
+        let mut soft = SoftLbr::new(&caps, Some(perf));
+        let saved = plan.save(&mut soft).unwrap();
+        plan.arm(&mut soft, &saved).unwrap();
+        assert_eq!(soft.read(DEBUGCTL).unwrap() >> 11, 1);
+        assert_eq!(plan.restore(&mut soft, &saved), Ok(Restored::default()));
+        assert_eq!(soft.read(DEBUGCTL), Ok(0));
     }
 }
 

@@ -359,6 +359,8 @@ mod pebs {
         words.truncate(4 + 3 * 32);
         let short = Err(PebsError::Short { needed: 4 + 3 * 64, found: 4 + 3 * 32 });
         assert_eq!(lbr_entries(PebsLayout::Adaptive, &words), short);
+        let all = Err(PebsError::Short { needed: 4 + 3 * 256, found: 4 });
+        assert_eq!(lbr_entries(PebsLayout::Adaptive, &record(1 << 3 | 255 << 24, 4, 1)[..4]), all);
     }
 
     /// Bits 41:40 of the header: 8 or 16 entries, or the number in the LBR group's header.
@@ -385,6 +387,12 @@ mod pebs {
         let mut words = record(1 << 31 | 40, 5 + 2 + 6, 8);
         words[5] = 1 << 40;
         assert_eq!(lbr_entries(PebsLayout::Arch, &words), Ok(vec![ENTRY]));
+        // With XMM and ZMM16 to 31 before it: 33 words, and 164.
+        for distance in [33, 164] {
+            let mut words = record(1 << 31 | 8 * distance as u64, distance + 2 + 6, 8);
+            words[distance] = 1 << 40;
+            assert_eq!(lbr_entries(PebsLayout::Arch, &words), Ok(vec![ENTRY]), "{distance}");
+        }
     }
 
     /// Words of Linux's `pebs_meminfo`, `pebs_gprs` and `pebs_xmm`; of `arch_pebs_basic`,

@@ -214,6 +214,30 @@ fn dbg_extn_cfg_depends_on_the_generation() {
         said(&on("DBG_EXTN_CFG", "19_01"), 0x0105_003C),
         ["BRSMEN", "RSVD_11B=0x3", "VB", "MSROFF=0x5", "PMC=0x1"]
     );
+    // Bit 6 came with Zen 4. MSROFF counts from 0 and names the record after the newest.
+    let zen_3 = on("DBG_EXTN_CFG", "19_01");
+    assert_eq!(said(&zen_3, 1 << 6), Vec::<String>::new());
+    let newest = "record 5 will be written next, record 4 is the newest";
+    assert_eq!(meaning(&zen_3, "MSROFF", 0x0105_003C), newest);
+}
+
+/// Families 10H to 17H have the last branch alone, Zen 3 BRS, Zen 4 and later LbrExtV2: AMD's
+/// revision guides, Linux's amd/brs.c and amd/lbr.c.
+#[test]
+fn an_amd_family_has_the_registers_of_its_generation() {
+    for cpu in ["10_02", "11_03", "14_01", "15_02", "16_30", "17_71"] {
+        assert_eq!(on("LastBranchFromIP", cpu).msr(), Some(Msr(0x1DB)), "{cpu}");
+        let extension = explain::find("DBG_EXTN_CFG", Some(cpu.parse().unwrap()));
+        assert!(matches!(extension, Err(FindError::NotOnCpu { .. })), "{cpu}: {extension:?}");
+    }
+    for (cpus, bit) in [
+        (["19_01", "19_0F", "19_21", "19_50", "19_5F"], "BRSMEN"),
+        (["19_10", "19_1F", "19_60", "19_7C", "1A_24"], "LBRV2EN"),
+    ] {
+        for cpu in cpus {
+            assert_eq!(said(&on("DBG_EXTN_CFG", cpu), 1 << 2 | 1 << 6), [bit], "{cpu}");
+        }
+    }
 }
 
 #[test]
@@ -406,12 +430,16 @@ fn words_name_the_bits_of_a_value() {
     assert_eq!(meaning(&from, "SIGN_EXT", 0x1FFF_FFFF_8100_0123), "copies of bit 47");
     assert_eq!(meaning(&from, "SIGN_EXT", 0x0FFF_FFFF_8100_0123), "not copies of bit 47");
     assert_eq!(meaning(&from, "SIGN_EXT", 0x1FFF_7FFF_8100_0123), "not copies of bit 47");
+    assert_eq!(
+        meaning(&on("AMD_SAMP_BR_FROM_0", "19_11"), "IP", 0x8000_0000_0000),
+        "address 0xffff800000000000 with 48-bit virtual addresses, 0x800000000000 with 57"
+    );
 }
 
 /// Bits of records: SDM Vol. 3, Tables 17-7 to 17-10 and 17-16; Linux's msr-index.h and amd/lbr.c.
 #[test]
 fn fields_have_their_documented_bits() {
-    let rows: [(&str, &str, &[&str]); 13] = [
+    let rows: [(&str, &str, &[&str]); 15] = [
         (
             "LBR_INFO_0",
             "06_5E",
@@ -446,6 +474,8 @@ fn fields_have_their_documented_bits() {
         ("LASTBRANCH_0", "06_0D", &["FROM 31:0", "TO 63:32"]),
         ("TOS", "06_5E", &["TOS 4:0"]),
         ("TOS", "06_1A", &["TOS 3:0"]),
+        ("TOS", "06_37", &["TOS 2:0"]),
+        ("TOS", "06_17", &["TOS 1:0"]),
         ("TOS", "0F_02", &["TOS 1:0"]),
         ("LER_FROM_LIP", "06_5E", &["IP 63:0"]),
     ];
@@ -555,4 +585,62 @@ fn counters_and_pebs_registers() {
         said(&find("IA32_PEBS_ENABLE"), 0x1_0000_0001),
         ["PEBS_EN_PMC=0x1", "PEBS_EN_FIXED=0x1"]
     );
+}
+
+/// Linux's perf_event.h and msr-index.h; SDM Vol. 3, 18.2.
+#[test]
+fn single_bits_of_counters_and_pebs_have_their_documented_names() {
+    type Bits<'a> = &'a [(u32, &'a str)];
+    let rows: [(&str, Bits<'_>); 4] = [
+        (
+            "IA32_PERFEVTSEL0",
+            &[
+                (16, "USR"),
+                (17, "OS"),
+                (18, "E"),
+                (19, "PC"),
+                (20, "INT"),
+                (21, "ANY"),
+                (22, "EN"),
+                (23, "INV"),
+                (32, "IN_TX"),
+                (33, "IN_TXCP"),
+                (34, "ADAPTIVE"),
+                (35, "BR_CNTR"),
+            ],
+        ),
+        (
+            "MSR_PEBS_DATA_CFG",
+            &[(0, "MEMINFO"), (1, "GP"), (2, "XMMS"), (3, "LBRS"), (4, "CNTR"), (5, "METRICS")],
+        ),
+        (
+            "IA32_PMC_GP0_CFG_C",
+            &[
+                (35, "CNTR_ALLOW"),
+                (36, "CNTR_GP"),
+                (37, "CNTR_FIXED"),
+                (38, "CNTR_METRICS"),
+                (49, "XMM"),
+                (50, "YMMH"),
+                (53, "OPMASK"),
+                (54, "ZMMH"),
+                (55, "H16ZMM"),
+                (61, "GPR"),
+                (62, "AUX"),
+                (63, "EN"),
+            ],
+        ),
+        ("IA32_PEBS_ENABLE", &[(60, "PMI_AFTER_REC")]),
+    ];
+    for (name, bits) in rows {
+        let register = find(name);
+        for (bit, field) in bits {
+            assert_eq!(said(&register, 1 << bit), [*field], "{name} {bit}");
+        }
+    }
+    let data = find("MSR_PEBS_DATA_CFG");
+    let counters = said(&data, 0x0003_0005_0000_0000);
+    assert_eq!(counters, ["CNTR_MASK=0x5", "FIX_MASK=0x3"]);
+    let output = [0, 1].map(|code| meaning(&find("IA32_PEBS_ENABLE"), "OUTPUT", code << 61));
+    assert_eq!(output, ["to the DS area", "to Intel PT"]);
 }

@@ -191,3 +191,30 @@ fn intel_presets_have_the_signatures_and_capabilities_of_recorded_cpus() {
         assert_eq!(preset.perf_capabilities, capabilities, "{key}");
     }
 }
+
+/// CPUID.07H:EBX, 1AH:EAX, and 1CH:EAX and ECX: as recorded, or for 06_AF and later as Linux tells
+/// of their branch counters.
+#[test]
+fn arch_presets_have_the_leaves_of_their_cores() {
+    let core = (0x4000_0001, 0x4000_000B);
+    let atom = (0x2000_0001, 0xC000_000B);
+    for (key, tsx, (kind, lbr), counters) in [
+        ("06_8F", 0x810, core, 7),
+        ("06_CF", 0x810, core, 7),
+        ("06_AD", 0x810, core, 7),
+        ("06_AE", 0x810, core, 7),
+        ("06_97", 0, core, 7),
+        ("06_BD", 0, core, 0xF_0007),
+        ("06_C6", 0, core, 0xF_0007),
+        ("06_BE", 0, atom, 7),
+        ("06_AF", 0, atom, 0xF_0007),
+        ("06_B6", 0, atom, 0xF_0007),
+        ("06_DD", 0, atom, 0xF_0007),
+    ] {
+        let cpuid = SoftCpu::preset(key).unwrap().cpuid;
+        let leaf = |leaf| cpuid.get(leaf, 0).unwrap();
+        let arch = leaf(0x1C);
+        assert_eq!((leaf(7).ebx, leaf(0x1A).eax, arch.eax), (tsx, kind, lbr), "{key}");
+        assert_eq!((arch.ebx, arch.ecx), (7, counters), "{key}");
+    }
+}
