@@ -252,6 +252,30 @@ fn a_drain_of_a_frozen_stack_counts_freeze_and_thaw() {
     }
 }
 
+/// A call of a null pointer: TO of the mark is 0, as in an empty record, so INFO is compared.
+#[test]
+fn a_branch_to_address_0_is_recognised_by_info() {
+    for (shape, one_call) in
+        [(Shape::Info, false), (Shape::Info, true), (Shape::Arch, false), (Shape::Arch, true)]
+    {
+        for (info, label) in [(7, Label::Stream), (8, Label::Foreign)] {
+            let mut model = Model { one_call, ..Model::armed(shape, 16) };
+            let mut state = begin(&mut model);
+            model.force((0x5000, 0, 7));
+            let stack = drain(&mut state, &mut model);
+            assert_eq!(oldest_first(&model, &stack), [(0x5000, 0, 7)]);
+            let marked = model.slots.iter_mut().find(|slot| slot.2 == 7).unwrap();
+            assert_eq!(marked.0, 0);
+            marked.2 = info;
+            model.branch(0x4000, 0x5000);
+            let stack = drain(&mut state, &mut model);
+            assert_eq!(stack.integrity.label, label, "{shape:?} {one_call}");
+            assert_eq!(stack.integrity.is_exact(), label == Label::Stream);
+            assert_eq!(oldest_first(&model, &stack), [model.encode(0x4000, 0x5000)]);
+        }
+    }
+}
+
 /// The software BRBE: VALID 0 ends the records, and each drain invalidates them.
 #[test]
 fn brbe_records_are_drained_once() {
@@ -391,6 +415,16 @@ fn a_failed_access_leaves_recording_on_and_claims_no_contiguity() {
     model.branch(5, 6);
     let stack = drain(&mut state, &mut model);
     assert_eq!(stack.integrity.head, Head::Unknown);
+    // For a caller that thaws, recording stays off.
+    model.branch(7, 8);
+    model.fault = Some(lbr_msr::Msr(0xDC4));
+    state.drain_frozen(&mut model, THREAD, None).unwrap_err();
+    assert!(!model.is_on());
+    model.fault = None;
+    model.control |= model.caps.registers.enable;
+    model.branch(9, 10);
+    let stack = drain(&mut state, &mut model);
+    assert_eq!((stack.integrity.head, stack.entries().len()), (Head::Unknown, 2));
 }
 
 proptest! {

@@ -178,6 +178,58 @@ fn a_control_register_taken_over_and_off_is_not_switched_on() {
     let stack = state.drain(&mut model, THREAD).unwrap();
     assert_eq!(stack.integrity.label, Label::Foreign);
     assert_eq!(model.control, 0);
+    // Nor does a caller switch it on that thaws.
+    let (stack, thawed) = state.drain_frozen(&mut model, THREAD, Some(0)).unwrap();
+    assert_eq!((stack.integrity.label, thawed), (Label::Foreign, 0));
+}
+
+#[test]
+fn branches_before_an_undelivered_stack_are_lost() {
+    for shape in SHAPES {
+        let (mut model, mut state) = running(shape);
+        let mut next = |state: &mut sampler::drain::Drain| {
+            model.branch(0x500, 0x600);
+            drain(state, &mut model).integrity.head
+        };
+        state.may_have_missed();
+        assert_eq!(next(&mut state), Head::Unknown);
+        state.stack_dropped();
+        state.may_have_missed();
+        assert_eq!(next(&mut state), Head::Lost);
+        state.may_have_missed();
+        state.stack_dropped();
+        assert_eq!(next(&mut state), Head::Lost);
+        assert_eq!(next(&mut state), Head::Joined);
+    }
+}
+
+/// A torn stack is read again, but those before it are not.
+#[test]
+fn a_loss_before_a_torn_stack_is_not_forgotten() {
+    for shape in SHAPES {
+        let (mut model, mut state) = running(shape);
+        model.branch(0x500, 0x600);
+        state.stack_dropped();
+        model.intruder = Some((4, model.encode(0x777, 0x888)));
+        assert_eq!(drain(&mut state, &mut model).integrity.label, Label::Torn, "{shape:?}");
+        let stack = drain(&mut state, &mut model);
+        assert_eq!((stack.integrity.label, stack.integrity.head), (Label::Stream, Head::Lost));
+        assert_eq!(stack.entries().len(), 2);
+    }
+}
+
+/// No branch is lost with it, as far as one can see.
+#[test]
+fn after_an_empty_foreign_stack_the_continuity_is_unknown() {
+    for shape in SHAPES {
+        let (mut model, mut state) = running(shape);
+        model.control ^= 1 << 11;
+        let stack = drain(&mut state, &mut model);
+        assert_eq!((stack.integrity.label, stack.entries().len()), (Label::Foreign, 0));
+        model.control ^= 1 << 11;
+        model.branch(0x700, 0x800);
+        assert_eq!(drain(&mut state, &mut model).integrity.head, Head::Unknown, "{shape:?}");
+    }
 }
 
 /// Another user changed the control register: LBR_FRZ is theirs.

@@ -107,6 +107,25 @@ fn moves_need_every_branch() {
     assert_eq!(moves(RecordConfig { call_stack: true, ..every(15) }), 0);
 }
 
+/// Their positions count the entries of the LBR, some of which a filter in software removes.
+#[test]
+fn moves_need_every_entry() {
+    for (kept, moves) in [(None, 1), (Some(branch(1, 0).from), 0)] {
+        let source = one(|ring| {
+            ring.retire(&branch(1, 0)).unwrap();
+            ring.moved(MoveKind::Signal, 0x20, 0x30).unwrap();
+            ring.retire(&branch(1, 1)).unwrap();
+        });
+        let mut config = every(15);
+        if let Some(kept) = kept {
+            config.keep = Some(Box::new(move |entry| entry.from == kept));
+        }
+        let samples = recorded(config, source);
+        let stack = &samples[0].stack;
+        assert_eq!((stack.entries.len(), stack.moves.len()), (1 + moves, moves));
+    }
+}
+
 /// The target of a branch into the kernel is unknown to a source that does not see the kernel.
 #[test]
 fn branches_into_an_unseen_kernel_are_not_recorded() {

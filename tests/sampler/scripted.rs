@@ -27,11 +27,13 @@ pub(crate) struct Scripted {
     pub(crate) knowledge: SourceKnowledge,
     pub(crate) classify: Option<Classify>,
     pub(crate) result: Option<SourceError>,
+    pub(crate) notes: SourceNotes,
 }
 
 impl Scripted {
     pub(crate) fn new(scripts: Vec<Script>) -> Scripted {
-        Scripted { scripts, knowledge: ENDS_ONLY, classify: None, result: None }
+        let notes = SourceNotes::default();
+        Scripted { scripts, knowledge: ENDS_ONLY, classify: None, result: None, notes }
     }
 
     /// `branches` distinct branches on each thread.
@@ -77,7 +79,7 @@ impl Source<'_> for Scripted {
         });
         match self.result.take() {
             Some(error) => Err(error),
-            None => Ok((Exit::Code(3), SourceNotes::default())),
+            None => Ok((Exit::Code(3), self.notes)),
         }
     }
 }

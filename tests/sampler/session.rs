@@ -12,7 +12,7 @@ use lbr_msr::soft::Retired;
 use sampler::config::{Queue, WhenFull};
 use sampler::drain::DrainError;
 use sampler::gate::{OpenError, Recorder, Retire};
-use sampler::source::{Exit, SourceError};
+use sampler::source::{Exit, SourceError, SourceNotes};
 use sampler::{RecordError, Sampling, Summary};
 
 use crate::model::{Model, SHAPES, Shape};
@@ -271,6 +271,61 @@ fn a_wipe_is_announced_and_breaks_completeness() {
     let heads: Vec<Head> = samples(&events).map(|s| s.stack.integrity.head).collect();
     assert_eq!(heads, [Head::Joined, Head::Lost, Head::Joined]);
     assert_eq!((summary.branches, summary.not_joined), (45, 1));
+}
+
+#[test]
+fn a_recording_lacks_what_its_source_could_not_see() {
+    let none = SourceNotes::default();
+    for (notes, complete) in [
+        (SourceNotes { kernel_returns_omitted: 1, instructions: 9, ..none }, true),
+        (SourceNotes { children_left: 1, replaced: true, ..none }, true),
+        (SourceNotes { undecoded: 1, ..none }, false),
+        (SourceNotes { invisible: 1, ..none }, false),
+        (SourceNotes { unresolved: 1, ..none }, false),
+        (SourceNotes { threads_left: 1, ..none }, false),
+    ] {
+        let mut source = Scripted { notes, ..Scripted::straight(1, 20) };
+        let (summary, _) = record(&mut source, config(Shape::Arch, 16), Shape::Arch);
+        assert_eq!(summary.complete, complete, "{notes:?}");
+    }
+}
+
+/// The drains have no access left to read it.
+#[test]
+fn a_filter_changed_after_the_last_drain_breaks_completeness() {
+    /// Another program sets the filter after the 20th branch.
+    struct Seized(Model, u64);
+    impl lbr_msr::MsrRead for Seized {
+        fn cpu(&self) -> u32 {
+            0
+        }
+        fn read(&mut self, msr: lbr_msr::Msr) -> Result<u64, lbr_msr::MsrError> {
+            self.0.read(msr)
+        }
+    }
+    impl lbr_msr::MsrWrite for Seized {
+        fn write(&mut self, msr: lbr_msr::Msr, value: u64) -> Result<(), lbr_msr::MsrError> {
+            self.0.write(msr, value)
+        }
+    }
+    impl sampler::gate::BranchRegisters for Seized {
+        fn retire(&mut self, branch: &Retired) -> bool {
+            self.1 += 1;
+            if self.1 == 20 {
+                self.0.select = 0;
+            }
+            self.0.retire(branch)
+        }
+    }
+    for (branches, complete) in [(19, true), (20, false)] {
+        let open: sampler::gate::OpenRegisters =
+            Box::new(|_| Ok(Box::new(Seized(Model::armed(Shape::Info, 16), 0))));
+        let mut source = Scripted::straight(1, branches);
+        let config = config(Shape::Info, 16);
+        let summary = record_on(&mut source, config, open, &mut Vec::new()).unwrap();
+        assert_eq!((summary.branches, summary.complete), (branches, complete));
+        assert_eq!(summary.labels[&Label::Stream].branches, branches);
+    }
 }
 
 #[test]
