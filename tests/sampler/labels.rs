@@ -366,6 +366,34 @@ fn a_record_that_appears_in_an_empty_drain_is_torn_and_not_lost() {
     }
 }
 
+/// A batch that fails between its writes has zeroed some of the records, so that branches are
+/// missing within the next stack.
+#[test]
+fn a_stack_after_a_batch_that_failed_is_excluded() {
+    for (shape, _) in all().filter(|(_, one_call)| *one_call) {
+        let (mut model, mut state) = running_by(shape, true);
+        model.branch(0x500, 0x600);
+        model.branch(0x501, 0x601);
+        // The batch zeroes the newest record, or the one before.
+        let [first, second] = if model.caps.registers.tos.is_some() { [8, 9] } else { [0, 1] };
+        let map = model.caps.registers;
+        let zeroed =
+            if shape == Shape::Amd { map.to_at(second) } else { Some(map.from_at(second)) };
+        model.read_only = zeroed;
+        state.drain(&mut model, THREAD).unwrap_err();
+        model.read_only = None;
+        assert!(model.is_on());
+        let slot = model.slots[first as usize];
+        assert_eq!(if shape == Shape::Amd { slot.1 } else { slot.0 }, 0, "{shape:?}");
+        model.branch(0x700, 0x800);
+        let stack = drain(&mut state, &mut model);
+        assert!(stack.integrity.label.is_excluded(), "{shape:?}: {:?}", stack.integrity);
+        model.branch(0x900, 0xA00);
+        let stack = drain(&mut state, &mut model);
+        assert_eq!((stack.integrity.label, stack.integrity.head), (Label::Stream, Head::Lost));
+    }
+}
+
 /// The batch overwrites the control register with the bits that were read before it.
 #[test]
 fn a_control_register_that_changes_before_a_batch_is_foreign() {

@@ -157,6 +157,8 @@ pub(crate) struct Model {
     pub(crate) rewritten: Option<(usize, u64)>,
     /// A register that faults.
     pub(crate) fault: Option<Msr>,
+    /// A register that faults when it is written.
+    pub(crate) read_only: Option<Msr>,
 }
 
 impl Model {
@@ -182,6 +184,7 @@ impl Model {
             intruder: None,
             rewritten: None,
             fault: None,
+            read_only: None,
         }
     }
 
@@ -255,7 +258,7 @@ impl Model {
             false => lbr_msr::access::Access::Read,
         };
         let fault = Err(MsrError::Fault { cpu: 3, msr, access });
-        if self.fault == Some(msr) {
+        if self.fault == Some(msr) || (write && self.read_only == Some(msr)) {
             return fault;
         }
         let map = self.caps.registers;
