@@ -63,26 +63,38 @@ impl PartialEq for Bits {
 impl View {
     /// Builds the view of a session's current state.
     pub fn of(session: &Session) -> View {
-        let before = session.before().map(|before| View::at(&mut before.clone()));
-        View::after(session, before.as_ref())
+        let at = |state: &State| {
+            let lbr = &mut state.lbr.clone();
+            View::at(state, controls(lbr, &state.cpu.caps), lbr)
+        };
+        View::after(session, session.before().map(at).as_ref())
     }
 
     /// Builds the view of a session's current state; `before` is the view of the state before it.
     pub fn after(session: &Session, before: Option<&View>) -> View {
         let now = session.state();
-        let mut view = View::at(&mut now.clone());
+        let lbr = &mut now.lbr.clone();
         let is_same = |state: &State| state.cpu == now.cpu && state.faulty == now.faulty;
-        if let Some(before) = before.filter(|_| session.before().is_some_and(is_same)) {
-            view.mark(before, now.cpu.caps.order);
+        match before.filter(|_| session.before().is_some_and(is_same)) {
+            Some(before) => {
+                let again = |was: &Bits| {
+                    let value = lbr.read(was.msr).ok()?;
+                    Some(Bits { value, changed: was.value ^ value, ..was.clone() })
+                };
+                let controls = before.controls.iter().filter_map(again).collect();
+                let mut view = View::at(now, controls, lbr);
+                view.mark(before, now.cpu.caps.order);
+                view
+            }
+            None => View::at(now, controls(lbr, &now.cpu.caps), lbr),
         }
-        view
     }
 
-    fn at(state: &mut State) -> View {
+    /// `lbr` is a copy of the state's, which reading may change.
+    fn at(state: &State, controls: Vec<Bits>, lbr: &mut SoftLbr) -> View {
         let caps = &state.cpu.caps;
-        let controls = controls(&mut state.lbr, caps);
         // A snapshot of these capabilities reads only registers that this CPU has.
-        let Ok(snapshot) = Snapshot::read(&mut state.lbr, caps) else {
+        let Ok(snapshot) = Snapshot::read(lbr, caps) else {
             return View { slots: Vec::new(), controls, recording: false };
         };
         let slot = |(age, (index, raw)): (usize, &(u32, RawEntry))| Slot {
@@ -107,10 +119,6 @@ impl View {
             && new.iter().skip(1).eq(old.iter().take(old.len().saturating_sub(1)));
         for (at, slot) in self.slots.iter_mut().enumerate() {
             slot.changed = if moved { at == 0 } else { old.get(at) != Some(&slot.raw) };
-        }
-        for bits in &mut self.controls {
-            let was = before.controls.iter().find(|was| was.msr == bits.msr);
-            bits.changed = was.map_or(0, |was| was.value ^ bits.value);
         }
     }
 
