@@ -27,33 +27,14 @@ const ADD: c_int = 0;
 const MEMORY_READ: c_int = 1;
 /// `QEMU_PLUGIN_DISCON_ALL`.
 const EVERY_DISCONTINUITY: c_int = -1;
-/// `QEMU_PLUGIN_DISCON_INTERRUPT`.
-const INTERRUPT: c_int = 1;
-/// `QEMU_PLUGIN_DISCON_EXCEPTION`.
-const EXCEPTION: c_int = 2;
-
-/// The meaning of a discontinuity in QEMU 11's x86 emulation, as observed with 11.1.3.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Discontinuity {
-    /// An exception (or INT n) was raised and will be delivered next. The guest's state is not up to
-    /// date yet, so the addresses are meaningless.
-    Raised,
-    /// An interrupt, or the previously raised exception, was delivered: from the next instruction,
-    /// or the faulting one, to the handler.
-    Delivered,
-    /// Anything else, such as a call into the emulator.
-    Other,
-}
-
-impl Discontinuity {
-    pub(super) const fn from_code(code: c_int) -> Discontinuity {
-        match code {
-            INTERRUPT => Discontinuity::Delivered,
-            EXCEPTION => Discontinuity::Raised,
-            _ => Discontinuity::Other,
-        }
-    }
-}
+// The meaning of discontinuities in QEMU 11's x86 emulation, as observed with 11.1.3. The others,
+// such as a call into the emulator, do not matter.
+/// `QEMU_PLUGIN_DISCON_INTERRUPT`: an interrupt, or the previously raised exception, was delivered:
+/// from the next instruction, or the faulting one, to the handler.
+pub(super) const INTERRUPT: c_int = 1;
+/// `QEMU_PLUGIN_DISCON_EXCEPTION`: an exception (or INT n) was raised and will be delivered next. The
+/// guest's state is not up to date yet, so the addresses are meaningless.
+pub(super) const EXCEPTION: c_int = 2;
 
 /// Called when a vCPU executes something.
 pub(super) type Executed = extern "C" fn(vcpu: c_uint, userdata: *mut c_void);

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use lbr_msr::Msr;
 use lbr_msr::insn::BranchInsn;
 
-use super::api::{self, Discontinuity};
+use super::api;
 use super::instruction::{Hooked, Transaction, abort_status};
 use super::machine::{Access, BlockPart, BlockStart, Machine, Running, Transactional, on_vcpu};
 use super::pmu::Leaf;
@@ -269,10 +269,9 @@ pub(super) extern "C" fn diverted(index: c_uint, kind: c_int, from: u64, to: u64
         // A CPUID that ended its block: its results are still in the registers.
         finish_cpuid(machine, running);
         let Running { vcpu, registers } = running;
-        match Discontinuity::from_code(kind) {
-            Discontinuity::Raised => vcpu.raised(),
-            Discontinuity::Other => {}
-            Discontinuity::Delivered => {
+        match kind {
+            api::EXCEPTION => vcpu.raised(),
+            api::INTERRUPT => {
                 if let Some(rcx) = vcpu.faulting_rcx.take() {
                     registers.rcx.set(rcx);
                 }
@@ -289,6 +288,7 @@ pub(super) extern "C" fn diverted(index: c_uint, kind: c_int, from: u64, to: u64
                 vcpu.delivered(from, to, level(registers), debug);
                 machine.watch.settle(index, vcpu);
             }
+            _ => {}
         }
     });
 }
