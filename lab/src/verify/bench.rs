@@ -31,6 +31,11 @@ pub(super) fn cannot_tell<T>(why: &str) -> Result<T, Halt> {
     Err(Halt::CannotTell(why.into()))
 }
 
+/// A check cannot tell without this.
+pub(super) fn require<T>(found: Option<T>, why: &str) -> Result<T, Halt> {
+    found.ok_or_else(|| Halt::CannotTell(why.into()))
+}
+
 impl From<MsrError> for Halt {
     fn from(error: MsrError) -> Halt {
         Halt::Register(error)

@@ -6,7 +6,7 @@ use lbr_msr::caps::{Facility, FilterRegister, Quirks};
 use lbr_msr::register::DebugCtl;
 
 use super::super::SubjectKind;
-use super::super::bench::{Bench, Facts, Halt, READ_ONLY, cannot_tell};
+use super::super::bench::{Bench, Facts, Halt, READ_ONLY, cannot_tell, require};
 use super::super::check::{Finding, Spec, answer, not_applicable};
 use super::super::preserve::has_last_exception;
 use super::written::{LOW, last_exception, records};
@@ -90,9 +90,7 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
             ),
         },
         look: |bench| {
-            let Some(select) = bench.facts.caps.registers.select else {
-                return cannot_tell("no filter register");
-            };
+            let select = require(bench.facts.caps.registers.select, "no filter register")?;
             let bits = bench.facts.caps.filter.writable();
             let enable = bench.facts.caps.registers.enable;
             let own = if select == bench.facts.caps.registers.control { enable } else { 0 };
@@ -116,9 +114,7 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
             None => not_applicable("the depth cannot be chosen"),
         },
         look: |bench| {
-            let Some(msr) = bench.facts.caps.registers.depth else {
-                return cannot_tell("the depth cannot be chosen");
-            };
+            let msr = require(bench.facts.caps.registers.depth, "the depth cannot be chosen")?;
             let listed: Vec<_> = bench.facts.caps.depths().collect();
             let mut taken = Vec::new();
             for depth in (1..=8).map(|n| n * 8) {
@@ -320,9 +316,7 @@ fn words(numbers: &[u32]) -> String {
 }
 
 fn tos(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
-    let Some(msr) = bench.facts.caps.registers.tos else {
-        return cannot_tell("no top-of-stack register");
-    };
+    let msr = require(bench.facts.caps.registers.tos, "no top-of-stack register")?;
     let before = bench.read(msr)?;
     if bench.facts.caps.facility == Facility::NetBurst {
         let taken = bench.takes(msr, before)?;

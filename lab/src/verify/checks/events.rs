@@ -5,7 +5,7 @@ use lbr_msr::address::{MSR_LER_FROM_LIP, MSR_LER_TO_LIP};
 use lbr_msr::caps::{Facility, Quirks};
 use lbr_msr::table::SelectScope;
 
-use super::super::bench::{Bench, Facts, Filled, Halt, cannot_tell};
+use super::super::bench::{Bench, Facts, Filled, Halt, require};
 use super::super::check::{Finding, Spec, answer, not_applicable};
 use super::super::preserve::{DEBUGCTL_LBR, FREEZE_LBRS_ON_PMI, LBR_FRZ, has_last_exception};
 use super::super::{Kernel, Known};
@@ -232,9 +232,7 @@ fn scope(facts: &Facts) -> Option<SelectScope> {
 }
 
 fn sharing(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
-    let Some(select) = bench.facts.caps.registers.select else {
-        return cannot_tell("no filter register");
-    };
+    let select = require(bench.facts.caps.registers.select, "no filter register")?;
     let before = bench.read(select)?;
     let mut follows = true;
     for value in [1, 5] {

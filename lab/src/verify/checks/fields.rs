@@ -4,7 +4,7 @@ use lbr_msr::caps::{Facility, Layout, Quirks};
 use lbr_msr::record::RawEntry;
 
 use super::super::Kernel;
-use super::super::bench::{Bench, Facts, Filled, Halt, cannot_tell};
+use super::super::bench::{Bench, Facts, Filled, Halt, cannot_tell, require};
 use super::super::check::{Documented, Finding, Spec, answer, not_applicable};
 use super::filters::class_name;
 
@@ -222,9 +222,7 @@ fn sign(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
 }
 
 fn hidden_from(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
-    let Some(value) = bench.facts.ring(true) else {
-        return cannot_tell("nothing filters by ring");
-    };
+    let value = require(bench.facts.ring(true), "nothing filters by ring")?;
     let shown = |facts: &Facts, filled: &Filled| {
         let out = filled.entries().filter_map(|(seen, entry)| {
             let known = facts.branch_of(filled, entry)?;

@@ -4,7 +4,7 @@ use lbr_msr::caps::{Facility, FilterRegister};
 use lbr_msr::record::HwBranchType;
 use lbr_msr::register::{LbrCtl, LbrSelect};
 
-use super::super::bench::{Bench, Difference, Facts, Filled, Halt, cannot_tell};
+use super::super::bench::{Bench, Difference, Facts, Filled, Halt, require};
 use super::super::check::{Documented, Finding, Spec, answer, not_applicable};
 use super::super::{Kernel, SubjectKind};
 
@@ -168,9 +168,7 @@ fn in_doubt(facts: &Facts, suppress: LbrSelect) -> bool {
 }
 
 fn look(bench: &mut Bench<'_>, suppress: LbrSelect, capture: LbrCtl) -> Result<Finding, Halt> {
-    let Some(value) = value(&bench.facts, suppress, capture) else {
-        return cannot_tell("no such filter");
-    };
+    let value = require(value(&bench.facts, suppress, capture), "no such filter")?;
     let compare = |facts: &Facts, filled: &Filled| {
         let mut difference = facts.compare(filled, value);
         if in_doubt(facts, suppress) {
