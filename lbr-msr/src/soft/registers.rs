@@ -36,15 +36,13 @@ enum SoftRegister {
     DebugCtl,
     DbgExtnCfg,
     LastException(Bank),
-    /// AMD's one-entry pair, besides a stack.
+    /// AMD's one-entry pair, besides a stack; or the record that BRBE injects.
     Pair(Bank),
     PerfCapabilities,
     Status,
     StatusReset,
     StatusSet,
     RtitCtl,
-    /// A register of the record that BRBE injects.
-    Injected(Bank),
     /// BRB IALL and BRB INJ.
     Invalidate,
     Inject,
@@ -89,9 +87,9 @@ impl SoftLbr {
             brbe::BRBFCR => SoftRegister::Brbfcr,
             brbe::BRBTS => SoftRegister::Brbts,
             brbe::BRBIDR0 => SoftRegister::Brbidr0,
-            brbe::BRBINFINJ => SoftRegister::Injected(Bank::Info),
-            brbe::BRBSRCINJ => SoftRegister::Injected(Bank::From),
-            brbe::BRBTGTINJ => SoftRegister::Injected(Bank::To),
+            brbe::BRBINFINJ => SoftRegister::Pair(Bank::Info),
+            brbe::BRBSRCINJ => SoftRegister::Pair(Bank::From),
+            brbe::BRBTGTINJ => SoftRegister::Pair(Bank::To),
             brbe::BRB_IALL => SoftRegister::Invalidate,
             brbe::BRB_INJ => SoftRegister::Inject,
             _ => {
@@ -178,7 +176,7 @@ impl SoftLbr {
             SoftRegister::LastException(Bank::Info) => self.ler.info,
             SoftRegister::Pair(Bank::From) => self.pair.from,
             SoftRegister::Pair(Bank::To) => self.pair.to,
-            SoftRegister::Pair(Bank::Info) => return None,
+            SoftRegister::Pair(Bank::Info) => self.pair.info,
             SoftRegister::PerfCapabilities if self.faults.has(Fault::FormatCode) => {
                 other_format(self.perf_capabilities?)
             }
@@ -186,9 +184,6 @@ impl SoftLbr {
             SoftRegister::Status => self.status,
             SoftRegister::StatusReset | SoftRegister::StatusSet => 0,
             SoftRegister::RtitCtl => self.rtit_ctl,
-            SoftRegister::Injected(Bank::From) => self.pair.from,
-            SoftRegister::Injected(Bank::To) => self.pair.to,
-            SoftRegister::Injected(Bank::Info) => self.pair.info,
             SoftRegister::Invalidate => self.depth as u64,
             SoftRegister::Inject => return None,
             SoftRegister::Brbcr => self.lbr_ctl,
@@ -219,11 +214,6 @@ impl SoftLbr {
             SoftRegister::Record(..) | SoftRegister::Brbidr0 if self.control == Control::Brbcr => {
                 return None;
             }
-            SoftRegister::Injected(bank) => match bank {
-                Bank::From => self.pair.from = value,
-                Bank::To => self.pair.to = value,
-                Bank::Info => self.pair.info = value & BRBINF,
-            },
             SoftRegister::Invalidate => self.clear_records(),
             SoftRegister::Inject => {
                 self.advance();
@@ -278,11 +268,8 @@ impl SoftLbr {
             SoftRegister::LastException(Bank::Info) => self.ler.info = encoding.write_info(value),
             SoftRegister::Pair(Bank::From) => self.pair.from = value,
             SoftRegister::Pair(Bank::To) => self.pair.to = value,
-            SoftRegister::Pair(Bank::Info)
-            | SoftRegister::PerfCapabilities
-            | SoftRegister::Status => {
-                return None;
-            }
+            SoftRegister::Pair(Bank::Info) => self.pair.info = value & BRBINF,
+            SoftRegister::PerfCapabilities | SoftRegister::Status => return None,
             SoftRegister::StatusReset => self.status &= !value,
             SoftRegister::StatusSet => {
                 let kept = PerfGlobalStatus::LBR_FRZ | PerfGlobalStatus::CTR_FRZ;
