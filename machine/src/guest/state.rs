@@ -121,14 +121,9 @@ thread_local! {
 impl Register {
     /// Its value, zero-extended to 8 bytes.
     pub(super) fn get(self) -> u64 {
-        BYTES.with(|bytes| {
-            // SAFETY: the array belongs to this thread; the handle is QEMU's.
-            unsafe {
-                g_byte_array_set_size(bytes.as_ptr(), 0);
-                qemu_plugin_read_register(self.0.as_ptr(), bytes.as_ptr());
-            }
-            first_8_bytes(*bytes)
-        })
+        // SAFETY: the handle is QEMU's.
+        read_bytes(|bytes| unsafe { qemu_plugin_read_register(self.0.as_ptr(), bytes) })
+            .unwrap_or_default()
     }
 
     /// Sets an 8-byte register.
@@ -142,14 +137,8 @@ impl Register {
 
 /// 8 bytes of guest memory at a kernel virtual address; `None` if unmapped.
 pub(super) fn memory(address: u64) -> Option<u64> {
-    BYTES.with(|bytes| {
-        // SAFETY: the array belongs to this thread; QEMU resizes it.
-        let found = unsafe {
-            g_byte_array_set_size(bytes.as_ptr(), 0);
-            qemu_plugin_read_memory_vaddr(address, bytes.as_ptr(), 8)
-        };
-        found.then(|| first_8_bytes(*bytes))
-    })
+    // SAFETY: QEMU resizes the array.
+    read_bytes(|bytes| unsafe { qemu_plugin_read_memory_vaddr(address, bytes, 8) })
 }
 
 /// Writes 8 bytes of guest memory at a kernel virtual address. Does nothing if unmapped.
@@ -162,14 +151,9 @@ pub(super) fn set_memory(address: u64, value: u64) {
 
 /// 4 bytes at a physical address, which may be a device register.
 pub(super) fn physical(address: u64) -> Option<u32> {
-    BYTES.with(|bytes| {
-        // SAFETY: the array belongs to this thread; QEMU resizes it.
-        let result = unsafe {
-            g_byte_array_set_size(bytes.as_ptr(), 0);
-            qemu_plugin_read_memory_hwaddr(address, bytes.as_ptr(), 4)
-        };
-        (result == 0).then(|| first_8_bytes(*bytes) as u32)
-    })
+    // SAFETY: QEMU resizes the array.
+    read_bytes(|bytes| unsafe { qemu_plugin_read_memory_hwaddr(address, bytes, 4) == 0 })
+        .map(|value| value as u32)
 }
 
 /// Writes 4 bytes at a physical address. Returns whether it succeeded.
@@ -192,14 +176,20 @@ fn with_bytes<const N: usize, T>(value: [u8; N], action: impl FnOnce(*mut ByteAr
     })
 }
 
-fn first_8_bytes(bytes: NonNull<ByteArray>) -> u64 {
-    let mut value = [0; 8];
-    // SAFETY: GLib's array holds `len` bytes at `data`.
-    unsafe {
-        let len = (bytes.as_ref().len as usize).min(8);
-        if len > 0 {
-            std::ptr::copy_nonoverlapping(bytes.as_ref().data, value.as_mut_ptr(), len);
+/// The first 8 bytes, zero-extended, that `read` puts into an empty GLib array; `None` if it fails.
+fn read_bytes(read: impl FnOnce(*mut ByteArray) -> bool) -> Option<u64> {
+    BYTES.with(|bytes| {
+        // SAFETY: the array belongs to this thread.
+        unsafe { g_byte_array_set_size(bytes.as_ptr(), 0) };
+        let found = read(bytes.as_ptr());
+        let mut value = [0; 8];
+        // SAFETY: GLib's array holds `len` bytes at `data`.
+        unsafe {
+            let len = (bytes.as_ref().len as usize).min(8);
+            if len > 0 {
+                std::ptr::copy_nonoverlapping(bytes.as_ref().data, value.as_mut_ptr(), len);
+            }
         }
-    }
-    u64::from_le_bytes(value)
+        found.then_some(u64::from_le_bytes(value))
+    })
 }
