@@ -3,7 +3,7 @@
 use lbr_msr::MsrRead;
 use lbr_msr::caps::{Facility, FilterRegister, Layout, Quirks};
 use lbr_msr::format::LbrFormat;
-use lbr_msr::probe::{GivenPerfCapabilities, probe};
+use lbr_msr::probe::{given_perf_capabilities, probe};
 use lbr_msr::soft::SoftCpu;
 use lbr_msr::table::{MODELS, RecordKind};
 
@@ -36,7 +36,7 @@ fn every_table_row_has_a_preset() {
 #[test]
 fn probing_a_preset_yields_the_preset() {
     for soft in SoftCpu::all() {
-        let mut given = soft.perf_capabilities.map(GivenPerfCapabilities);
+        let mut given = soft.perf_capabilities.map(given_perf_capabilities);
         let msr = given.as_mut().map(|given| given as &mut dyn MsrRead);
         assert_eq!(probe(&soft.cpuid, msr).as_ref(), Ok(&soft.caps), "{}", soft.key);
     }

@@ -9,7 +9,7 @@ use lbr_msr::format::LbrFormat;
 use lbr_msr::probe::cores::{self, CoreType};
 use lbr_msr::probe::recorded::{RecordingError, parse};
 use lbr_msr::probe::{
-    Assumption, GivenPerfCapabilities, RecordedCpuid, Unsupported, Why, identify, probe,
+    Assumption, RecordedCpuid, Unsupported, Why, given_perf_capabilities, identify, probe,
     probe_assuming,
 };
 use lbr_msr::{Msr, address};
@@ -48,7 +48,7 @@ impl Intel {
     }
 
     fn probe(self, perf_capabilities: u64) -> Result<LbrCaps, Unsupported> {
-        probe(&self.cpuid(), Some(&mut GivenPerfCapabilities(perf_capabilities)))
+        probe(&self.cpuid(), Some(&mut given_perf_capabilities(perf_capabilities)))
     }
 
     fn quirks(self, perf_capabilities: u64) -> Quirks {
@@ -379,7 +379,7 @@ fn assumptions() {
 
     let assume = |text: &str, cpu: Intel, value: Option<u64>| {
         let assumption: Assumption = text.parse().unwrap();
-        let mut given = value.map(GivenPerfCapabilities);
+        let mut given = value.map(given_perf_capabilities);
         let msr = given.as_mut().map(|msr| msr as &mut dyn MsrRead);
         probe_assuming(&cpu.cpuid(), msr, Some(&assumption))
     };
@@ -505,7 +505,7 @@ MSR 00000010: 0000-0000-0000-0000
     assert_eq!(cpus[0].cpuid.get(4, 1).unwrap().eax, 0x1C00_4122);
     // Sub-leaves without a number are counted up.
     assert_eq!(cpus[0].cpuid.get(0xB, 1).unwrap().ebx, 8);
-    let caps = probe(&cpus[0].cpuid, Some(&mut GivenPerfCapabilities(0x33C5))).unwrap();
+    let caps = probe(&cpus[0].cpuid, Some(&mut given_perf_capabilities(0x33C5))).unwrap();
     assert_eq!((caps.cpu.key().as_str(), caps.depth, caps.tsx()), ("06_5E", 32, true));
 }
 
@@ -567,7 +567,7 @@ fn recordings_that_cannot_be_used() {
 fn any_signature_is_handled() {
     for signature in [0, u32::MAX, 0x0FF0_0F00, 0x0FFF_FFFF] {
         let cpuid = Intel { signature, ecx: u32::MAX, ..SKYLAKE }.cpuid();
-        let _ = probe(&cpuid, Some(&mut GivenPerfCapabilities(u64::MAX)));
+        let _ = probe(&cpuid, Some(&mut given_perf_capabilities(u64::MAX)));
         let _ = probe(&amd(signature, u32::MAX, Some((u32::MAX, u32::MAX))), None);
         assert!(identify(&cpuid).family <= 0xF + 0xFF);
     }
@@ -590,9 +590,9 @@ proptest::proptest! {
             };
             raw_cpuid::CpuIdResult { eax, ebx, ecx, edx }
         };
-        let probed = probe(&reader, Some(&mut GivenPerfCapabilities(perf_capabilities)));
+        let probed = probe(&reader, Some(&mut given_perf_capabilities(perf_capabilities)));
         let recorded = RecordedCpuid::record(&reader);
-        let again = probe(&recorded, Some(&mut GivenPerfCapabilities(perf_capabilities)));
+        let again = probe(&recorded, Some(&mut given_perf_capabilities(perf_capabilities)));
         proptest::prop_assert_eq!(&probed, &again);
         if let Ok(caps) = probed {
             proptest::prop_assert!(caps.depth >= 1 && caps.depth <= 64);
@@ -603,7 +603,7 @@ proptest::proptest! {
     fn any_text_is_handled(text in "(CPU [0-9]:|CPUID 0000000[0-9]: [0-9A-F-]{0,40}|basic_cpuid\\[[0-9]{1,12}\\]=[0-9a-f ]{0,40}|\\PC{0,20}|\n){0,12}") {
         if let Ok(cpus) = parse(&text) {
             for cpu in cpus {
-                let _ = probe(&cpu.cpuid, Some(&mut GivenPerfCapabilities(5)));
+                let _ = probe(&cpu.cpuid, Some(&mut given_perf_capabilities(5)));
             }
         }
     }

@@ -12,7 +12,7 @@ use lbr_msr::{
     arm::{ArmError, ArmPlan, Need},
     caps::CpuIdentity,
     filter::FilterError,
-    probe::{GivenPerfCapabilities, Unsupported, Why, probe_assuming},
+    probe::{Unsupported, Why, given_perf_capabilities, probe_assuming},
 };
 use sampler::guard::{GuardError, Ready};
 use sampler::source::SourceError;
@@ -181,7 +181,7 @@ pub(crate) fn look<T>(
     };
     let needs: Vec<Need> = registers.into_iter().map(|msr| Need { msr, write_mask: 0 }).collect();
     let mut registers = open(backend, cpu, &root, &needs, false).map_err(refused)?;
-    let caps = match machine.perf_capabilities.map(GivenPerfCapabilities) {
+    let caps = match machine.perf_capabilities.map(given_perf_capabilities) {
         Some(mut given) => probe_assuming(&found.cpuid, Some(&mut given), assume),
         None => probe_assuming(&found.cpuid, Some(&mut registers as &mut dyn MsrRead), assume),
     };

@@ -11,9 +11,9 @@ use lbr_msr::{
     access::{Device, Root},
     caps::CpuIdentity,
     probe::{
-        Assumption, GivenPerfCapabilities, RecordedCpuid,
+        Assumption, RecordedCpuid,
         cores::{self, CoreGroup, CoreType, cpu_list},
-        probe_assuming,
+        given_perf_capabilities, probe_assuming,
         recorded::{self, RecordedCpu},
     },
     soft::SoftCpu,
@@ -113,7 +113,7 @@ impl MachineArgs {
         cores::group(cpus.iter().map(|RecordedCpu { cpu, cpuid }| {
             let soft = self.soft_cpu.as_ref().and_then(|soft| soft.perf_capabilities);
             let probed = if let Some(value) = self.perf_capabilities.or(soft) {
-                let mut given = GivenPerfCapabilities(value);
+                let mut given = given_perf_capabilities(value);
                 probe_assuming(cpuid, Some(&mut given), self.host.assume.as_ref())
             } else {
                 // A recorded CPU has registers only if a root for them is named.

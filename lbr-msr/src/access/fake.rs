@@ -5,8 +5,8 @@ use alloc::{collections::BTreeMap, vec::Vec};
 use super::{Access, MsrError, MsrRead, MsrWrite};
 use crate::address::Msr;
 
-/// Registers that a test sets up one by one. Any other is refused with [`MsrError::Unpopulated`],
-/// so that a test notices every unexpected access.
+/// Registers that are set up one by one. Any other is refused with [`MsrError::Unpopulated`], so
+/// that a test notices every unexpected access.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FakeMsrs {
     cpu: u32,

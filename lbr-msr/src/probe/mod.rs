@@ -21,28 +21,16 @@ use alloc::{borrow::Cow, string::String};
 use raw_cpuid::{CpuId, CpuIdReader, Hypervisor};
 
 use crate::{
-    access::{Access, MsrError, MsrRead},
-    address::{IA32_PERF_CAPABILITIES, Msr},
+    access::{FakeMsrs, MsrRead},
+    address::IA32_PERF_CAPABILITIES,
     caps::{CpuIdentity, LbrCaps, Vendor},
     table,
 };
 
-/// A given value of IA32_PERF_CAPABILITIES, as a register file with only this register.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GivenPerfCapabilities(pub u64);
-
-impl MsrRead for GivenPerfCapabilities {
-    fn cpu(&self) -> u32 {
-        0
-    }
-
-    fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
-        if msr == IA32_PERF_CAPABILITIES {
-            Ok(self.0)
-        } else {
-            Err(MsrError::Unpopulated { msr, access: Access::Read })
-        }
-    }
+/// A register file with only IA32_PERF_CAPABILITIES, for [`probe`].
+#[must_use]
+pub fn given_perf_capabilities(value: u64) -> FakeMsrs {
+    FakeMsrs::new(0).with(IA32_PERF_CAPABILITIES, value)
 }
 
 /// Probes the branch-record capabilities of a CPU.

@@ -13,7 +13,7 @@ use crate::{
         CpuIdentity, Facility, FilterRegister, Layout, LbrCaps, Order, Quirks, RegisterMap, Vendor,
     },
     format::LbrFormat,
-    probe::{GivenPerfCapabilities, LEAF_7_EDX_ARCH_LBR, RecordedCpuid, probe},
+    probe::{LEAF_7_EDX_ARCH_LBR, RecordedCpuid, given_perf_capabilities, probe},
     register::PerfCapabilities,
     table::{self, Carries, Model, RecordKind},
 };
@@ -126,7 +126,7 @@ impl SoftCpu {
     }
 
     fn probed(cpuid: RecordedCpuid, perf_capabilities: Option<u64>) -> Option<SoftCpu> {
-        let mut given = perf_capabilities.map(GivenPerfCapabilities);
+        let mut given = perf_capabilities.map(given_perf_capabilities);
         let msr = given.as_mut().map(|given| given as &mut dyn MsrRead);
         let caps = probe(&cpuid, msr).ok()?;
         Some(SoftCpu { key: caps.cpu.key(), caps, cpuid, perf_capabilities })
