@@ -272,13 +272,8 @@ fn in_system_call(altered: &mut Altered, kernel: Kernel, switch: Switch) -> Resu
     }
     let now = altered.read(switch.msr)?;
     altered.write(switch.msr, now & !(switch.on & !switch.off))?;
-    let known = |branch: Retired| Known {
-        cpl_before: branch.cpl_before,
-        cpl_after: branch.cpl_after,
-        ..Known::user(branch.from, branch.to, branch.class)
-    };
     let mut branches: Vec<Known> =
-        [jump(0), jump(1), jump(2), call, back, jump(3)].into_iter().map(known).collect();
+        [jump(0), jump(1), jump(2), call, back, jump(3)].into_iter().map(Known::of).collect();
     // A program cannot know the addresses at which ring 0 is entered and left.
     branches[3].to = None;
     branches[4].from = None;

@@ -127,10 +127,10 @@ fn straight(insn: Insn, ip: u64, kernel: Kernel) -> u64 {
 fn check(insn: Insn, known: &Known, kernel: Kernel) {
     match insn {
         Insn::Branch(branch) => {
-            assert_eq!(branch.class, known.class, "{kernel:?}: {known:x?}");
+            assert_eq!(branch.class, known.like.class, "{kernel:?}: {known:x?}");
             assert_eq!(
                 branch.is_zero_length_call(),
-                known.zero_length_call,
+                known.like.zero_length_call,
                 "{kernel:?}: {known:x?}"
             );
             if let (Some(to), false) = (known.to, branch.is_far()) {
@@ -140,7 +140,7 @@ fn check(insn: Insn, known: &Known, kernel: Kernel) {
             assert!(!branch.is_conditional() || known.to != Some(branch.next()));
         }
         // A load that faults.
-        Insn::Straight { .. } => assert_eq!(known.cpl_after, 0, "{kernel:?}: {known:x?}"),
+        Insn::Straight { .. } => assert_eq!(known.like.cpl_after, 0, "{kernel:?}: {known:x?}"),
         Insn::Invalid => panic!("{kernel:?}: no instruction at {known:x?}"),
     }
 }

@@ -175,7 +175,8 @@ impl Facts {
         let captured = from_register(value, self.caps.filter).ok()?;
         let classes = self.classes(value)?;
         let arch = self.caps.facility == Facility::IntelArch;
-        let passes = |branch: &&Known| {
+        let passes = |known: &&Known| {
+            let branch = &known.like;
             let ring = if branch.cpl_after == 0 { captured.kernel } else { captured.user };
             ring && classes.keeps(branch.class) && !(arch && branch.zero_length_call)
         };

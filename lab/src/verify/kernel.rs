@@ -1,6 +1,6 @@
 //! Pieces of code whose taken branches are known.
 
-use lbr_msr::record::HwBranchType;
+use lbr_msr::soft::Retired;
 
 /// A piece of code to run while recording is on. Its branches are known; the [`Ran`] that running
 /// it returns has their addresses.
@@ -63,33 +63,15 @@ pub struct Known {
     pub from: Option<u64>,
     /// Its target; `None` if unknown.
     pub to: Option<u64>,
-    /// Its class.
-    pub class: HwBranchType,
-    /// A call to the next instruction.
-    pub zero_length_call: bool,
-    /// Privilege level before.
-    pub cpl_before: u8,
-    /// Privilege level after.
-    pub cpl_after: u8,
-    /// It retired inside a transaction.
-    pub in_tx: bool,
-    /// It is a transaction abort.
-    pub abort: bool,
+    /// Its class, privilege levels and transaction; its other fields are not used.
+    pub like: Retired,
 }
 
 impl Known {
-    /// A branch in user code.
-    pub const fn user(from: u64, to: u64, class: HwBranchType) -> Known {
-        Known {
-            from: Some(from),
-            to: Some(to),
-            class,
-            zero_length_call: false,
-            cpl_before: 3,
-            cpl_after: 3,
-            in_tx: false,
-            abort: false,
-        }
+    /// A branch with both addresses known.
+    pub const fn of(branch: Retired) -> Known {
+        let like = Retired { mispredicted: None, cycles: None, ..branch };
+        Known { from: Some(branch.from), to: Some(branch.to), like }
     }
 }
 

@@ -48,20 +48,7 @@ impl SoftSubject {
         for branch in branches {
             self.lbr.retire(branch);
         }
-        branches.iter().map(known).collect()
-    }
-}
-
-fn known(branch: &Retired) -> Known {
-    Known {
-        from: Some(branch.from),
-        to: Some(branch.to),
-        class: branch.class,
-        zero_length_call: branch.zero_length_call,
-        cpl_before: branch.cpl_before,
-        cpl_after: branch.cpl_after,
-        in_tx: branch.in_tx,
-        abort: branch.abort,
+        branches.iter().copied().map(Known::of).collect()
     }
 }
 

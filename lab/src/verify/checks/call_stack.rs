@@ -82,7 +82,7 @@ fn frames(bench: &mut Bench<'_>, kernel: Kernel, left: usize) -> Result<Finding,
     if found == wanted {
         return Ok(Finding::same("as expected"));
     }
-    let zero = filled.ran.branches.iter().find(|known| known.zero_length_call);
+    let zero = filled.ran.branches.iter().find(|known| known.like.zero_length_call);
     Ok(Finding::differs(if zero.is_some_and(|zero| found.contains(&zero.to)) {
         "it is pushed".to_owned()
     } else if found.len() == left {

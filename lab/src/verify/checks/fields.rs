@@ -153,7 +153,7 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
             let value = bench.facts.open();
             let wrong = |facts: &Facts, filled: &Filled| {
                 let pairs = filled.entries().filter_map(|(_, entry)| {
-                    Some((facts.branch_of(filled, entry)?.class, entry.hw_type))
+                    Some((facts.branch_of(filled, entry)?.like.class, entry.hw_type))
                 });
                 pairs.filter(|(class, reported)| *reported != Some(*class)).collect::<Vec<_>>()
             };
@@ -226,7 +226,7 @@ fn hidden_from(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
     let shown = |facts: &Facts, filled: &Filled| {
         let out = filled.entries().filter_map(|(seen, entry)| {
             let known = facts.branch_of(filled, entry)?;
-            (known.cpl_before == 0 && known.cpl_after != 0).then_some(seen.raw.from)
+            (known.like.cpl_before == 0 && known.like.cpl_after != 0).then_some(seen.raw.from)
         });
         out.collect::<Vec<_>>()
     };
@@ -347,7 +347,7 @@ fn tsx(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
     let inside = |facts: &Facts, filled: &Filled| {
         let mut of = filled.entries().filter_map(|(_, entry)| {
             let known = facts.branch_of(filled, entry)?;
-            (known.in_tx && !known.abort).then_some(entry.in_tx == Some(true))
+            (known.like.in_tx && !known.like.abort).then_some(entry.in_tx == Some(true))
         });
         of.any(|set| set)
     };
@@ -368,9 +368,9 @@ fn tsx(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
 fn abort(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
     let value = bench.facts.open();
     let records = |facts: &Facts, filled: &Filled| {
-        let of = filled
-            .entries()
-            .filter(|(_, entry)| facts.branch_of(filled, entry).is_some_and(|known| known.abort));
+        let of = filled.entries().filter(|(_, entry)| {
+            facts.branch_of(filled, entry).is_some_and(|known| known.like.abort)
+        });
         of.count()
     };
     let kernel = Kernel::Transaction { abort: true };

@@ -75,7 +75,7 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
             let (_, difference) = bench.compared(Kernel::ZeroLengthCall, value)?;
             Ok(if difference.is_none() {
                 Finding::same("it is not recorded")
-            } else if difference.extra.iter().any(|known| known.zero_length_call) {
+            } else if difference.extra.iter().any(|known| known.like.zero_length_call) {
                 Finding::differs("it is recorded")
             } else {
                 Finding::differs(words(&difference))
@@ -172,7 +172,7 @@ fn look(bench: &mut Bench<'_>, suppress: LbrSelect, capture: LbrCtl) -> Result<F
     let compare = |facts: &Facts, filled: &Filled| {
         let mut difference = facts.compare(filled, value);
         if in_doubt(facts, suppress) {
-            difference.missing.retain(|known| known.class != HwBranchType::Ret);
+            difference.missing.retain(|known| known.like.class != HwBranchType::Ret);
         }
         difference
     };
@@ -190,8 +190,8 @@ fn words(difference: &Difference) -> String {
         let mut names: Vec<String> = branches
             .iter()
             .map(|known| {
-                let ring = if known.cpl_after == 0 { " into ring 0" } else { "" };
-                format!("{}{ring}", class_name(known.class))
+                let ring = if known.like.cpl_after == 0 { " into ring 0" } else { "" };
+                format!("{}{ring}", class_name(known.like.class))
             })
             .collect();
         names.sort_unstable();
@@ -220,7 +220,7 @@ fn jumps(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
         |class| matches!(class, HwBranchType::RelCall | HwBranchType::IndCall | HwBranchType::Ret);
     let missing = |facts: &Facts, filled: &Filled| {
         let mut difference = facts.compare(filled, value);
-        difference.missing.retain(|known| call(known.class));
+        difference.missing.retain(|known| call(known.like.class));
         Difference { missing: difference.missing, ..Difference::default() }
     };
     let (_, difference) = bench.until(Kernel::EveryClass, value, missing, Difference::is_none)?;

@@ -3,6 +3,7 @@
 use std::ops::{Deref, DerefMut};
 
 use lbr_msr::record::HwBranchType;
+use lbr_msr::soft::Retired;
 
 use super::super::Known;
 use crate::code::assembler::{Assembler, Label};
@@ -22,7 +23,7 @@ struct NotedBranch {
     from: End,
     to: End,
     /// All properties except source and target.
-    like: Known,
+    like: Retired,
 }
 
 /// Code under construction, with its taken branches in execution order.
@@ -61,7 +62,7 @@ impl Noted {
         let known = |taken: &NotedBranch| Known {
             from: address(taken.from),
             to: address(taken.to),
-            ..taken.like
+            like: taken.like,
         };
         self.taken.iter().map(known).collect()
     }
@@ -73,26 +74,26 @@ impl Noted {
 
     /// Notes a branch in user code.
     pub(super) fn took(&mut self, from: u64, to: Label, class: HwBranchType) {
-        self.took_like(from, to, Known::user(0, 0, class));
+        self.took_like(from, to, Retired::user(0, 0, class));
     }
 
     /// Notes a branch with other properties.
-    pub(super) fn took_like(&mut self, from: u64, to: Label, like: Known) {
+    pub(super) fn took_like(&mut self, from: u64, to: Label, like: Retired) {
         self.taken.push(NotedBranch { from: End::At(from), to: End::Label(to), like });
     }
 
     /// Notes that ring 0 is entered at `from` and returns to `back`.
     pub(super) fn took_kernel(&mut self, from: u64, back: u64) {
-        let other = Known::user(0, 0, HwBranchType::Other);
+        let other = Retired::user(0, 0, HwBranchType::Other);
         self.taken.push(NotedBranch {
             from: End::At(from),
             to: End::Unknown,
-            like: Known { cpl_after: 0, ..other },
+            like: Retired { cpl_after: 0, ..other },
         });
         self.taken.push(NotedBranch {
             from: End::Unknown,
             to: End::At(back),
-            like: Known { cpl_before: 0, ..other },
+            like: Retired { cpl_before: 0, ..other },
         });
     }
 

@@ -2,6 +2,7 @@
 //! off. In user mode only the kernel's own code branches in between.
 
 use lbr_msr::record::HwBranchType::{Cond, IndCall, IndJmp, Other, RelCall, RelJmp, Ret};
+use lbr_msr::soft::Retired;
 use lbr_msr::soft::machine::{self, Event};
 use nix::libc;
 
@@ -209,7 +210,7 @@ fn zero_length_call(code: &mut Noted) {
     code.place(outer);
     let at = code.call(next);
     code.bind(next);
-    code.took_like(at, next, Known { zero_length_call: true, ..Known::user(0, 0, RelCall) });
+    code.took_like(at, next, Retired { zero_length_call: true, ..Retired::user(0, 0, RelCall) });
     // lea rsp, [rsp + 8]
     code.raw(&[0x48, 0x8D, 0x64, 0x24, 8]);
 }
@@ -257,7 +258,7 @@ fn transaction(code: &mut Noted, abort: bool) {
     let [inside, fallback] = [(); 2].map(|()| code.label());
     // xbegin fallback
     code.relative(&[0xC7, 0xF8], fallback);
-    let like = Known { in_tx: true, ..Known::user(0, 0, RelJmp) };
+    let like = Retired { in_tx: true, ..Retired::user(0, 0, RelJmp) };
     let at = code.jump(inside);
     code.took_like(at, inside, like);
     code.place(inside);
@@ -265,7 +266,7 @@ fn transaction(code: &mut Noted, abort: bool) {
         let at = code.here();
         // xabort 0
         code.raw(&[0xC6, 0xF8, 0]);
-        let like = Known { abort: true, in_tx: true, ..Known::user(0, 0, Other) };
+        let like = Retired { abort: true, in_tx: true, ..Retired::user(0, 0, Other) };
         code.took_like(at, fallback, like);
     } else {
         // xend
