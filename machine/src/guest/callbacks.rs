@@ -24,8 +24,18 @@ const NOWHERE: u64 = 1 << 63;
 /// RDPMC's bytes: 0F 33.
 const RDPMC_LENGTH: u64 = 2;
 
+/// Runs `action` on a vCPU, for a callback registered with [`api::Registers::ReadWriteAndPc`] whose
+/// frame has nothing left to drop. The vCPU continues at the address that it returns.
+fn redirect(index: c_uint, action: impl FnOnce(&'static Machine, &mut Running) -> Option<u64>) {
+    if let Some(Some(next)) = on_vcpu(index, action) {
+        // SAFETY: the callback is registered for it; nothing is left to drop in this frame either.
+        unsafe { api::continue_at(next) }
+    }
+}
+
 pub(super) extern "C" fn block_started(index: c_uint, block: *mut c_void) {
-    let interrupted = on_vcpu(index, |machine, running| {
+    // The interrupt comes before the block, which will be reported again.
+    redirect(index, |machine, running| {
         // SAFETY: registered with a `BlockStart`.
         let block = unsafe { api::data::<BlockStart>(block) };
         finish_cpuid(machine, running);
@@ -43,11 +53,6 @@ pub(super) extern "C" fn block_started(index: c_uint, block: *mut c_void) {
         machine.watch.settle(index, vcpu);
         interrupted.then(|| registers.rip.get())
     });
-    if let Some(Some(start)) = interrupted {
-        // SAFETY: registered with access to the program counter; nothing is left to drop in this
-        // frame. The interrupt comes before the block, which will be reported again.
-        unsafe { api::continue_at(start) }
-    }
 }
 
 /// A far branch is about to execute; it ends its block.
@@ -72,8 +77,8 @@ pub(super) extern "C" fn branch_started(index: c_uint, branch: *mut c_void) {
 pub(super) extern "C" fn read_msr(index: c_uint, access: *mut c_void) {
     // SAFETY: registered with an `Access`.
     let Access { next, rest } = *unsafe { api::data::<Access>(access) };
-    let done = on_vcpu(index, |machine, Running { vcpu, registers }| {
-        let Some(msr) = addressed(registers) else { return false };
+    redirect(index, |machine, Running { vcpu, registers }| {
+        let msr = addressed(registers)?;
         vcpu.follow(&machine.model);
         if vcpu.is_of_monitor(msr) {
             machine.watch.count(index, vcpu, rest);
@@ -83,17 +88,12 @@ pub(super) extern "C" fn read_msr(index: c_uint, access: *mut c_void) {
             Answer::Done(value) => {
                 registers.rax.set(value & 0xFFFF_FFFF);
                 registers.rdx.set(value >> 32);
-                true
+                Some(next)
             }
             Answer::Fault => fault(vcpu, registers),
-            Answer::NotOurs => false,
+            Answer::NotOurs => None,
         }
     });
-    if done == Some(true) {
-        // SAFETY: registered with access to the program counter; nothing is left to drop in this
-        // frame.
-        unsafe { api::continue_at(next) }
-    }
 }
 
 /// RDPMC. For a missing counter it raises #GP (SDM Vol. 2B); the emulator, which has no counters,
@@ -101,7 +101,7 @@ pub(super) extern "C" fn read_msr(index: c_uint, access: *mut c_void) {
 pub(super) extern "C" fn read_counter(index: c_uint, access: *mut c_void) {
     // SAFETY: registered with an `Access`.
     let Access { next, rest } = *unsafe { api::data::<Access>(access) };
-    let next = on_vcpu(index, |machine, Running { vcpu, registers }| {
+    redirect(index, |machine, Running { vcpu, registers }| {
         if level(registers) != 0 && registers.cr4.get() & CR4_PCE == 0 || vcpu.pmu.is_none() {
             return None;
         }
@@ -116,17 +116,13 @@ pub(super) extern "C" fn read_counter(index: c_uint, access: *mut c_void) {
         registers.rdx.set(value >> 32);
         Some(next)
     });
-    if let Some(Some(next)) = next {
-        // SAFETY: as in `read_msr`.
-        unsafe { api::continue_at(next) }
-    }
 }
 
 pub(super) extern "C" fn write_msr(index: c_uint, access: *mut c_void) {
     // SAFETY: registered with an `Access`.
     let Access { next, rest } = *unsafe { api::data::<Access>(access) };
-    let done = on_vcpu(index, |machine, Running { vcpu, registers }| {
-        let Some(msr) = addressed(registers) else { return false };
+    redirect(index, |machine, Running { vcpu, registers }| {
+        let msr = addressed(registers)?;
         let value = registers.rax.get() & 0xFFFF_FFFF | registers.rdx.get() << 32;
         machine.watch.count(index, vcpu, rest);
         vcpu.follow(&machine.model);
@@ -140,15 +136,11 @@ pub(super) extern "C" fn write_msr(index: c_uint, access: *mut c_void) {
         }
         machine.watch.settle(index, vcpu);
         match answer {
-            Answer::Done(()) => true,
+            Answer::Done(()) => Some(next),
             Answer::Fault => fault(vcpu, registers),
-            Answer::NotOurs => false,
+            Answer::NotOurs => None,
         }
     });
-    if done == Some(true) {
-        // SAFETY: as in `read_msr`.
-        unsafe { api::continue_at(next) }
-    }
 }
 
 /// The register that RDMSR or WRMSR accesses; `None` if the instruction faults for any register.
@@ -162,11 +154,11 @@ fn level(registers: &RegisterFile) -> u8 {
 }
 
 /// Makes the instruction that is about to execute raise #GP in the emulator. [`diverted`] restores
-/// RCX before the guest can see it. `false`: the instruction must execute.
-fn fault(vcpu: &mut Vcpu, registers: &RegisterFile) -> bool {
+/// RCX before the guest can see it. `None`: the instruction must execute.
+fn fault(vcpu: &mut Vcpu, registers: &RegisterFile) -> Option<u64> {
     vcpu.faulting_rcx = Some(registers.rcx.get());
     registers.rcx.set(FAULTS);
-    false
+    None
 }
 
 pub(super) extern "C" fn before_cpuid(index: c_uint, last_of_block: *mut c_void) {
@@ -211,7 +203,7 @@ pub(super) extern "C" fn block_located(index: c_uint, translated: *mut c_void) {
 }
 
 pub(super) extern "C" fn transactional(index: c_uint, insn: *mut c_void) {
-    let next = on_vcpu(index, |machine, Running { vcpu, registers }| {
+    redirect(index, |machine, Running { vcpu, registers }| {
         // It ends its block.
         machine.watch.count(index, vcpu, BlockPart::default());
         machine.watch.settle(index, vcpu);
@@ -241,10 +233,6 @@ pub(super) extern "C" fn transactional(index: c_uint, insn: *mut c_void) {
         }
         Some(next)
     });
-    if let Some(Some(next)) = next {
-        // SAFETY: as in `read_msr`.
-        unsafe { api::continue_at(next) }
-    }
 }
 
 pub(super) extern "C" fn halted(index: c_uint, _: *mut c_void) {
