@@ -6,7 +6,7 @@ use lbr_msr::{MsrError, MsrWrite};
 
 use super::freeze::{Frozen, LBR_FRZ};
 use super::ring::{Edge, MarkKind};
-use super::slots::{CountedRegisters, RingImage};
+use super::slots::CountedRegisters;
 use super::stack::RawStack;
 use super::walk::{frames, walk};
 use super::{Drain, edge_at};
@@ -16,7 +16,7 @@ use crate::clock::monotonic_ns;
 struct Batch {
     frozen: Frozen,
     top: u32,
-    image: RingImage,
+    image: Vec<RawEntry>,
     torn: bool,
 }
 
@@ -112,17 +112,17 @@ impl Drain {
             frozen.foreign |= Some(next()) != self.select;
         }
         let top = if map.tos.is_some() { self.ring.top(next()) } else { 0 };
-        let mut image = RingImage::default();
+        let mut image = Vec::new();
         for _ in 0..self.ring.depth {
             let from = next();
             let to = if map.to.is_some() { next() } else { 0 };
             let info = map.info.is_some().then(&mut next);
-            image.slots.push(RawEntry { from, to, info });
+            image.push(RawEntry { from, to, info });
         }
         let again = next();
         let torn = match map.tos {
             Some(_) => self.ring.top(again) != top,
-            None => image.slots.first().is_some_and(|newest| newest.from != again),
+            None => image.first().is_some_and(|newest| newest.from != again),
         };
         self.release(registers, frozen)?;
         Ok(Batch { frozen, top, image, torn })

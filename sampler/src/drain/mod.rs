@@ -45,7 +45,7 @@ use crate::clock::monotonic_ns;
 use crate::target::ThreadId;
 use freeze::Frozen;
 use ring::{Edge, MarkKind, RingPlan, is_blank};
-use slots::{CountedRegisters, Live, read_if_present};
+use slots::{CountedRegisters, Live};
 pub use stack::{Accesses, MAX_DEPTH, RawStack};
 use walk::{End, Walk, frames, walk};
 
@@ -149,7 +149,8 @@ impl Drain {
             return Err(DrainError::NotArmed { control: ring.map.control, value: control });
         }
         let select = ring.select.map(|msr| registers.read(msr)).transpose()?;
-        ring.status = ring.status.filter(|(msr, _)| read_if_present(registers, *msr).is_some());
+        // This CPU may lack the register.
+        ring.status = ring.status.filter(|(msr, _)| registers.read(*msr).is_ok());
         let base = match ring.map.tos {
             Some(msr) => ring.top(registers.read(msr)?),
             None => 0,

@@ -3,7 +3,7 @@
 
 use lbr_msr::access::Op;
 use lbr_msr::record::RawEntry;
-use lbr_msr::{Msr, MsrError, MsrRead, MsrWrite};
+use lbr_msr::{Msr, MsrError, MsrWrite};
 
 use super::ring::RingPlan;
 use super::stack::Accesses;
@@ -82,32 +82,16 @@ impl<R: MsrWrite + ?Sized> Slots for Live<'_, '_, R> {
 }
 
 /// All slots as read by one batch, in index order.
-#[derive(Default)]
-pub(super) struct RingImage {
-    pub(super) slots: Vec<RawEntry>,
-}
-
-impl RingImage {
-    fn slot(&self, index: u32) -> RawEntry {
-        self.slots.get(index as usize).copied().unwrap_or_default()
-    }
-}
-
-impl Slots for RingImage {
+impl Slots for Vec<RawEntry> {
     fn from(&mut self, index: u32) -> Result<u64, MsrError> {
-        Ok(self.slot(index).from)
+        Ok(self[index as usize].from)
     }
 
     fn to(&mut self, index: u32) -> Result<u64, MsrError> {
-        Ok(self.slot(index).to)
+        Ok(self[index as usize].to)
     }
 
     fn info(&mut self, index: u32) -> Result<Option<u64>, MsrError> {
-        Ok(self.slot(index).info)
+        Ok(self[index as usize].info)
     }
-}
-
-/// Reads a register that may be absent on this CPU.
-pub(super) fn read_if_present<R: MsrRead + ?Sized>(registers: &mut R, msr: Msr) -> Option<u64> {
-    registers.read(msr).ok()
 }
