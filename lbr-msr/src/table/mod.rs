@@ -105,32 +105,6 @@ pub enum SelectScope {
     CoreShared,
 }
 
-/// Whether Linux's perf uses a model's LBR.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Linux {
-    /// Yes, by model number.
-    Yes,
-    /// Yes, because CPUID announces it.
-    ByCpuid,
-    /// Never did.
-    No,
-    /// Absent from the kernel's switch, unlike its neighbours.
-    Absent,
-    /// No longer in the switch of a 2026 kernel.
-    Dropped,
-}
-
-/// How well sources support a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Confidence {
-    /// Inference only.
-    Low,
-    /// One good source.
-    Medium,
-    /// Two independent sources, or code that runs on the hardware.
-    High,
-}
-
 /// The LBR geometry that all models of a generation share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Generation {
@@ -186,10 +160,6 @@ pub struct Model {
     pub uarch: &'static str,
     /// The LBR geometry.
     pub generation: &'static Generation,
-    /// Whether Linux's perf uses its LBR.
-    pub linux: Linux,
-    /// How well sources support the row.
-    pub confidence: Confidence,
 }
 
 impl Model {
