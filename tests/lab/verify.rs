@@ -476,3 +476,53 @@ fn a_sibling_that_holds_a_written_value_does_not_share_the_filter() {
         assert_eq!(judged(&altered.verify().0, "select.sharing"), expected);
     }
 }
+
+/// What an assumption calls branch records may be any register: 174H is IA32_SYSENTER_CS.
+#[test]
+fn registers_that_are_no_branch_records_are_never_written() {
+    let documented = "depth=4,from=680,to=6c0,info=dc0,tos=1c9,select=1c8,format=5";
+    let written = |assume: &str| {
+        let mut altered = Altered::new("06_5E", Faults::NONE, plainly);
+        altered.soft = {
+            let mut cpu = SoftCpu::preset("06_5E").unwrap();
+            cpu.cpuid.insert(1, 0, 0x000F_06F0, 0, 1 << 15, 0);
+            SoftSubject::new(&cpu, Faults::NONE)
+        };
+        let config =
+            Config { write: true, assume: Some(assume.parse().unwrap()), ..Config::default() };
+        let mut ready = Ready::new(altered, &config).unwrap();
+        ready.verify().unwrap();
+        !ready.subject().written.is_empty()
+    };
+    assert!(written(documented));
+    for (register, other) in [
+        ("from=680", "from=174"),
+        ("to=6c0", "to=174"),
+        ("info=dc0", "info=174"),
+        ("tos=1c9", "tos=174"),
+        ("select=1c8", "select=174"),
+    ] {
+        assert!(!written(&documented.replace(register, other)), "{other}");
+    }
+}
+
+/// SDM Vol. 2A, CPUID 1CH: what the format of the records does not use is 0.
+#[test]
+fn reserved_bits_of_leaf_1ch_differ() {
+    for (eax, ecx, edx, is_reserved) in [
+        (0x4000_000B, 7, 0, false),
+        (0xC000_000B, 0xF_0007, 0, false),
+        (0x4000_010B, 7, 0, true),
+        (0x6000_000B, 7, 0, true),
+        (0x4000_000B, 0xF, 0, true),
+        (0x4000_000B, 0x8007, 0, true),
+        (0x4000_000B, 7, 1, true),
+    ] {
+        let mut cpu = SoftCpu::preset("06_8F").unwrap();
+        cpu.cpuid.insert(0x1C, 0, eax, 7, ecx, edx);
+        cpu.caps = lbr_msr::probe::probe(&cpu.cpuid, None).unwrap();
+        let (verdict, found) = judged(&verify(&cpu, Faults::NONE, false), "cpuid");
+        let expected = if is_reserved { Verdict::Differs } else { Verdict::AsDocumented };
+        assert_eq!(verdict, expected, "{eax:#x} {ecx:#x} {edx:#x}: {found}");
+    }
+}

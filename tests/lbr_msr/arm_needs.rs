@@ -32,6 +32,17 @@ fn skylake_needs_its_records_filter_and_enable() {
     assert_eq!(needs("06_5E", 0x101, false), expected);
     let frozen = needs("06_5E", 0x101, true);
     assert!(frozen.contains(&need(0x1D9, 0x801)), "FREEZE_LBRS_ON_PMI is written as well");
+    // Call-stack mode clears it: SDM 17.9.
+    assert!(needs("06_5E", 0x3C5, false).contains(&need(0x1D9, 0x801)));
+}
+
+/// Of a register with bits for others, only those that arming sets.
+#[test]
+fn a_shared_register_is_needed_bit_by_bit() {
+    let arch = needs("06_8F", 0x7F_0004, true);
+    assert!(arch.contains(&need(0x1D9, 0x800)) && arch.contains(&need(0x390, 1 << 58)));
+    let amd = needs("19_61", 0x101, true);
+    assert!(amd.contains(&need(0xC000_010F, 1 << 6)) && amd.contains(&need(0xC000_0302, 1 << 58)));
 }
 
 #[test]

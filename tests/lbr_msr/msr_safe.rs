@@ -152,8 +152,13 @@ fn nothing_runs_when_one_step_is_not_allowed() {
         let before = module.lock().unwrap().registers.clone();
         let mut batch = [Op::Write { msr: FROM, value: 0 }, read(FROM), step];
         let error = safe.run(&mut batch).unwrap_err();
-        let MsrError::NotListed { msr: named, access: how, .. } = &error else { panic!("{error}") };
+        let MsrError::NotListed { msr: named, access: how, line, .. } = &error else {
+            panic!("{error}")
+        };
         assert_eq!((*named, *how), (msr, access));
+        // The bits that may be written.
+        let bits = if access == Access::Write { u64::MAX } else { 0 };
+        assert_eq!(*line, format!("{:#010x} {bits:#018x}", msr.0));
         assert_eq!(module.lock().unwrap().registers, before);
         assert_eq!(batch[1], read(FROM), "what did not run keeps its value");
     }

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use lbr_msr::access::{Access, MsrError, MsrRead};
+use lbr_msr::access::{Access, FakeMsrs, MsrError, MsrRead};
 use lbr_msr::caps::{Facility, FilterRegister, Layout, LbrCaps, Order, Quirks, Vendor};
 use lbr_msr::format::LbrFormat;
 use lbr_msr::probe::cores::{self, CoreType};
@@ -351,6 +351,25 @@ fn hypervisors() {
     assert!(matches!(guest.probe(0x2000).unwrap_err().why, Why::HiddenFormatZero { .. }));
     assert_eq!(guest.probe(0x33C5).unwrap().depth, 32);
     assert_eq!(probe(&guest.cpuid(), Some(&mut Hidden)).unwrap_err().why, Why::CapabilitiesFault);
+    // Only a guest's fault is the hypervisor's doing.
+    let mut unreadable = FakeMsrs::new(0);
+    for (cpu, msr) in
+        [(SKYLAKE, &mut Hidden as &mut dyn MsrRead), (guest, &mut unreadable as &mut dyn MsrRead)]
+    {
+        let caps = probe(&cpu.cpuid(), Some(msr)).unwrap();
+        assert_eq!((caps.format, caps.depth), (None, 32));
+    }
+    // CPUID 40000000H: EBX, ECX, EDX.
+    for (name, vendor) in [
+        ("VMware", b"VMwareVMware"),
+        ("Xen", b"XenVMMXenVMM"),
+        ("Hyper-V", b"Microsoft Hv"),
+        ("bhyve", b"bhyve bhyve "),
+    ] {
+        let word = |at: usize| u32::from_le_bytes(*vendor[at..].first_chunk().unwrap());
+        firecracker.insert(0x4000_0000, 0, 0x4000_0001, word(0), word(4), word(8));
+        assert_eq!(identify(&firecracker).hypervisor.as_deref(), Some(name));
+    }
     // A vendor without a name.
     let mut strange = RecordedCpuid::new();
     strange.insert(0, 0, 1, 0, 0, 0);
@@ -412,6 +431,19 @@ fn assumptions() {
     ));
     assert!(matches!(why(assume("06_EE", new, None)), Why::AssumedModelUnknown { .. }));
     assert!(matches!(why(assume("06_CF", new, None)), Why::CannotAssume(_)));
+    // It replaces what the CPU does not announce, not what it does.
+    let without_pdcm = assume("06_5E", Intel { ecx: 0, ..new }, None).unwrap();
+    assert_eq!((without_pdcm.format, without_pdcm.depth), (None, 32));
+    let arch = Intel {
+        signature: 0x806F8,
+        leaf_7_edx: 1 << 19,
+        perfmon: 5,
+        leaf_1c: [0x4000_000B, 7, 7],
+        ..SKYLAKE
+    };
+    for text in ["06_5E", "depth=32,from=680,to=6C0,format=3"] {
+        assert!(matches!(why(assume(text, arch, Some(0x3F))), Why::CannotAssume(_)), "{text}");
+    }
     let zen4 = amd(0x00A6_0F12, 0, Some((3, 0x84106)));
     let assumption = "06_5E".parse().unwrap();
     assert!(matches!(
@@ -810,10 +842,36 @@ fn without_leaf_80000008_only_branch_sampling_is_unknown() {
     for signature in ["00A60F12", "00B40F40", "00B50F00"] {
         let caps = probed(&dump(signature, "00000007-00000106-00000000-00000000")).unwrap();
         assert_eq!((caps.facility, caps.depth), (Facility::AmdLbrV2, 16), "{signature}");
+        assert_eq!(caps.layout, Layout::AmdV2 { virt_bits: 48 }, "{signature}");
     }
     let zen_3 = dump("00A20F10", "00000000-00000000-00000000-00000000");
     assert_eq!(probed(&zen_3).unwrap_err().why, Why::BrsUnknown);
     let with = |ebx: &str| format!("{zen_3}CPUID 80000008: 00003030-{ebx}-00000000-00000000\n");
     assert_eq!(probed(&with("80000000")).unwrap().facility, Facility::AmdBrs);
     assert_eq!(probed(&with("00000000")).unwrap().facility, Facility::AmdSingle);
+}
+
+/// Above the highest leaf, Intel's CPUID answers with the data of the highest: SDM Vol. 2A.
+#[test]
+fn leaves_above_the_highest_are_not_asked() {
+    let pentium_4 = |leaf: u32, _: u32| {
+        let [eax, ebx, ecx, edx] = match leaf {
+            0 => [5, 0x756E_6547, 0x6C65_746E, 0x4965_6E69],
+            1 => [0xF34, 0, 0, 0],
+            0x8000_0000.. => [0; 4],
+            _ => [0x4000_000B, 7, 7, 1 << 19],
+        };
+        raw_cpuid::CpuIdResult { eax, ebx, ecx, edx }
+    };
+    let caps = probe(&pentium_4, None).unwrap();
+    assert_eq!((caps.facility, caps.depth), (Facility::NetBurst, 16));
+}
+
+/// Linux's cpu/hygon.c: a Zen of family 18H.
+#[test]
+fn a_hygon_is_like_an_amd() {
+    let mut dhyana = amd(0x0090_0F02, 0, None);
+    dhyana.insert(0, 0, 0xD, 0x6F67_7948, 0x656E_6975, 0x6E65_476E);
+    let caps = probe(&dhyana, None).unwrap();
+    assert_eq!((caps.facility, caps.depth, caps.cpu.family), (Facility::AmdSingle, 1, 0x18));
 }

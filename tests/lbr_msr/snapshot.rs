@@ -55,8 +55,8 @@ fn a_snapshot_during_recording_is_torn() {
     assert_eq!((snapshot.control, snapshot.select, snapshot.position), (1, Some(0), Some(3)));
 }
 
-/// Records a branch whenever TOS is read, as the reader's system calls would.
-struct Busy(SoftLbr);
+/// Records a branch whenever a register is read, as the reader's system calls would.
+struct Busy(SoftLbr, Msr);
 
 impl MsrRead for Busy {
     fn cpu(&self) -> u32 {
@@ -64,7 +64,7 @@ impl MsrRead for Busy {
     }
     fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
         let value = self.0.read(msr);
-        if msr == Msr(0x1C9) {
+        if msr == self.1 {
             self.0.retire(&Retired::user(0x5000, 0x6000, HwBranchType::Ret));
         }
         value
@@ -73,10 +73,37 @@ impl MsrRead for Busy {
 
 #[test]
 fn a_snapshot_of_changing_records_is_torn() {
-    let (soft, mut ring) = recorded("06_5E", 3);
-    ring.write(Msr(0x1D9), 1).unwrap();
-    let snapshot = Snapshot::read(&mut Busy(ring), &soft.caps).unwrap();
-    assert!(snapshot.moved);
+    // At TOS; without it, at the first record.
+    for (key, register) in [("06_5E", 0x1C9), ("06_8F", 0x1500), ("19_61", 0xC001_0301)] {
+        let (soft, mut ring) = recorded(key, 3);
+        let registers = soft.caps.registers;
+        let control = ring.read(registers.control).unwrap();
+        ring.write(registers.control, control | registers.enable).unwrap();
+        let snapshot = Snapshot::read(&mut Busy(ring, Msr(register)), &soft.caps).unwrap();
+        assert!(snapshot.moved && snapshot.torn(), "{key}");
+    }
+}
+
+/// With a smaller IA32_LBR_DEPTH, the registers beyond raise #GP: SDM Vol. 4, Table 2-2.
+#[test]
+fn a_snapshot_is_as_deep_as_the_depth_register_says() {
+    let (soft, mut ring) = recorded("06_8F", 3);
+    for depth in [8, 16, 32] {
+        ring.write(Msr(0x14CF), depth).unwrap();
+        let snapshot = Snapshot::read(&mut ring, &soft.caps).unwrap();
+        assert_eq!((u64::from(snapshot.depth), snapshot.records.len() as u64), (depth, depth));
+    }
+    // A depth that cannot be.
+    for depth in [0, 33, u64::MAX] {
+        let mut fake = FakeMsrs::new(0).with(Msr(0x14CE), 0).with(Msr(0x14CF), depth);
+        for i in 0..32 {
+            for base in [0x1200, 0x1500, 0x1600] {
+                fake = fake.with(Msr(base + i), 0);
+            }
+        }
+        let fake = &mut fake.with(Msr(0x38E), 0);
+        assert_eq!(Snapshot::read(fake, &soft.caps).unwrap().depth, 32, "{depth}");
+    }
 }
 
 /// Streamlined freeze: enabled, but not recording.

@@ -173,11 +173,14 @@ fn other_control_bits_are_foreign_and_stay_as_they_are() {
 
 #[test]
 fn a_control_register_taken_over_and_off_is_not_switched_on() {
+    let (mut model, mut state) = running_by(Shape::Arch, true);
+    model.control = 0;
+    let stack = state.drain(&mut model, THREAD).unwrap();
+    assert_eq!((stack.integrity.label, model.control), (Label::Foreign, 0));
     let (mut model, mut state) = running(Shape::Arch);
     model.control = 0;
     let stack = state.drain(&mut model, THREAD).unwrap();
-    assert_eq!(stack.integrity.label, Label::Foreign);
-    assert_eq!(model.control, 0);
+    assert_eq!((stack.integrity.label, model.control), (Label::Foreign, 0));
     // Nor does a caller switch it on that thaws.
     let (stack, thawed) = state.drain_frozen(&mut model, THREAD, Some(0)).unwrap();
     assert_eq!((stack.integrity.label, thawed), (Label::Foreign, 0));
@@ -232,6 +235,21 @@ fn after_an_empty_foreign_stack_the_continuity_is_unknown() {
     }
 }
 
+/// A hypervisor may hide IA32_PERF_GLOBAL_STATUS of a CPU that has it.
+#[test]
+fn a_hidden_status_register_is_not_read() {
+    for shape in [Shape::Info, Shape::Arch] {
+        let mut model = Model::armed(shape, 16);
+        model.caps.quirks |= Quirks::STREAMLINED_FREEZE;
+        assert_eq!(model.status, None);
+        let mut state = begin(&mut model);
+        for n in 0..2 {
+            model.branch(0x500 + n, 0x600);
+            assert!(drain(&mut state, &mut model).integrity.is_exact(), "{shape:?}");
+        }
+    }
+}
+
 /// Another user changed the control register: LBR_FRZ is theirs.
 #[test]
 fn a_freeze_by_others_is_not_released() {
@@ -247,8 +265,14 @@ fn a_freeze_by_others_is_not_released() {
 
 #[test]
 fn another_filter_is_foreign() {
-    for shape in [Shape::Flags, Shape::Amd] {
-        let (mut model, mut state) = running(shape);
+    for (shape, one_call) in [
+        (Shape::Flags, false),
+        (Shape::Flags, true),
+        (Shape::Info, true),
+        (Shape::Amd, false),
+        (Shape::Amd, true),
+    ] {
+        let (mut model, mut state) = running_by(shape, one_call);
         model.branch(0x500, 0x600);
         model.select = 0;
         assert_eq!(drain(&mut state, &mut model).integrity.label, Label::Foreign, "{shape:?}");
