@@ -89,11 +89,12 @@ fn lbr_select_0x3c5() {
 #[test]
 fn debugctl_0x4801_and_its_other_orders() {
     assert_eq!(said(&find("DEBUGCTL"), 0x4801), ["LBR", "FREEZE_LBRS_ON_PMI", "FREEZE_WHILE_SMM"]);
-    let expected: [(&str, &str, u64, &[&str]); 4] = [
+    let expected: [(&str, &str, u64, &[&str]); 5] = [
         ("06_5E", "IA32_DEBUGCTL", 0xC4, &["BLD", "TR", "BTS"]),
         ("0F_02", "MSR_DEBUGCTLA", 0x0C, &["TR", "BTS"]),
         ("06_0D", "DEBUGCTLMSR", 0x3D, &["LBR", "PB0", "PB1", "PB2", "PB3"]),
         ("19_11", "DebugCtl", 0x803, &["LBR", "BTF", "FREEZE_LBRS_ON_PMI"]),
+        ("1A_44", "DebugCtl", 0x1000, &["FREEZE_PERFMON_ON_PMI"]),
     ];
     for (cpu, name, value, fields) in expected {
         let register = on("0x1d9", cpu);
@@ -569,6 +570,12 @@ fn counters_and_pebs_registers() {
         meaning(&fixed, "CTR1", 0xB0),
         "counts everywhere; a PMI at overflow, which may freeze the LBR"
     );
+    let four = ["CTR0=0x1", "CTR1=0x2", "CTR2=0x3", "CTR3=0x4"];
+    assert_eq!(said(&fixed, 0x4321), four);
+    for (bit, name) in [(32, "ADAPTIVE0"), (36, "ADAPTIVE1"), (40, "ADAPTIVE2"), (44, "ADAPTIVE3")]
+    {
+        assert_eq!(said(&fixed, 1 << bit), [name]);
+    }
     let event = find("0x187");
     assert_eq!(event.name(), "IA32_PERFEVTSEL1");
     let cycles = ["EVENT=0x3c", "USR", "OS", "INT", "EN", "ADAPTIVE", "BR_CNTR"];

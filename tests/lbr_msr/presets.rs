@@ -53,6 +53,40 @@ fn spellings() {
     for (name, key) in lbr_msr::table::NAMES {
         assert_eq!(SoftCpu::preset(name).unwrap().key, key);
     }
+    // Linux's arch/x86/include/asm/intel-family.h.
+    for (name, model) in [
+        ("pentium-m", "0D"),
+        ("yonah", "0E"),
+        ("bonnell", "1C"),
+        ("westmere", "2C"),
+        ("ivy-bridge", "3A"),
+        ("broadwell", "3D"),
+        ("skylake-server", "55"),
+        ("kaby-lake", "9E"),
+        ("comet-lake", "A5"),
+        ("cannon-lake", "66"),
+        ("ice-lake", "7E"),
+        ("ice-lake-server", "6A"),
+        ("tiger-lake", "8C"),
+        ("rocket-lake", "A7"),
+        ("knights-landing", "57"),
+        ("silvermont", "37"),
+        ("airmont", "4C"),
+        ("goldmont", "5C"),
+        ("goldmont-plus", "7A"),
+        ("tremont", "96"),
+        ("emerald-rapids", "CF"),
+        ("granite-rapids", "AD"),
+        ("sierra-forest", "AF"),
+        ("alder-lake", "97"),
+        ("raptor-lake", "B7"),
+        ("meteor-lake", "AA"),
+        ("arrow-lake", "C6"),
+        ("lunar-lake", "BD"),
+        ("gracemont", "BE"),
+    ] {
+        assert_eq!(SoftCpu::preset(name).unwrap().key, format!("06_{model}"), "{name}");
+    }
     for wrong in ["", "zen9", "06_FF", "19_00", "lake"] {
         let error = SoftCpu::preset(wrong).unwrap_err().to_string();
         assert!(error.contains("06_5E") && error.contains("skylake"));

@@ -344,6 +344,7 @@ fn local_drains_miss_nothing() {
     assert_eq!(check_against(&everything, &samples), Some(2_999));
     let first = may_go_first();
     assert_eq!((all.samplers[0].same_cpu, all.samplers[0].first), (true, first));
+    assert!(!all.samplers[0].taken_over, "the sampler leaves its registers as they were");
     assert!(samples.iter().all(|sample| sample.stack.integrity.cut != first));
     // Stacks that are not joined are counted, so everything between is accounted for.
     let joined = samples.iter().filter(|s| s.stack.integrity.head == Head::Joined).count();

@@ -330,3 +330,23 @@ fn is_offline(cpu: u32, root: &Root) -> bool {
     std::fs::read_to_string(root.join(&format!("sys/devices/system/cpu/cpu{cpu}/online")))
         .is_ok_and(|text| text.trim() == "0")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// msr_open of Linux's arch/x86/kernel/msr.c: ENXIO of an offline CPU, EIO without MSRs.
+    #[test]
+    fn an_error_of_opening_has_its_reason() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let node = folder.path().join("dev/cpu/2/msr");
+        std::fs::create_dir_all(&node).expect("a folder");
+        let root = Root::at(folder.path());
+        let of = |errno: Errno| open_error(2, &root, &node, &errno.into());
+        assert_eq!(of(Errno::ENXIO), MsrError::Offline { cpu: 2 });
+        assert!(matches!(of(Errno::EPERM), MsrError::Capability { .. }));
+        assert!(matches!(of(Errno::EACCES), MsrError::Permission { mode: 0o700..=0o755, .. }));
+        let MsrError::Open { cause, .. } = of(Errno::EIO) else { panic!("EIO") };
+        assert_eq!(cause, "this CPU has no model-specific registers");
+    }
+}

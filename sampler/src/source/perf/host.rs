@@ -159,3 +159,52 @@ fn highest_level(filter: BranchFilter, whole_cpus: bool) -> i32 {
         (false, false) => 2,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_monitor_has_the_cpus_of_its_list() {
+        let monitor = |cpus: Option<&str>| Monitor {
+            kind: 0,
+            cpus: cpus.map(str::to_owned),
+            branches: None,
+            rdpmc: true,
+        };
+        let all = |cpus| (0..13).filter(|cpu| monitor(cpus).is_of(*cpu)).collect::<Vec<u32>>();
+        assert_eq!(all(Some("0-3,8,10-11")), [0, 1, 2, 3, 8, 10, 11]);
+        assert_eq!(all(Some("7")), [7]);
+        assert_eq!(all(None).len(), 13);
+    }
+
+    /// perf_event_open(2), ERRORS.
+    #[test]
+    fn an_error_has_its_reason() {
+        let host = Host { level: Some(2), most_hz: Some(4000), ..Host::default() };
+        let refused = |errno, filter: &str, hz| {
+            let filter = filter.parse().expect("a filter");
+            let asked = Asked { filter, whole_cpus: false, hz, pid: 77 };
+            host.refused(io::Error::from_raw_os_error(errno), asked)
+        };
+        let user = |errno| refused(errno, "any,u", None);
+        assert!(matches!(user(libc::ENOSYS), Refused::NoEvents));
+        assert!(matches!(user(libc::ENOENT), Refused::NoCounters));
+        assert!(matches!(user(libc::EOPNOTSUPP), Refused::NoStacks));
+        assert!(matches!(refused(libc::EOPNOTSUPP, "stack,u", None), Refused::Filter { .. }));
+        assert!(matches!(user(libc::EINVAL), Refused::Filter { .. }));
+        assert!(matches!(refused(libc::EINVAL, "any,u", Some(4000)), Refused::Filter { .. }));
+        let rate = refused(libc::EINVAL, "any,u", Some(4001));
+        assert!(matches!(rate, Refused::Rate { hz: 4001, most: 4000 }));
+        for errno in [libc::EACCES, libc::EPERM] {
+            assert!(matches!(user(errno), Refused::Forbidden));
+            let kernel = refused(errno, "any,k", None);
+            assert!(matches!(kernel, Refused::Level { level: 2, highest: 1 }));
+        }
+        assert!(matches!(user(libc::EBUSY), Refused::Busy));
+        assert!(matches!(user(libc::EMFILE), Refused::Files));
+        assert!(matches!(user(libc::ENFILE), Refused::Files));
+        assert!(matches!(user(libc::ESRCH), Refused::NoProcess { pid: 77 }));
+        assert!(matches!(user(libc::EIO), Refused::Os(_)));
+    }
+}

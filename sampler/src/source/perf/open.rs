@@ -231,4 +231,29 @@ mod tests {
             assert_eq!(branch_sample_type(parsed.normalized(), true), bits | 0x1_0000, "{filter}");
         }
     }
+
+    /// linux/perf_event.h: PERF_COUNT_HW_BRANCH_INSTRUCTIONS is 4, and the PMU of a hybrid's CPUs
+    /// is in the upper half; TID, TIME, CPU, PERIOD and BRANCH_STACK; CLOCK_MONOTONIC is 1.
+    #[test]
+    fn what_is_asked_of_the_kernel() {
+        let host = Host::default();
+        for (filter, user, kernel) in [("any,u", 0, 1), ("any,k", 1, 0), ("any,u,k", 0, 0)] {
+            let wanted = EventRequest {
+                host: &host,
+                filter: filter.parse().expect("a filter"),
+                sampling: Sampling::Period(1000),
+                on_exec: true,
+                threads: None,
+                cpus: &[0],
+            };
+            let mut builder = attributes(&wanted, 10, true);
+            let attrs = builder.attrs_mut();
+            assert_eq!((attrs.type_, attrs.config), (0, 0xA_0000_0004));
+            assert_eq!(attrs.sample_type, 0x2 | 0x4 | 0x80 | 0x100 | 0x800);
+            assert_eq!((attrs.exclude_user(), attrs.exclude_kernel()), (user, kernel), "{filter}");
+            assert_eq!((attrs.use_clockid(), attrs.clockid), (1, 1));
+            assert_eq!((attrs.enable_on_exec(), attrs.inherit()), (1, 0));
+            assert_eq!((attrs.freq(), attrs.sample_id_all()), (0, 1));
+        }
+    }
 }

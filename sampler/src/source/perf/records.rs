@@ -200,6 +200,13 @@ mod tests {
             panic!("no stack")
         };
         assert!(stack.integrity.label == Label::Snapshot && stack.integrity.truncated);
+        // A call of a null pointer, in a stack with room for another.
+        let null = bytes(&[&TRAILER[..], &[1000, 1, 0x50, 0, 1]].concat());
+        let DecodedRecord::Stack(stack) = reading(true).read(9, 2, &null) else {
+            panic!("no stack")
+        };
+        assert_eq!(stack.entries(), [RawEntry { from: 0x50, to: 0, info: Some(1) }]);
+        assert!(!stack.integrity.truncated);
         // More entries than bytes.
         let cut = bytes(&[&TRAILER[..], &[1000, 30, 1, 2, 3, 4]].concat());
         let DecodedRecord::Stack(stack) = reading(false).read(9, 2, &cut) else {
@@ -229,8 +236,9 @@ mod tests {
             matches!(&found, DecodedRecord::Event(Event::Comm(found)) if *found == comm),
             "{found:?}"
         );
-        let body = bytes(&[&[7 | 1 << 32, 8 | 1 << 32, 42][..], &TRAILER].concat());
-        let task = Task { time: 42, pid: 7, tid: 8, ppid: 1, ptid: 1 };
+        // pid, ppid, tid, ptid, time: linux/perf_event.h.
+        let body = bytes(&[&[7 | 1 << 32, 8 | 2 << 32, 42][..], &TRAILER].concat());
+        let task = Task { time: 42, pid: 7, tid: 8, ppid: 1, ptid: 2 };
         let found = reading(false).read(4, 0, &body);
         assert!(
             matches!(found, DecodedRecord::Event(Event::Exit(found)) if found == task),

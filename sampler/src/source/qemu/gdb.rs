@@ -208,3 +208,16 @@ pub(super) fn unseen_branch(pid: u32, start: u64, ip: u64) -> Option<Retired> {
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// include/gdb/signals.def, and signal(7) for x86-64.
+    #[test]
+    fn signals_have_gdbs_numbers() {
+        let of_linux = [7, 31, 23, 19, 20, 18, 17, 29, 10, 12, 30];
+        let of_gdb = [10, 12, 16, 17, 18, 19, 20, 23, 30, 31, 32];
+        assert_eq!(NUMBERS.to_vec(), of_gdb.into_iter().zip(of_linux).collect::<Vec<_>>());
+    }
+}
