@@ -7,7 +7,6 @@ mod source;
 pub(crate) mod source_text;
 
 use lbr_msr::text::AsText;
-use std::io::IsTerminal;
 use std::num::NonZero;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -220,8 +219,12 @@ pub(crate) fn read_one(
     mut recording: Recording,
     read: &mut impl FnMut(&mut Recording, &mut dyn FnMut(u64, Option<u64>)) -> Result<(), ReadError>,
 ) -> Result<Source, Failure> {
-    let mut progress = Progress::new();
-    let end = read(&mut recording, &mut |at, size| progress.at(at, size));
+    let (started, mut bar) = (Instant::now(), None);
+    let end = read(&mut recording, &mut |at, size| {
+        if started.elapsed() >= Duration::from_secs(1) {
+            bar.get_or_insert_with(|| progress_bar(size)).set_position(at);
+        }
+    });
     end.map_err(|e| failure(path, e))?;
     Ok(Source::of(path, &recording))
 }
@@ -285,46 +288,15 @@ pub(crate) fn name(path: &Path) -> String {
     if path == Path::new("-") { "standard input".to_owned() } else { path.as_text().into_owned() }
 }
 
-/// Progress on standard error: only on a terminal, only after a second.
-struct Progress {
-    started: Instant,
-    bar: Option<ProgressBar>,
-    wanted: bool,
-}
-
-impl Progress {
-    /// Starts the timer.
-    fn new() -> Progress {
-        let wanted = std::io::stderr().is_terminal();
-        Progress { started: Instant::now(), bar: None, wanted }
-    }
-
-    /// How far it is.
-    fn at(&mut self, position: u64, size: Option<u64>) {
-        if !self.wanted || self.started.elapsed() < Duration::from_secs(1) {
-            return;
-        }
-        let bar = self.bar.get_or_insert_with(|| match size {
-            Some(size) => ProgressBar::new(size).with_style(
-                ProgressStyle::with_template("{bar:30} {bytes}/{total_bytes} {eta}{msg}")
-                    .unwrap_or_else(|_| ProgressStyle::default_bar()),
-            ),
-            None => ProgressBar::new_spinner().with_style(
-                ProgressStyle::with_template("{spinner} {bytes}{msg}")
-                    .unwrap_or_else(|_| ProgressStyle::default_spinner()),
-            ),
-        });
-        if cfg!(debug_assertions) {
-            bar.set_message(" (slow: a build without --release)");
-        }
-        bar.set_position(position);
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
-    }
+/// A progress bar on standard error. indicatif shows it only on a terminal, and clears it when it is
+/// dropped.
+fn progress_bar(size: Option<u64>) -> ProgressBar {
+    let (bar, template) = match size {
+        Some(size) => (ProgressBar::new(size), "{bar:30} {bytes}/{total_bytes} {eta}{msg}"),
+        None => (ProgressBar::new_spinner(), "{spinner} {bytes}{msg}"),
+    };
+    let style = ProgressStyle::with_template(template);
+    let bar = bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let is_slow = cfg!(debug_assertions);
+    bar.with_message(if is_slow { " (slow: a build without --release)" } else { "" })
 }
