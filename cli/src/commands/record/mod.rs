@@ -57,26 +57,26 @@ use lbr_msr::soft::SoftCpu;
 /// and SIGTERM are passed on to the program; it is killed 10 seconds later, or
 /// at the second signal. Its exit status is that of lbr.
 #[derive(Debug, Args)]
-#[command(verbatim_doc_comment)]
+#[command(verbatim_doc_comment, next_help_heading = heading::RECORDING)]
 pub(crate) struct Record {
     /// CPUs to pin to and record, such as 0-3,6
     ///
     /// [default: one of them; with perf events all, and the program is not pinned]
-    #[arg(short = 'C', long = "cpu", value_name = "LIST", help_heading = heading::RECORDING)]
+    #[arg(short = 'C', long = "cpu", value_name = "LIST")]
     cpu: Option<CpuList>,
 
     /// Record this process (hardware)
     ///
     /// Registers need the process to be pinned to the recorded CPU until the end.
     #[arg(short = 'p', long = "pid", value_name = "PID", conflicts_with = "command",
-          value_parser = spelling::pid, help_heading = heading::RECORDING)]
+          value_parser = spelling::pid)]
     pid: Option<u32>,
 
     /// Record for MS milliseconds (-p, or no program)
     ///
     /// [default: until it ends, or Ctrl-C]
     #[arg(long = "for", value_name = "MS", conflicts_with = "command",
-          value_parser = clap::value_parser!(u64).range(1..), help_heading = heading::RECORDING)]
+          value_parser = clap::value_parser!(u64).range(1..))]
     time: Option<u64>,
 
     /// Branches to record
@@ -84,20 +84,13 @@ pub(crate) struct Record {
     /// perf's names separated by commas: any, any_call, any_ret, ind_call, ind_jmp, call, cond,
     /// stack (call-stack mode); u, k; no_far (no system calls, interrupts and their returns);
     /// save_type (the default).
-    #[arg(
-        short = 'j',
-        long = "branch-filter",
-        value_name = "FILTER",
-        default_value = FILTER,
-        help_heading = heading::RECORDING
-    )]
+    #[arg(short = 'j', long = "branch-filter", value_name = "FILTER", default_value = FILTER)]
     filter: String,
 
     /// Stacks per second [default on hardware: 997]
     ///
     /// Jittered by 25%. `max` is kernel.perf_event_max_sample_rate.
-    #[arg(short = 'F', long = "freq", value_name = "HZ", conflicts_with = "count",
-          help_heading = heading::RECORDING)]
+    #[arg(short = 'F', long = "freq", value_name = "HZ", conflicts_with = "count")]
     freq: Option<Rate>,
 
     /// A stack every N branches [software: depth - 1]
@@ -106,24 +99,24 @@ pub(crate) struct Record {
     /// sample after N retired branches, taken or not. Registers cannot do this: they raise no
     /// interrupt that a program could wait for.
     #[arg(short = 'c', long = "count", value_name = "N",
-          value_parser = clap::value_parser!(u64).range(1..), help_heading = heading::RECORDING)]
+          value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 
     /// Start when this function or place is first reached
     ///
     /// main, main+0x1a, file.c:12, or an address of the file (0x1149); the end of a function's name
     /// suffices.
-    #[arg(long, value_name = "PLACE", requires = "command", help_heading = heading::RECORDING)]
+    #[arg(long, value_name = "PLACE", requires = "command")]
     from: Option<String>,
 
     /// Record argument registers at this function
     ///
     /// At its entry, for lbr report --view args. The program is single-stepped.
-    #[arg(long, value_name = "FUNCTION", requires = "command", help_heading = heading::RECORDING)]
+    #[arg(long, value_name = "FUNCTION", requires = "command")]
     args: Option<String>,
 
     /// Record child processes too
-    #[arg(long, requires = "command", help_heading = heading::RECORDING)]
+    #[arg(long, requires = "command")]
     children: bool,
 
     #[command(flatten)]

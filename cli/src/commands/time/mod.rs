@@ -58,7 +58,7 @@ use crate::present::out::{Out, say};
 /// code must not change, or in memory if --init sets up each round. An
 /// instruction with a REP prefix counts as one, however often it repeats.
 #[derive(Debug, Args)]
-#[command(verbatim_doc_comment)]
+#[command(verbatim_doc_comment, next_help_heading = "Runs")]
 #[command(mut_arg("cpuid", |arg| arg.hide_short_help(true)))]
 #[command(group = ArgGroup::new("what").required(true).multiple(true).args(["code", "hex", "object"]))]
 pub(crate) struct TimeArgs {
@@ -67,7 +67,7 @@ pub(crate) struct TimeArgs {
     /// An argument with a `.` or `/` in it that is a file is read: `nop` is an instruction, ./nop a
     /// file. Several snippets (CODE, then --hex, then --symbol) are measured in turns and compared
     /// with the first.
-    #[arg(value_name = "CODE")]
+    #[arg(value_name = "CODE", help_heading = None::<&str>)]
     code: Vec<String>,
 
     /// The assembly (and that of --init) is in AT&T syntax
@@ -103,11 +103,11 @@ pub(crate) struct TimeArgs {
     ///
     /// The loop is DEC R15, JNZ. `auto` copies short code and chooses N so that a run takes long
     /// enough to be measured well; with --unroll there is no loop by default.
-    #[arg(long = "loop", value_name = "N|auto", value_parser = Rounds::new, help_heading = "Runs")]
+    #[arg(long = "loop", value_name = "N|auto", value_parser = Rounds::new)]
     rounds: Option<Rounds>,
 
     /// Copies of the code, one after another
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Runs")]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     unroll: u32,
 
     /// Time the code at N alignments within 64 bytes, each at a page's start and across its end
@@ -115,56 +115,38 @@ pub(crate) struct TimeArgs {
     /// Shows how much of a time, or of a difference, is only the code's address. Short code is not
     /// copied. With several pieces of code, a difference is named only if it is larger than what
     /// layout changes.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64), conflicts_with = "object", help_heading = "Runs")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64), conflicts_with = "object")]
     layouts: Option<u8>,
 
     /// Compare with the cycles that llvm-mca predicts
     ///
     /// PATH is the program; without it, the newest llvm-mca in PATH. It predicts straight-line code
     /// in a steady state: no branch, cache miss or misprediction.
-    #[arg(long, value_name = "PATH", num_args = 0..=1, require_equals = true, default_missing_value = mca::ANY, conflicts_with = "object", help_heading = "Runs")]
+    #[arg(long, value_name = "PATH", num_args = 0..=1, require_equals = true, default_missing_value = mca::ANY, conflicts_with = "object")]
     mca: Option<PathBuf>,
 
     /// CPU that llvm-mca models, by LLVM's name [default: the one at hand]
-    #[arg(
-        long,
-        value_name = "NAME",
-        requires = "mca",
-        hide_short_help = true,
-        help_heading = "Runs"
-    )]
+    #[arg(long, value_name = "NAME", requires = "mca", hide_short_help = true)]
     mcpu: Option<String>,
 
     /// Runs before those that count
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 10,
-        hide_short_help = true,
-        help_heading = "Runs"
-    )]
+    #[arg(long, value_name = "N", default_value_t = 10, hide_short_help = true)]
     warm_up: u32,
 
     /// Runs at full speed
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Runs")]
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
 
     /// Single-stepped runs, which count instructions
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 2,
-        help_heading = "Runs",
-        hide_short_help = true
-    )]
+    #[arg(long, value_name = "N", default_value_t = 2, hide_short_help = true)]
     stepped: u32,
 
     /// Time limit of a run in seconds; ten times as long for a stepped one
-    #[arg(long, value_name = "S", default_value = "5", value_parser = seconds, hide_short_help = true, help_heading = "Runs")]
+    #[arg(long, value_name = "S", default_value = "5", value_parser = seconds, hide_short_help = true)]
     timeout: Duration,
 
     /// CPU to run on [default: the last one allowed]
-    #[arg(short = 'C', long = "cpu", value_name = "CPU", help_heading = "Runs")]
+    #[arg(short = 'C', long = "cpu", value_name = "CPU")]
     cpu: Option<u32>,
 
     /// Let the code make any system call, with all our rights
@@ -173,7 +155,7 @@ pub(crate) struct TimeArgs {
     /// needs CAP_SYS_PTRACE). It gets no new rights (no_new_privs), and may make only system calls
     /// that affect itself: memory, time, its own signals, pipes, reading and writing open files.
     /// Any other raises SIGSYS.
-    #[arg(long, help_heading = "Runs")]
+    #[arg(long)]
     unconfined: bool,
 
     /// What counts cycles and branches
