@@ -8,10 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anstream::{AutoStream, ColorChoice};
-use anstyle::{AnsiColor, Color, Effects, Style};
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use ratatui_core::buffer::Buffer;
-use ratatui_core::style::{Color as Shade, Modifier, Style as Look};
 use ratatui_crossterm::CrosstermBackend;
 pub(crate) use ratatui_crossterm::crossterm::event::KeyCode as Key;
 use ratatui_crossterm::crossterm::event::{
@@ -240,26 +238,9 @@ pub(crate) fn paint(rows: &[Row], screen: &mut Buffer, color: bool) {
         let mut x = area.left();
         for (style, text) in row {
             let left = usize::from(area.right().saturating_sub(x));
-            x = screen.set_stringn(x, y, text, left, look(*style, color)).0;
+            let style = if color { *style } else { style.fg_color(None) };
+            x = screen.set_stringn(x, y, text, left, style).0;
         }
-    }
-}
-
-fn look(style: Style, color: bool) -> Look {
-    let effects = [
-        (Effects::BOLD, Modifier::BOLD),
-        (Effects::DIMMED, Modifier::DIM),
-        (Effects::UNDERLINE, Modifier::UNDERLINED),
-        (Effects::INVERT, Modifier::REVERSED),
-    ];
-    let has = effects.into_iter().filter(|(effect, _)| style.get_effects().contains(*effect));
-    let look = has.fold(Look::new(), |look, (_, modifier)| look.add_modifier(modifier));
-    match style.get_fg_color().filter(|_| color) {
-        Some(Color::Ansi(AnsiColor::Red)) => look.fg(Shade::Red),
-        Some(Color::Ansi(AnsiColor::Green)) => look.fg(Shade::Green),
-        Some(Color::Ansi(AnsiColor::Yellow)) => look.fg(Shade::Yellow),
-        Some(Color::Ansi(AnsiColor::Cyan)) => look.fg(Shade::Cyan),
-        _ => look,
     }
 }
 
