@@ -10,7 +10,7 @@
 
 use lbr_msr::text::AsText;
 use std::fs::{File, TryLockError};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -32,15 +32,6 @@ use crate::present::number::grouped;
 /// Attempts to get the name while other processes take it.
 const TRIES: usize = 100;
 
-/// An output of perf.data.
-#[derive(Debug)]
-pub(crate) enum RecordingFile {
-    /// Becomes seekable.
-    File(File),
-    /// Stays in pipe form.
-    Stream(Stream),
-}
-
 /// Reserves standard output for the recording, if it is the output: what the program and lbr print
 /// goes to standard error, as under perf. Must be called before the program is started, because it
 /// inherits the descriptors.
@@ -58,18 +49,18 @@ pub(crate) fn begin(
     output: Output,
     meta: Meta,
     interrupts: Interrupts,
-) -> Result<(Writer<RecordingFile>, bool), Failure> {
+) -> Result<(Writer<Stream>, bool), Failure> {
     let Output { path, to, .. } = output;
     let mut has_moved = false;
     let file = match to {
-        To::Ours(file) => RecordingFile::Stream(Stream::new(file, Some(interrupts))),
-        To::Device(entry) => RecordingFile::Stream(
-            Stream::open(&entry, Some(interrupts)).with_context(|| cannot_write(&path))?,
-        ),
+        To::Ours(file) => Stream::new(file, Some(interrupts)),
+        To::Device(entry) => {
+            Stream::open(&entry, Some(interrupts)).with_context(|| cannot_write(&path))?
+        }
         To::File(entry) => {
             let file = create(&entry, &path, &mut has_moved)?;
             crate::memory::keeps(&path.as_text());
-            RecordingFile::File(file)
+            Stream::of_file(file)
         }
     };
     let writer = Writer::new(file, meta).with_context(|| cannot_write(&path))?;
@@ -122,12 +113,12 @@ impl Finished {
 /// Finishes it: a file becomes seekable. A recording that ends in a failure is finished too,
 /// because it is worth keeping. `None` for a pipe.
 pub(crate) fn finish<T>(
-    writer: Writer<RecordingFile>,
+    writer: Writer<Stream>,
     path: &Path,
     recorded: Result<T, Failure>,
 ) -> Result<(T, Option<Finished>), Failure> {
     let file = match writer.output() {
-        Some(RecordingFile::File(file)) => Some(file.try_clone().context("the recording")?),
+        Some(to) if to.is_file => Some(to.file.try_clone().context("the recording")?),
         _ => None,
     };
     // If the disk is full at the end, the start was still written.
@@ -216,29 +207,4 @@ fn lock(file: &File) -> bool {
 fn in_use(path: &Path) -> Failure {
     let path = path.as_text();
     failure!(FAILED, "{path} is being written by another lbr record: give another file with -o")
-}
-
-impl Write for RecordingFile {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            RecordingFile::File(file) => file.write(bytes),
-            RecordingFile::Stream(stream) => stream.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        match self {
-            RecordingFile::File(file) => file.flush(),
-            RecordingFile::Stream(stream) => stream.flush(),
-        }
-    }
-}
-
-impl Seek for RecordingFile {
-    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        match self {
-            RecordingFile::File(file) => file.seek(to),
-            RecordingFile::Stream(_) => Err(io::ErrorKind::NotSeekable.into()),
-        }
-    }
 }

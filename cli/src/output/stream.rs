@@ -1,7 +1,8 @@
 //! Pipes and devices as outputs: they may have no reader, and waiting for one ends with a signal.
+//! A recording's file is a [`Stream`] too; writing it does not wait.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
 use std::time::{Duration, Instant};
@@ -22,10 +23,12 @@ const LAST: Duration = Duration::from_secs(2);
 /// The size that a pipe accepts atomically: PIPE_BUF.
 const PIECE: usize = 4096;
 
-/// An output that is written in pieces which do not wait.
+/// A pipe or device, written in pieces that do not block; or a recording's file.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    file: File,
+    pub(super) file: File,
+    /// It is a recording's file, which becomes seekable.
+    pub(super) is_file: bool,
     /// The signals that end a wait, if they do not end the process.
     interrupts: Option<Interrupts>,
 }
@@ -38,7 +41,12 @@ fn is_stopped(interrupts: Option<Interrupts>) -> bool {
 impl Stream {
     /// For an open descriptor.
     pub(crate) fn new(file: File, interrupts: Option<Interrupts>) -> Stream {
-        Stream { file, interrupts }
+        Stream { file, is_file: false, interrupts }
+    }
+
+    /// For a recording's file.
+    pub(super) fn of_file(file: File) -> Stream {
+        Stream { file, is_file: true, interrupts: None }
     }
 
     /// Opens a device, or a pipe once it has a reader.
@@ -89,6 +97,9 @@ impl Stream {
 
 impl Write for Stream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.is_file {
+            return self.file.write(bytes);
+        }
         let piece = bytes.get(..PIECE).unwrap_or(bytes);
         loop {
             self.wait()?;
@@ -101,5 +112,11 @@ impl Write for Stream {
 
     fn flush(&mut self) -> io::Result<()> {
         self.file.flush()
+    }
+}
+
+impl Seek for Stream {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.file.seek(to)
     }
 }

@@ -18,7 +18,8 @@ use super::summary::{self, Details};
 use super::{Record, check};
 use crate::exit::{FAILED, Failure, Outcome};
 use crate::output::Output;
-use crate::output::recording::{self, RecordingFile};
+use crate::output::recording;
+use crate::output::stream::Stream;
 use crate::present::number::grouped;
 use crate::present::out::say;
 
@@ -62,7 +63,7 @@ type Hint = Box<dyn FnOnce() -> String + Send>;
 /// A recording under way: the file, its progress on stderr, and what ends it.
 pub(super) struct Recording<'a> {
     args: &'a Record,
-    writer: Writer<RecordingFile>,
+    writer: Writer<Stream>,
     /// Draws, if stderr is a terminal.
     bar: ProgressBar,
     since: Instant,
