@@ -6,7 +6,7 @@ use super::reading::Model;
 use super::views::Rows;
 use crate::exit::Failure;
 use crate::present::out::{Out, Row};
-use crate::present::table::Cell;
+use crate::present::table::{Cell, Sheet};
 use crate::select::RowArgs;
 
 /// Rows by which columns are measured, in addition to those on the screen.
@@ -63,8 +63,8 @@ impl Listing {
         self.texts = None;
         self.arrange(model);
         let all: Vec<usize> = (0..self.ids.len()).collect();
-        let peak = &mut self.peak;
-        self.rows.with(model, &self.ids, &mut |sheet| *peak = sheet.peak(&all));
+        let peak = self.rows.with(model, &self.ids, |sheet| sheet.peak(&all));
+        self.peak = peak.unwrap_or(0.0);
         Ok(())
     }
 
@@ -73,7 +73,7 @@ impl Listing {
         let Listing { rows, ids, texts, .. } = self;
         let mut order: Vec<usize> = (0..ids.len()).collect();
         self.sorted = None;
-        rows.with(model, ids, &mut |sheet| {
+        rows.with(model, ids, |sheet| {
             if let Some(of) = sheet.headings().iter().position(|name| *name == "type")
                 && !self.types.is_empty()
             {
@@ -119,20 +119,13 @@ impl Listing {
 
     /// Whether a column has names, of which the first is that of the lowest letter.
     fn is_text(&self, model: &mut Model, column: usize) -> bool {
-        let mut is = false;
-        self.rows.with(model, &self.ids, &mut |sheet| {
-            let cell = self.order.first().map(|row| sheet.cell(*row, column));
-            is = cell.is_some_and(|cell| {
-                matches!(cell, Cell::Name(_) | Cell::Place(_) | Cell::Places(..) | Cell::Word(_))
-            });
-        });
-        is
+        let first = |sheet: &mut dyn Sheet| Some(sheet.cell(*self.order.first()?, column));
+        let cell = self.rows.with(model, &self.ids, first).flatten().unwrap_or(Cell::Empty);
+        matches!(cell, Cell::Name(_) | Cell::Place(_) | Cell::Places(..) | Cell::Word(_))
     }
 
     pub(super) fn headings(&self, model: &mut Model) -> Vec<&'static str> {
-        let mut headings = Vec::new();
-        self.rows.with(model, &self.ids, &mut |sheet| headings = sheet.headings());
-        headings
+        self.rows.with(model, &self.ids, |sheet| sheet.headings()).unwrap_or_default()
     }
 
     pub(super) fn draw(
@@ -143,12 +136,11 @@ impl Listing {
     ) -> io::Result<Vec<Row>> {
         let shown = self.order.get(shown).unwrap_or_default();
         let measured: Vec<usize> = self.order.iter().take(MEASURED).chain(shown).copied().collect();
-        let (mut rows, mut done) = (Vec::new(), Ok(()));
-        self.rows.with(model, &self.ids, &mut |sheet| {
-            let mut out = Out::rows(width, &mut rows);
-            done = sheet.print(&mut out, shown, &measured, self.peak);
+        let mut rows = Vec::new();
+        let done = self.rows.with(model, &self.ids, |sheet| {
+            sheet.print(&mut Out::rows(width, &mut rows), shown, &measured, self.peak)
         });
-        done.map(|()| rows)
+        done.unwrap_or(Ok(())).map(|()| rows)
     }
 }
 

@@ -17,7 +17,7 @@ use crate::input::{Source, source_text::Sources};
 use crate::output::Output;
 use crate::present::escape::escaped;
 use crate::present::out::Out;
-use crate::present::table::Printer;
+use crate::present::table::{Printer, Sheet};
 
 /// Width of trees and charts in a file.
 const WIDTH: usize = 120;
@@ -47,21 +47,16 @@ fn table(
         "json" | "jsonl" => Printer::Json,
         "csv" => Printer::Csv,
         "html" => {
-            let mut table = None;
-            listing.rows.with(model, &listing.ids, &mut |sheet| {
-                table = Some(sheet.html(title, &listing.order));
-            });
-            return Ok(output.write(html::page(title, &[], &table.unwrap_or_default()))?);
+            let html = |sheet: &mut dyn Sheet| sheet.html(title, &listing.order);
+            let table = listing.rows.with(model, &listing.ids, html).unwrap_or_default();
+            return Ok(output.write(html::page(title, &[], &table))?);
         }
         _ => return Err(unknown("a table", ".txt, .csv, .json or .html")),
     };
     output.stream(|out| {
         out.modelled = modelled;
-        let mut done = Ok(());
-        listing.rows.with(model, &listing.ids, &mut |sheet| {
-            done = sheet.write(printer, out, &listing.order);
-        });
-        done.map(Ok)
+        let write = |sheet: &mut dyn Sheet| sheet.write(printer, out, &listing.order);
+        listing.rows.with(model, &listing.ids, write).unwrap_or(Ok(())).map(Ok)
     })
 }
 

@@ -168,27 +168,28 @@ impl Rows {
         }
     }
 
-    /// Gives the table of these rows to `then`: a row's index is that in `ids`.
-    pub(super) fn with(
+    /// Calls `then` with the table of these rows: a row's index is that in `ids`. `None` if there is no
+    /// table.
+    pub(super) fn with<T>(
         &self,
         model: &mut Model,
         ids: &[usize],
-        then: &mut dyn FnMut(&mut dyn Sheet),
-    ) {
+        then: impl FnOnce(&mut dyn Sheet) -> T,
+    ) -> Option<T> {
         if let Rows::Compared(view) = self {
-            let Some((compared, names)) = model.difference_mut(*view) else { return };
+            let (compared, names) = model.difference_mut(*view)?;
             let table = match view {
                 View::Loops => diff::table::table("loop", &[Measure::Trips]),
                 _ => diff::table::table("branch", &compared.measures()),
             };
             let row = |at: usize| (at, &compared.comparison.rows[ids[at]]);
-            return then(&mut Listed { table: &table, context: names, row: &row });
+            return Some(then(&mut Listed { table: &table, context: names, row: &row }));
         }
         let Model { overview: Overview { branches, flow, .. }, functions, .. } = model;
         let complete = flow.is_complete();
         let all = flow.taken;
         let Flow { sites, blocks, maps, quality, block_quality, .. } = flow;
-        match self {
+        Some(match self {
             Rows::View(View::Functions) => then(&mut Listed {
                 table: &functions::table(all),
                 context: &mut (),
@@ -197,7 +198,7 @@ impl Rows {
             Rows::View(View::Branches) | Rows::Calls { .. } => {
                 let row = |at: usize| (at, &branches[ids[at]]);
                 let table = hot::table(all, quality, false);
-                then(&mut Listed { table: &table, context: maps, row: &row });
+                then(&mut Listed { table: &table, context: maps, row: &row })
             }
             Rows::View(view @ (View::Mispredicts | View::Outcomes | View::Targets)) => {
                 let unsure = complete && ids.iter().any(|at| sites[*at].unsure > 0);
@@ -207,39 +208,39 @@ impl Rows {
                     View::Outcomes => outcomes::conditional(complete, unsure),
                     _ => outcomes::indirect(complete),
                 };
-                then(&mut Listed { table: &table, context: maps, row: &row });
+                then(&mut Listed { table: &table, context: maps, row: &row })
             }
             Rows::TargetsOf(site) => {
-                let Some(site) = sites.get(*site) else { return };
+                let site = sites.get(*site)?;
                 let row = |at: usize| (at, site, &site.targets[ids[at]]);
-                then(&mut Listed { table: &outcomes::targets(complete), context: maps, row: &row });
+                then(&mut Listed { table: &outcomes::targets(complete), context: maps, row: &row })
             }
             Rows::View(View::Blocks) => {
                 let row = |at: usize| (at, &blocks[ids[at]]);
                 let table = blocks::table(block_quality.blocks, quality, false);
-                then(&mut Listed { table: &table, context: maps, row: &row });
+                then(&mut Listed { table: &table, context: maps, row: &row })
             }
             Rows::View(View::Loops) => {
-                let Some(loops) = &mut model.loops else { return };
+                let loops = model.loops.as_mut()?;
                 let found: &Vec<Loop> = &loops.loops;
                 let row = |at: usize| (ids[at], &found[ids[at]]);
                 let table = loops::table(loops.complete);
-                then(&mut Listed { table: &table, context: &mut loops.maps, row: &row });
+                then(&mut Listed { table: &table, context: &mut loops.maps, row: &row })
             }
             Rows::View(View::Paths) => {
-                let Some(paths) = &mut model.paths else { return };
+                let paths = model.paths.as_mut()?;
                 let links: Vec<(usize, &Link)> = links(&paths.paths);
                 let row = |at: usize| links[ids[at]];
                 let table = paths::ranked();
-                then(&mut Listed { table: &table, context: &mut paths.maps, row: &row });
+                then(&mut Listed { table: &table, context: &mut paths.maps, row: &row })
             }
-            Rows::View(View::CallGraph | View::Lint) | Rows::Compared(_) => {}
+            Rows::View(View::CallGraph | View::Lint) | Rows::Compared(_) => return None,
             Rows::Edges(edges) => then(&mut Listed {
                 table: &graph::table(),
                 context: &mut (),
                 row: &|at| (at, &edges[ids[at]]),
             }),
-        }
+        })
     }
 
     /// The code that a row is about: where its branch comes from, its block or loop starts.
