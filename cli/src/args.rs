@@ -36,6 +36,12 @@ pub(crate) fn color() -> impl TypedValueParser<Value = ColorChoice> {
     })
 }
 
+/// The number of rows to print; 0 is all.
+pub(crate) fn rows(text: &str) -> Result<usize, std::num::ParseIntError> {
+    let rows = text.parse()?;
+    Ok(if rows == 0 { usize::MAX } else { rows })
+}
+
 /// Release, commit (if known) and target.
 pub(crate) const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("LBR_BUILT"), ")");
 

@@ -16,7 +16,7 @@ use profile::maps::{LocationFilter, Maps};
 use profile::{Counter, View};
 
 use self::print::{html_page, print};
-use crate::args::heading;
+use crate::args::{heading, rows};
 use crate::exit::{DIFFERS, DONE, Failure, OrExit, Outcome, USAGE, usage};
 use crate::input::{self, Reread, Source};
 use crate::output::Output;
@@ -97,7 +97,7 @@ pub(crate) struct Diff {
     /// Print up to N rows; 0 is all [default: 25]
     ///
     /// With --json and --csv all rows, with --html 250.
-    #[arg(short = 'n', long, value_name = "N", help_heading = heading::OUTPUT)]
+    #[arg(short = 'n', long, value_name = "N", value_parser = rows, help_heading = heading::OUTPUT)]
     limit: Option<usize>,
     /// Write a page; `-` is standard output
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "csv"], help_heading = heading::OUTPUT)]
@@ -246,13 +246,6 @@ impl Diff {
             "no {OLD} here to compare {new} with: name the baseline first \
              (lbr diff BASELINE {new})"
         )
-    }
-
-    fn rows(&self, otherwise: usize) -> usize {
-        match self.limit {
-            Some(0) => usize::MAX,
-            limit => limit.unwrap_or(otherwise),
-        }
     }
 }
 

@@ -52,12 +52,12 @@ fn print_text(
     let significant = compared.significant();
     if !significant.is_empty() {
         out.gap()?;
-        let limit = args.rows(CHANGES);
+        let limit = args.limit.unwrap_or(CHANGES);
         let shown = significant.iter().take(limit).copied().enumerate();
         changes().write(Printer::Text, out, names, shown)?;
         print_hidden(out, significant.len(), limit, ("change", "changes"))?;
     }
-    let limit = args.rows(ROWS);
+    let limit = args.limit.unwrap_or(ROWS);
     for (kind, title, measures, rows) in compared.others() {
         out.gap()?;
         out.line(title)?;
@@ -78,7 +78,7 @@ fn print_rows(
     printer: Printer,
     out: &mut Out<'_>,
 ) -> Result<(), Failure> {
-    let limit = args.rows(usize::MAX);
+    let limit = args.limit.unwrap_or(usize::MAX);
     let rows = |loops: bool| {
         let rows = compared.comparison.rows.iter().filter(move |row| is_loop(row) == loops);
         rows.enumerate().take(limit)
@@ -128,7 +128,7 @@ fn summary(args: &Diff, compared: &Compared) -> Value {
 
 /// The comparison as a page.
 pub(super) fn html_page(args: &Diff, compared: &Compared, names: &mut Names) -> String {
-    let limit = args.rows(PAGE_ROWS);
+    let limit = args.limit.unwrap_or(PAGE_ROWS);
     let mut tables = Vec::new();
     let significant = compared.significant();
     if !significant.is_empty() {

@@ -59,10 +59,7 @@ pub(crate) fn run(args: &Report, path: &Path) -> Outcome {
     args.shown().keep_flow(&mut overview.flow, false)?;
     args.shown().keep_flow(&mut overview.flow, true)?;
     let head = Head { kept, sources: &sources, recorded: &recorded };
-    let mut limit = match args.limit {
-        Some(0) => usize::MAX,
-        limit => limit.unwrap_or(ROWS),
-    };
+    let mut limit = args.limit.unwrap_or(ROWS);
     let mut text = page(&head, &recordings, &mut overview, &mut graph, args, limit)?;
     // Long names.
     while args.limit.is_none() && text.len() > BYTES && limit > 1 {

@@ -29,7 +29,7 @@ use serde_json::Value;
 
 pub(crate) use self::blocks::{BlockSpec, charts as block_charts, table as block_table};
 pub(crate) use self::callgraph::{Shown as GraphRows, print_folded};
-use crate::args::heading;
+use crate::args::{heading, rows};
 use crate::exit::{DONE, Failure, Outcome, usage};
 use crate::head::{self, Notes, Totals, flow_json, without};
 use crate::input::{self, Inputs, Reread, Source};
@@ -153,7 +153,7 @@ pub(crate) struct Report {
     /// Print up to N rows; 0 is all [default: 25]
     ///
     /// With --json and --csv all rows, with --html 250.
-    #[arg(short = 'n', long, value_name = "N", help_heading = heading::OUTPUT)]
+    #[arg(short = 'n', long, value_name = "N", value_parser = rows, help_heading = heading::OUTPUT)]
     pub(crate) limit: Option<usize>,
     /// Write a page: call graph, code and tables; `-` is standard output
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "csv", "view", "sort", "block"],
@@ -297,12 +297,8 @@ impl Report {
 
     /// Rows of a table at most.
     fn rows(&self) -> usize {
-        match (self.limit, self.printer()) {
-            (Some(0), _) => usize::MAX,
-            (Some(limit), _) => limit,
-            (None, Printer::Text) => ROWS,
-            (None, _) => usize::MAX,
-        }
+        let default = if self.printer() == Printer::Text { ROWS } else { usize::MAX };
+        self.limit.unwrap_or(default)
     }
 
     fn printer(&self) -> Printer {
