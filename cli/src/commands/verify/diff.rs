@@ -44,11 +44,7 @@ pub(super) fn run(one: &Path, other: &Path, json: Option<&Path>) -> Outcome {
     let pairs = pair(&first, &second);
     let differ = pairs.iter().any(|pair| !pair.lines.is_empty());
     match output {
-        Some(output) => {
-            let mut text = Vec::new();
-            write_json(&mut text, &pairs)?;
-            output.write(&text)?;
-        }
+        Some(output) => output.stream(|out| write_json(out, &pairs).map(Ok))?,
         None => {
             let mut out = Out::stdout();
             write_text(&mut out, &pairs)?;

@@ -249,15 +249,11 @@ fn publish(
         text::write(&mut out, machine, args.verbose)?;
         out.flush()?;
     }
-    let mut text = Vec::new();
     if let Some(output) = json {
-        report::write_json(&mut text, machine)?;
-        output.write(&text)?;
+        output.stream(|out| report::write_json(out, machine).map(Ok))?;
     }
-    text.clear();
     if let Some(output) = markdown {
-        markdown::write(&mut text, machine)?;
-        output.write(&text)?;
+        output.stream(|out| markdown::write(out, machine).map(Ok))?;
     }
     Ok(())
 }
