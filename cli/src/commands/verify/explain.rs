@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::anyhow;
 use lab::verify::Spec;
 use lbr_msr::soft::SoftCpu;
+use serde::Serialize;
 use serde_json::json;
 
 use crate::exit::{DONE, OrExit, Outcome, USAGE, done};
@@ -18,9 +19,11 @@ use crate::present::table::{Cell, Item, write_list};
 const SHOWN: usize = 4;
 
 /// A documented answer and the CPUs that share it.
+#[derive(Serialize)]
 struct Answer {
     expected: String,
     source: String,
+    #[serde(rename = "models")]
     cpus: Vec<String>,
 }
 
@@ -113,17 +116,7 @@ fn text(out: &mut Out<'_>, check: &Spec, cpu: Option<&SoftCpu>) -> io::Result<()
 }
 
 fn json_line(out: &mut Vec<u8>, check: &Spec, cpu: Option<&SoftCpu>) -> io::Result<()> {
-    let (answers, _) = answers(check, cpu);
-    let documented: Vec<_> = answers
-        .iter()
-        .map(|answer| {
-            json!({
-                "expected": answer.expected,
-                "source": answer.source,
-                "models": answer.cpus,
-            })
-        })
-        .collect();
+    let (documented, _) = answers(check, cpu);
     json::line(
         out,
         &[
