@@ -1,5 +1,6 @@
 //! A table that can be sorted and searched.
 
+use std::cmp::Ordering;
 use std::io;
 
 use super::reading::Model;
@@ -88,14 +89,15 @@ impl Listing {
             let heading = sheet.headings().get(column).copied().unwrap_or_default();
             let first = if ascending { "lowest" } else { "highest" };
             self.sorted = Some(format!("{heading}: {first} first"));
-            order.sort_by_cached_key(|row| {
-                let cell = sheet.cell(*row, column);
-                let text = match cell.value() {
-                    None => cell.text().into_owned(),
-                    Some(_) => String::new(),
-                };
-                SortKey { value: cell.value(), text, ascending }
-            });
+            let key = |row: usize| {
+                let cell = sheet.cell(row, column);
+                let value = cell.value();
+                let text = if value.is_none() { cell.text().into_owned() } else { String::new() };
+                ((value, text), row)
+            };
+            let mut keys: Vec<(SortKey, usize)> = order.iter().copied().map(key).collect();
+            keys.sort_by(|(one, _), (other, _)| compare(one, other, ascending));
+            order = keys.into_iter().map(|(_, row)| row).collect();
         });
         self.order = order;
     }
@@ -144,32 +146,18 @@ impl Listing {
     }
 }
 
-/// How rows are sorted: the unknown last, in either direction.
-#[derive(PartialEq)]
-struct SortKey {
-    value: Option<f64>,
-    text: String,
-    ascending: bool,
-}
+/// A cell's value; its text if it has none.
+type SortKey = (Option<f64>, String);
 
-impl Eq for SortKey {}
-
-impl PartialOrd for SortKey {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for SortKey {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        let unknown = |key: &SortKey| key.value.is_none() && key.text.len() < 2;
-        let both = match (self.value, other.value) {
-            (Some(one), Some(other)) => one.total_cmp(&other),
-            _ => self.text.cmp(&other.text),
-        };
-        let both = if self.ascending { both } else { both.reverse() };
-        unknown(self).cmp(&unknown(other)).then(both)
-    }
+/// The order of two cells: the unknown last, in either direction.
+fn compare(one: &SortKey, other: &SortKey, ascending: bool) -> Ordering {
+    let unknown = |(value, text): &SortKey| value.is_none() && text.len() < 2;
+    let both = match (one.0, other.0) {
+        (Some(one), Some(other)) => one.total_cmp(&other),
+        _ => one.1.cmp(&other.1),
+    };
+    let both = if ascending { both } else { both.reverse() };
+    unknown(one).cmp(&unknown(other)).then(both)
 }
 
 /// Whether a line of a text has these letters, in this order.
