@@ -9,7 +9,7 @@ use lbr_msr::{
     LbrCaps, MsrRead,
     arm::{ArmError, ArmOptions, ArmPlan},
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{
     backend::{self, Backend, of_registers},
@@ -167,14 +167,11 @@ fn write_text(out: &mut Out<'_>, cpu: u32, found: &DisarmedCpu) -> io::Result<()
 
 fn write_json(out: &mut impl Write, cpu: u32, found: &DisarmedCpu) -> io::Result<()> {
     let filter = found.filter.as_ref();
-    json::line(
-        out,
-        &[
-            ("cpu", json!(cpu)),
-            ("recording", json!(found.recording)),
-            ("control", json::hex(found.control.1)),
-            ("select", filter.map_or(Value::Null, |(_, value)| json::hex(*value))),
-            ("disarmed", json!(found.cleared)),
-        ],
-    )
+    json::object!(out, {
+        "cpu": cpu,
+        "recording": found.recording,
+        "control": json::hex(found.control.1),
+        "select": filter.map_or(Value::Null, |(_, value)| json::hex(*value)),
+        "disarmed": found.cleared,
+    })
 }

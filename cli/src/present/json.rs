@@ -14,6 +14,14 @@ pub(crate) fn line(out: &mut impl Write, fields: &[(&str, Value)]) -> io::Result
     value(out, &Object(fields))
 }
 
+/// Writes an object in the syntax of [`serde_json::json`] as one line, its keys in this order.
+macro_rules! object {
+    ($out:expr, { $($key:literal: $value:expr),* $(,)? }) => {
+        $crate::present::json::line($out, &[$(($key, serde_json::json!($value))),*])
+    };
+}
+pub(crate) use object;
+
 /// Writes one value as one line.
 pub(crate) fn value(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
     write(out, value)?;

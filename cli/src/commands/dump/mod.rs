@@ -157,23 +157,20 @@ fn write_json(
     snapshot: &Snapshot,
 ) -> io::Result<()> {
     let hex = |value: Option<u64>| value.map_or(Value::Null, json::hex);
-    json::line(
-        out,
-        &[
-            ("schema", json!(1)),
-            ("cpu", json!(args.cpu)),
-            ("facility", json!(caps.facility.name())),
-            ("depth", json!(snapshot.depth)),
-            ("control", json::hex(snapshot.control)),
-            ("select", hex(snapshot.select)),
-            ("filter", json!(filter_names(caps, snapshot))),
-            ("tos", json!(snapshot.position.filter(|_| caps.order == Order::Tos))),
-            ("msroff", json!(snapshot.position.filter(|_| caps.order == Order::Saturating))),
-            ("recording", json!(snapshot.recording)),
-            ("torn", json!(snapshot.torn())),
-            ("soft", json!(args.machine.soft_cpu.as_ref().map(|soft| &soft.key))),
-        ],
-    )?;
+    json::object!(out, {
+        "schema": 1,
+        "cpu": args.cpu,
+        "facility": caps.facility.name(),
+        "depth": snapshot.depth,
+        "control": json::hex(snapshot.control),
+        "select": hex(snapshot.select),
+        "filter": filter_names(caps, snapshot),
+        "tos": snapshot.position.filter(|_| caps.order == Order::Tos),
+        "msroff": snapshot.position.filter(|_| caps.order == Order::Saturating),
+        "recording": snapshot.recording,
+        "torn": snapshot.torn(),
+        "soft": args.machine.soft_cpu.as_ref().map(|soft| &soft.key),
+    })?;
     for (index, raw) in &snapshot.records {
         let to = (!caps.layout.is_packed()).then_some(raw.to);
         let mut fields = vec![

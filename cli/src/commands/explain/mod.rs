@@ -280,9 +280,9 @@ fn at(register: &Register) -> String {
 /// The documents that the tags in brackets cite.
 fn write_sources(out: &mut Out<'_>, json: bool) -> io::Result<()> {
     if json {
-        return SOURCES.iter().try_for_each(|(tag, document)| {
-            json::line(out, &[("tag", (*tag).into()), ("document", (*document).into())])
-        });
+        return SOURCES.iter().try_for_each(
+            |(tag, document)| json::object!(out, { "tag": tag, "document": document }),
+        );
     }
     let items =
         SOURCES.iter().map(|(tag, document)| (Cell::Empty, (*tag).into(), (*document).into()));

@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, anyhow};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::{
     exit::{DONE, FAILED, Failure, OrExit, Outcome, USAGE},
@@ -196,26 +196,23 @@ fn write_text(out: &mut Out<'_>, pairs: &[GroupPair]) -> io::Result<()> {
 }
 
 fn write_json(out: &mut impl Write, pairs: &[GroupPair]) -> io::Result<()> {
-    json::line(out, &[("schema", json!(1))])?;
+    json::object!(out, { "schema": 1 })?;
     for pair in pairs {
         for line in &pair.lines {
             let side = |check: &Option<Value>, key| {
                 check.as_ref().and_then(|check| check.get(key)).cloned().unwrap_or(Value::Null)
             };
-            json::line(
-                out,
-                &[
-                    ("check", json!(line.check)),
-                    ("a", json!(pair.one)),
-                    ("b", json!(pair.other)),
-                    ("a_verdict", side(&line.one, "verdict")),
-                    ("b_verdict", side(&line.other, "verdict")),
-                    ("a_expected", side(&line.one, "expected")),
-                    ("b_expected", side(&line.other, "expected")),
-                    ("a_found", side(&line.one, "found")),
-                    ("b_found", side(&line.other, "found")),
-                ],
-            )?;
+            json::object!(out, {
+                "check": line.check,
+                "a": pair.one,
+                "b": pair.other,
+                "a_verdict": side(&line.one, "verdict"),
+                "b_verdict": side(&line.other, "verdict"),
+                "a_expected": side(&line.one, "expected"),
+                "b_expected": side(&line.other, "expected"),
+                "a_found": side(&line.one, "found"),
+                "b_found": side(&line.other, "found"),
+            })?;
         }
     }
     Ok(())

@@ -7,7 +7,6 @@ use anyhow::anyhow;
 use lab::verify::Spec;
 use lbr_msr::soft::SoftCpu;
 use serde::Serialize;
-use serde_json::json;
 
 use crate::exit::{DONE, OrExit, Outcome, USAGE, done};
 use crate::output::Output;
@@ -117,17 +116,14 @@ fn text(out: &mut Out<'_>, check: &Spec, cpu: Option<&SoftCpu>) -> io::Result<()
 
 fn json_line(out: &mut Vec<u8>, check: &Spec, cpu: Option<&SoftCpu>) -> io::Result<()> {
     let (documented, _) = answers(check, cpu);
-    json::line(
-        out,
-        &[
-            ("check", json!(check.id)),
-            ("what", json!(check.what)),
-            ("run", json!(check.run)),
-            ("why", json!(check.why)),
-            ("falsified_by", json!(check.falsified)),
-            ("documented", json!(documented)),
-            ("needs", json!(check.needs)),
-            ("writes", json!(check.writes)),
-        ],
-    )
+    json::object!(out, {
+        "check": check.id,
+        "what": check.what,
+        "run": check.run,
+        "why": check.why,
+        "falsified_by": check.falsified,
+        "documented": documented,
+        "needs": check.needs,
+        "writes": check.writes,
+    })
 }

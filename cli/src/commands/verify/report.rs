@@ -8,7 +8,6 @@ use lbr_msr::probe::{
     cores::{CoreType, cpu_list},
     recorded::RecordedCpu,
 };
-use serde_json::json;
 
 use crate::present::escape::escaped;
 use crate::present::json;
@@ -179,52 +178,45 @@ const fn key(verdict: &Verdict) -> &'static str {
 
 /// A line for each group of CPUs, and after it a line for each of its checks.
 pub(super) fn write_json(mut out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
-    json::line(&mut out, &[("schema", json!(1))])?;
+    json::object!(&mut out, { "schema": 1 })?;
     for verified in &machine.verified {
         let Report { identity, caps, kind, written, checks, .. } = &verified.report;
         let cpus = cpu_list(&verified.cpus);
-        json::line(
-            &mut out,
-            &[
-                ("cpus", json!(cpus)),
-                ("vendor", json!(identity.vendor.as_str())),
-                ("model", json!(identity.key())),
-                ("stepping", json!(identity.stepping)),
-                ("uarch", json!(identity.uarch)),
-                ("core_type", json!(verified.core_type.and_then(CoreType::name))),
-                ("hypervisor", json!(identity.hypervisor)),
-                ("facility", json!(caps.facility.name())),
-                ("depth", json!(caps.depth)),
-                ("assumed", json!(caps.assumed)),
-                (
-                    "registers",
-                    json!(match kind {
-                        SubjectKind::Software => "soft",
-                        SubjectKind::Emulated => "emulated",
-                        SubjectKind::Hardware => "hardware",
-                    }),
-                ),
-                ("soft_lies", json!(machine.soft_lies)),
-                ("written", json!(written)),
-                ("lbr", json!(env!("CARGO_PKG_VERSION"))),
-                ("microcode", json!(verified.microcode)),
-                ("kernel", json!(machine.kernel)),
-                ("date", json!(machine.date)),
-            ],
-        )?;
+        json::object!(&mut out, {
+            "cpus": cpus,
+            "vendor": identity.vendor.as_str(),
+            "model": identity.key(),
+            "stepping": identity.stepping,
+            "uarch": identity.uarch,
+            "core_type": verified.core_type.and_then(CoreType::name),
+            "hypervisor": identity.hypervisor,
+            "facility": caps.facility.name(),
+            "depth": caps.depth,
+            "assumed": caps.assumed,
+            "registers": match kind {
+                SubjectKind::Software => "soft",
+                SubjectKind::Emulated => "emulated",
+                SubjectKind::Hardware => "hardware",
+            },
+            "soft_lies": machine.soft_lies,
+            "written": written,
+            "lbr": env!("CARGO_PKG_VERSION"),
+            "microcode": verified.microcode,
+            "kernel": machine.kernel,
+            "date": machine.date,
+        })?;
         for check in checks {
-            let fields = [
-                ("cpus", json!(cpus)),
-                ("check", json!(check.id)),
-                ("what", json!(check.what)),
-                ("needs", json!(check.needs)),
-                ("expected", json!(check.expected)),
-                ("source", json!(check.source)),
-                ("found", json!(check.found)),
-                ("verdict", json!(key(&check.verdict))),
-                ("why", json!(check.verdict.why())),
-            ];
-            json::line(&mut out, &fields)?;
+            json::object!(&mut out, {
+                "cpus": cpus,
+                "check": check.id,
+                "what": check.what,
+                "needs": check.needs,
+                "expected": check.expected,
+                "source": check.source,
+                "found": check.found,
+                "verdict": key(&check.verdict),
+                "why": check.verdict.why(),
+            })?;
         }
     }
     Ok(())
