@@ -28,8 +28,8 @@ macro_rules! usage {
 }
 pub(crate) use {failure, usage};
 
-/// The result of a command: an exit status, or a failure to report.
-pub(crate) type Outcome = Result<u8, Failure>;
+/// [`std::result::Result`] with defaults: an exit status, or a failure to report.
+pub(crate) type Result<T = u8, E = Failure> = std::result::Result<T, E>;
 
 /// Done.
 pub(crate) const DONE: u8 = 0;
@@ -47,7 +47,7 @@ pub(crate) const POOR: u8 = 5;
 pub(crate) const DIFFERS: u8 = 6;
 
 /// Ends a command whose output is complete.
-pub(crate) fn done(out: &mut impl Write) -> Outcome {
+pub(crate) fn done(out: &mut impl Write) -> Result {
     out.flush()?;
     Ok(DONE)
 }
@@ -55,11 +55,11 @@ pub(crate) fn done(out: &mut impl Write) -> Outcome {
 /// Attaches an exit code to an error.
 pub(crate) trait OrExit<T> {
     /// Turns an error into a [`Failure`] with this exit code.
-    fn or_exit(self, code: u8) -> Result<T, Failure>;
+    fn or_exit(self, code: u8) -> Result<T>;
 }
 
 impl<T, E: Into<anyhow::Error>> OrExit<T> for Result<T, E> {
-    fn or_exit(self, code: u8) -> Result<T, Failure> {
+    fn or_exit(self, code: u8) -> Result<T> {
         self.map_err(|e| Failure { code, error: e.into() })
     }
 }
@@ -73,7 +73,7 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
 
 /// Prints a failure as one sentence and returns its exit status. A closed pipe is success: the
 /// reader has seen enough.
-pub(crate) fn report(outcome: Outcome) -> ExitCode {
+pub(crate) fn report(outcome: Result) -> ExitCode {
     match outcome {
         Ok(code) => ExitCode::from(code),
         Err(Failure { error, .. }) if is_closed_pipe(&error) => ExitCode::SUCCESS,

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::args::heading;
 use crate::cpus::CpuList;
-use crate::exit::{Failure, usage};
+use crate::exit::{Result, usage};
 use crate::input::Reading;
 use crate::present::number::{grouped, part};
 use crate::present::shorten::offered;
@@ -160,7 +160,7 @@ impl RowArgs {
         &self,
         maps: &mut Maps,
         places: impl Iterator<Item = (Location, u64)>,
-    ) -> Result<Option<LocationFilter>, Failure> {
+    ) -> Result<Option<LocationFilter>> {
         if !self.any() {
             let own =
                 (self.own && self.dso.is_empty()).then(|| LocationFilter::own(maps)).flatten();
@@ -190,7 +190,7 @@ impl RowArgs {
         rows: &mut Vec<T>,
         (of, unit): (u64, &'static str),
         look: impl Fn(&T) -> (Location, u64),
-    ) -> Result<Option<Rows>, Failure> {
+    ) -> Result<Option<Rows>> {
         let Some(within) = self.places(maps, rows.iter().map(&look))? else { return Ok(None) };
         let all_rows = rows.len();
         rows.retain(|row| within.has(look(row).0));
@@ -199,7 +199,7 @@ impl RowArgs {
     }
 
     /// Drops the blocks, or the branches, of files that were not requested.
-    pub(crate) fn keep_flow(&self, flow: &mut Flow, blocks: bool) -> Result<Option<Rows>, Failure> {
+    pub(crate) fn keep_flow(&self, flow: &mut Flow, blocks: bool) -> Result<Option<Rows>> {
         let Flow { sites, blocks: ran, maps, block_quality, taken, .. } = flow;
         if blocks {
             let all = (block_quality.blocks, "blocks");

@@ -21,7 +21,7 @@ use sampler::source::perf::Refused;
 
 use super::machine::MachineArgs;
 use super::probe::is_wrong_assumption;
-use crate::exit::{FAILED, Failure, NO_LBR, NOT_PERMITTED, OrExit, USAGE, usage};
+use crate::exit::{FAILED, Failure, NO_LBR, NOT_PERMITTED, OrExit, Result, USAGE, usage};
 use crate::present::out::say;
 
 /// `--backend` of every command.
@@ -55,9 +55,9 @@ impl Backend {
     /// unavailable.
     pub(crate) fn choose<T>(
         self,
-        registers: impl FnOnce() -> Result<T, Failure>,
-        perf: impl FnOnce() -> Option<Result<T, Failure>>,
-    ) -> Result<Choice<T>, Failure> {
+        registers: impl FnOnce() -> Result<T>,
+        perf: impl FnOnce() -> Option<Result<T>>,
+    ) -> Result<Choice<T>> {
         let (name, found) = match self {
             Backend::Soft => return Ok(Choice::Software(None)),
             Backend::Msr => ("msr", registers()),
@@ -146,8 +146,8 @@ pub(crate) fn look<T>(
     backend: Backend,
     cpu: u32,
     machine: &MachineArgs,
-    usable: impl Fn(&LbrCaps) -> Result<T, Failure>,
-) -> Result<Examined<T>, Failure> {
+    usable: impl Fn(&LbrCaps) -> Result<T>,
+) -> Result<Examined<T>> {
     let cpus = machine.cpus()?;
     let root = machine.root();
     let found = cpus
@@ -201,12 +201,12 @@ pub(crate) fn open_for(
     backend: Backend,
     cpu: u32,
     root: &Root,
-) -> Result<Hardware, Failure> {
+) -> Result<Hardware> {
     open(backend, cpu, root, &plan.needs(), true).map_err(refused)
 }
 
 /// Saves the registers, and warns if something else uses them.
-pub(crate) fn ready(registers: Hardware, plan: ArmPlan) -> Result<Ready<Hardware>, Failure> {
+pub(crate) fn ready(registers: Hardware, plan: ArmPlan) -> Result<Ready<Hardware>> {
     let ready = Ready::new(registers, plan).map_err(not_armed)?;
     if ready.saved().in_use() {
         say!(
@@ -330,7 +330,7 @@ mod tests {
 
     type Found = Result<&'static str, (u8, &'static str)>;
 
-    fn failure<T>((code, error): (u8, &'static str)) -> Result<T, Failure> {
+    fn failure<T>((code, error): (u8, &'static str)) -> Result<T> {
         Err(Failure { code, error: anyhow!("{error}") })
     }
 

@@ -19,7 +19,7 @@ use crate::args::heading;
 use crate::cpus::CpuList;
 use crate::present::out::{Out, say};
 use crate::{
-    exit::{DONE, Failure, NO_LBR, OrExit, Outcome, failure, usage},
+    exit::{DONE, NO_LBR, OrExit, Result, failure, usage},
     present::json,
 };
 
@@ -61,7 +61,7 @@ struct DisarmedCpu {
     cleared: bool,
 }
 
-pub(crate) fn run(args: DisarmArgs) -> Outcome {
+pub(crate) fn run(args: DisarmArgs) -> Result {
     if args.backend == Backend::Soft || args.machine.soft_cpu.is_some() {
         return Err(usage!(
             "a software LBR ends with the command that uses it: there is nothing to disable"
@@ -107,7 +107,7 @@ pub(crate) fn run(args: DisarmArgs) -> Outcome {
     Ok(code.unwrap_or(DONE))
 }
 
-fn disarm(cpu: u32, args: &DisarmArgs, announced: &mut bool) -> Result<DisarmedCpu, Failure> {
+fn disarm(cpu: u32, args: &DisarmArgs, announced: &mut bool) -> Result<DisarmedCpu> {
     let found = backend::look(args.backend, cpu, &args.machine, plan)?;
     let (caps, plan, mut registers) = (found.caps, found.usable, found.registers);
     let (control, enable) = plan.control();
@@ -139,7 +139,7 @@ fn disarm(cpu: u32, args: &DisarmArgs, announced: &mut bool) -> Result<DisarmedC
 }
 
 /// How recording is switched off on such a CPU.
-fn plan(caps: &LbrCaps) -> Result<ArmPlan, Failure> {
+fn plan(caps: &LbrCaps) -> Result<ArmPlan> {
     ArmPlan::new(caps, 0, ArmOptions::default()).map_err(|error| match error {
         ArmError::NoRing { facility, .. } => {
             let name = facility.name();

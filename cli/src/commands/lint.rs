@@ -14,7 +14,7 @@ use profile::symbols::{Module, Sources};
 use serde_json::json;
 
 use crate::args::heading;
-use crate::exit::{DONE, OrExit, Outcome, POOR, USAGE};
+use crate::exit::{DONE, OrExit, POOR, Result, USAGE};
 use crate::input::{self, Inputs, Source, selected};
 use crate::present::json;
 use crate::present::number::{counted, dash, grouped, nonzero, percent, share};
@@ -93,7 +93,7 @@ impl Judged {
     }
 }
 
-pub(crate) fn run(args: &LintArgs) -> Outcome {
+pub(crate) fn run(args: &LintArgs) -> Result {
     let mut out = Out::stdout();
     let mut lints: Vec<Judged> = Vec::new();
     let files = args.symbols.sources(&Sources::default());

@@ -23,7 +23,7 @@ use sampler::target::Affinity;
 use super::{number::hex, soft::CpuParser};
 use crate::args::heading;
 use crate::cpus::CpuList;
-use crate::exit::{Failure, NO_LBR, OrExit, USAGE, failure};
+use crate::exit::{NO_LBR, OrExit, Result, USAGE, failure};
 use crate::input;
 use crate::present::out::say;
 
@@ -86,7 +86,7 @@ impl MachineArgs {
     }
 
     /// The CPUID of each CPU.
-    pub(crate) fn cpus(&self) -> Result<Vec<RecordedCpu>, Failure> {
+    pub(crate) fn cpus(&self) -> Result<Vec<RecordedCpu>> {
         let root = self.root();
         match (&self.host.cpuid, &self.soft_cpu) {
             (Some(path), _) => recording(path).or_exit(USAGE),
@@ -97,7 +97,7 @@ impl MachineArgs {
     }
 
     /// The default CPU: the last allowed one, because CPU 0 serves most interrupts.
-    pub(crate) fn usual_cpu(&self) -> Result<u32, Failure> {
+    pub(crate) fn usual_cpu(&self) -> Result<u32> {
         let mut allowed: Vec<u32> = Affinity::current()?.cpus().collect();
         if !self.is_live() {
             let cpus = self.cpus()?;
@@ -154,7 +154,7 @@ fn recording(path: &Path) -> anyhow::Result<Vec<RecordedCpu>> {
 
 /// The CPUs of another root, from its text: those that are online there, if known. A single
 /// recorded CPU is used for all.
-fn recorded_at(root: &Root) -> Result<Vec<RecordedCpu>, Failure> {
+fn recorded_at(root: &Root) -> Result<Vec<RecordedCpu>> {
     let path = root.join("cpuid");
     if !path.exists() {
         return Err(failure!(

@@ -31,7 +31,7 @@ use anstream::ColorChoice;
 use clap::{Parser, Subcommand};
 
 use crate::args::{EXIT_CODES, VERSION, color, heading, help};
-use crate::exit::Outcome;
+use crate::exit::Result;
 
 /// Last Branch Records: record, report, time and decode
 #[derive(Debug, Parser)]
@@ -79,7 +79,7 @@ pub(crate) enum Command {
 }
 
 /// Runs a command; without one, prints the verdict on this machine.
-pub(crate) fn run(command: Option<Command>) -> Outcome {
+pub(crate) fn run(command: Option<Command>) -> Result {
     let Some(command) = command else { return doctor::summary::run() };
     match command {
         Command::Doctor(args) => doctor::run(args),

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::machine::MachineArgs;
 use crate::args::heading;
 use crate::{
-    exit::{OrExit, Outcome, USAGE, done},
+    exit::{OrExit, Result, USAGE, done},
     present::{
         json,
         out::Out,
@@ -43,7 +43,7 @@ pub(crate) struct ProbeArgs {
     json: bool,
 }
 
-pub(crate) fn run(args: ProbeArgs) -> Outcome {
+pub(crate) fn run(args: ProbeArgs) -> Result {
     let cpus = args.machine.cpus()?;
     let groups = args.machine.groups(&cpus);
     // A wrong assumption of the user is an error, not an answer.

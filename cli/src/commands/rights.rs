@@ -6,7 +6,7 @@ use sampler::source::Command;
 use sampler::target::User;
 
 use crate::args::heading;
-use crate::exit::{Failure, NOT_PERMITTED, failure};
+use crate::exit::{NOT_PERMITTED, Result, failure};
 use crate::present::out::say;
 
 /// The option of commands that run a program.
@@ -20,7 +20,7 @@ pub(crate) struct Rights {
 
 impl Rights {
     /// Refuses `--user` unless lbr is root.
-    pub(crate) fn check(&self) -> Result<(), Failure> {
+    pub(crate) fn check(&self) -> Result<()> {
         if self.user.is_some() && !nix::unistd::geteuid().is_root() {
             return Err(failure!(
                 NOT_PERMITTED,

@@ -10,7 +10,7 @@ use lbr_msr::insn::Isa;
 use lbr_msr::soft::SoftCpu;
 use lbr_msr::table::NAMES;
 
-use crate::exit::{Failure, Outcome, done, usage};
+use crate::exit::{Result, done, usage};
 use crate::present::out::Out;
 use crate::present::table::{Cell, Table};
 
@@ -48,7 +48,7 @@ impl TypedValueParser for CpuParser {
 }
 
 /// Whether a CPU runs programs of this instruction set.
-pub(crate) fn runs(cpu: &SoftCpu, isa: Isa) -> Result<(), Failure> {
+pub(crate) fn runs(cpu: &SoftCpu, isa: Isa) -> Result<()> {
     match (cpu.caps.facility == Facility::Brbe, isa) {
         (true, Isa::X86_64) => Err(usage!(
             "{} is an Arm CPU, and the program is for x86-64; name another --soft-cpu",
@@ -68,7 +68,7 @@ pub(crate) fn is_list(error: &clap::Error) -> bool {
 }
 
 /// Lists the CPUs.
-pub(crate) fn cpus() -> Outcome {
+pub(crate) fn cpus() -> Result {
     let mut out = Out::stdout();
     Table::<(), SoftCpu>::new()
         .word("", "CPU", |(), cpu| Cell::Word(cpu.key.clone().into()))

@@ -27,7 +27,7 @@ use signal_hook::flag;
 pub(crate) use self::reread::Reread;
 pub(crate) use self::source::{Source, warn};
 use crate::args::heading;
-use crate::exit::{FAILED, Failure, USAGE, failure, usage};
+use crate::exit::{FAILED, Failure, Result, USAGE, failure, usage};
 use crate::present::out::say;
 use crate::symbols::SymbolArgs;
 
@@ -75,7 +75,7 @@ pub(crate) struct Reading {
 }
 
 /// Opens a recording and selects its samples; `-` is standard input.
-pub(crate) fn open(path: &Path, reading: &Reading) -> Result<Recording, Failure> {
+pub(crate) fn open(path: &Path, reading: &Reading) -> Result<Recording> {
     let mut recording = open_whole(path, reading.force)?;
     recording.stop_when(interrupted()?);
     recording.read_ahead(std::thread::available_parallelism().map_or(1, NonZero::get));
@@ -87,11 +87,7 @@ pub(crate) fn open(path: &Path, reading: &Reading) -> Result<Recording, Failure>
 }
 
 /// Selects samples.
-fn select(
-    path: &Path,
-    recording: &mut Recording,
-    selection: &Arc<Selection>,
-) -> Result<(), Failure> {
+fn select(path: &Path, recording: &mut Recording, selection: &Arc<Selection>) -> Result<()> {
     recording.select(selection).map_err(|error| match error {
         SelectError::Read(error) => failure(path, error),
         error => Failure { code: USAGE, error: anyhow::Error::new(error).context(name(path)) },
@@ -99,7 +95,7 @@ fn select(
 }
 
 /// As [`open`], without a selection, and not ended by signals.
-pub(crate) fn open_whole(path: &Path, force: bool) -> Result<Recording, Failure> {
+pub(crate) fn open_whole(path: &Path, force: bool) -> Result<Recording> {
     let cannot = |cause| failure(path, ReadError::Open { path: path.to_owned(), cause });
     let opened = if path == Path::new("-") {
         let stream = file::Stream::stdin(interrupted()?).map_err(cannot)?;
@@ -163,7 +159,7 @@ pub(crate) fn count<V: View>(
     reading: &Reading,
     symbols: &SymbolArgs,
     mut counter: Counter<V>,
-) -> Result<(V::Table, Vec<Source>), Failure> {
+) -> Result<(V::Table, Vec<Source>)> {
     symbols.apply(counter.maps());
     let sources = read_all(paths, reading, |recording, at| counter.recording(recording, at))?;
     Ok((counter.finish(), sources))
@@ -177,7 +173,7 @@ pub(crate) fn read_all(
     paths: &[PathBuf],
     reading: &Reading,
     read: impl FnMut(&mut Recording, &mut dyn FnMut(u64, Option<u64>)) -> Result<(), ReadError>,
-) -> Result<Vec<Source>, Failure> {
+) -> Result<Vec<Source>> {
     if reading.selection.needs_names() {
         return Reread::new(paths, reading)?.read(read);
     }
@@ -192,9 +188,9 @@ pub(crate) fn read_all(
 /// As [`read_all`], with recordings that `open` opens, by index.
 pub(crate) fn read_each(
     paths: &[PathBuf],
-    open: impl Fn(usize) -> Result<Recording, Failure>,
+    open: impl Fn(usize) -> Result<Recording>,
     mut read: impl FnMut(&mut Recording, &mut dyn FnMut(u64, Option<u64>)) -> Result<(), ReadError>,
-) -> Result<Vec<Source>, Failure> {
+) -> Result<Vec<Source>> {
     let stop = interrupted()?;
     let mut sources: Vec<Source> = Vec::new();
     for (at, path) in paths.iter().enumerate() {
@@ -218,7 +214,7 @@ pub(crate) fn read_one(
     path: &Path,
     mut recording: Recording,
     read: &mut impl FnMut(&mut Recording, &mut dyn FnMut(u64, Option<u64>)) -> Result<(), ReadError>,
-) -> Result<Source, Failure> {
+) -> Result<Source> {
     let (started, mut bar) = (Instant::now(), None);
     let end = read(&mut recording, &mut |at, size| {
         if started.elapsed() >= Duration::from_secs(1) {
@@ -230,7 +226,7 @@ pub(crate) fn read_one(
 }
 
 /// Refuses to read standard input twice.
-pub(crate) fn once(paths: &[PathBuf]) -> Result<(), Failure> {
+pub(crate) fn once(paths: &[PathBuf]) -> Result<()> {
     if paths.iter().filter(|path| *path == Path::new("-")).count() > 1 {
         return Err(usage!("standard input (-i -) can be read once only"));
     }

@@ -15,7 +15,7 @@ use profile::select::Selection;
 use profile::{Counter, Recording, View};
 
 use super::{Source, file};
-use crate::exit::Failure;
+use crate::exit::Result;
 use crate::input::{self, Reading};
 
 /// Maximum number of bytes of a pipe that are copied.
@@ -36,9 +36,9 @@ pub(crate) struct Reread {
 
 impl Reread {
     /// Takes paths; a pipe is copied to a temporary file first.
-    pub(crate) fn new(paths: &[PathBuf], reading: &Reading) -> Result<Reread, Failure> {
+    pub(crate) fn new(paths: &[PathBuf], reading: &Reading) -> Result<Reread> {
         input::once(paths)?;
-        let kept: Result<Vec<_>, Failure> = paths.iter().map(|path| kept(path)).collect();
+        let kept: Result<Vec<_>> = paths.iter().map(|path| kept(path)).collect();
         let kept = kept?;
         // The part copied before Ctrl-C is read, twice and whole.
         let stopped = kept.iter().any(Option::is_some) && interrupted()?;
@@ -52,7 +52,7 @@ impl Reread {
     pub(crate) fn read(
         &self,
         mut read: impl FnMut(&mut Recording, &mut dyn FnMut(u64, Option<u64>)) -> Result<(), ReadError>,
-    ) -> Result<Vec<Source>, Failure> {
+    ) -> Result<Vec<Source>> {
         if let Some(reached) = self.reached.borrow().as_ref() {
             let parts = self.paths.iter().zip(reached).enumerate();
             return parts
@@ -90,7 +90,7 @@ impl Reread {
     pub(crate) fn count<V: View>(
         &self,
         mut counter: Counter<V>,
-    ) -> Result<(V::Table, Vec<Source>), Failure> {
+    ) -> Result<(V::Table, Vec<Source>)> {
         let sources = self.read(|recording, at| counter.recording(recording, at))?;
         Ok((counter.finish(), sources))
     }
@@ -102,7 +102,7 @@ impl Reread {
     }
 
     /// Opens one of them.
-    pub(crate) fn open(&self, at: usize) -> Result<Recording, Failure> {
+    pub(crate) fn open(&self, at: usize) -> Result<Recording> {
         input::open(&self.path(at), &self.reading)
     }
 
@@ -115,7 +115,7 @@ impl Reread {
     }
 }
 
-fn kept(path: &Path) -> Result<Option<File>, Failure> {
+fn kept(path: &Path) -> Result<Option<File>> {
     let stdin = path == Path::new("-");
     let stays = |path| std::fs::metadata(path).map_or(true, |kind| kind.is_file() || kind.is_dir());
     if !stdin && stays(path) {

@@ -5,12 +5,12 @@ use profile::select::{Field, LeftOut, Why};
 use serde_json::{Map, Value, json};
 
 use super::Source;
-use crate::exit::{Failure, usage};
+use crate::exit::{Result, usage};
 use crate::present::number::{counted, grouped};
 use crate::present::shorten::offered;
 
 /// Refuses names that no recording has, and lists known ones.
-pub(crate) fn check(sources: &[Source]) -> Result<(), Failure> {
+pub(crate) fn check(sources: &[Source]) -> Result<()> {
     let Some(selection) = sources.first().and_then(|source| source.selection.as_ref()) else {
         return Ok(());
     };

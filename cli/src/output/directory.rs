@@ -21,7 +21,7 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
 use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
 
-use crate::exit::{Failure, usage};
+use crate::exit::{Failure, Result, usage};
 use crate::input::file::is_trusted;
 
 /// Links followed in one path, the kernel's own limit (`MAXSYMLINKS`).
@@ -38,7 +38,7 @@ pub(super) struct DirEntry {
 
 impl DirEntry {
     /// Resolves a path, all but its last component.
-    pub(super) fn of(path: &Path) -> Result<DirEntry, Failure> {
+    pub(super) fn of(path: &Path) -> Result<DirEntry> {
         let Some(name) = path.file_name() else {
             let what = if path.as_os_str().is_empty() { "empty" } else { "a directory" };
             return Err(usage!("{} is {what}: name a file", path.as_text()));

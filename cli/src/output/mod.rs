@@ -23,7 +23,7 @@ use nix::sys::stat::SFlag;
 
 use self::directory::DirEntry;
 use self::stream::Stream;
-use crate::exit::{Failure, usage};
+use crate::exit::{Result, usage};
 use crate::input::file::is_trusted;
 use crate::present::out::Out;
 
@@ -52,7 +52,7 @@ impl Output {
     pub(crate) fn new<P: AsRef<Path>>(
         path: &Path,
         inputs: impl IntoIterator<Item = P>,
-    ) -> Result<Output, Failure> {
+    ) -> Result<Output> {
         let to = To::of(path)?;
         if let Ok(there) = std::fs::metadata(path).or_else(|error| match &to {
             To::Ours(file) => file.metadata(),
@@ -91,7 +91,7 @@ impl Output {
     }
 
     /// Refuses to write binary output to a terminal.
-    pub(crate) fn no_terminal(&self) -> Result<(), Failure> {
+    pub(crate) fn no_terminal(&self) -> Result<()> {
         if !matches!(&self.to, To::Ours(file) if file.is_terminal()) {
             return Ok(());
         }
@@ -107,8 +107,8 @@ impl Output {
     /// or `write` fails.
     pub(crate) fn stream<T>(
         &self,
-        write: impl FnOnce(&mut Out<'_>) -> std::io::Result<Result<T, Failure>>,
-    ) -> Result<T, Failure> {
+        write: impl FnOnce(&mut Out<'_>) -> std::io::Result<Result<T>>,
+    ) -> Result<T> {
         self.stream_with_header(|out| Ok(write(out)?.map(|made| (made, Vec::new()))))
     }
 
@@ -116,8 +116,8 @@ impl Output {
     /// before.
     pub(crate) fn stream_with_header<T>(
         &self,
-        write: impl FnOnce(&mut Out<'_>) -> std::io::Result<Result<(T, Vec<u8>), Failure>>,
-    ) -> Result<T, Failure> {
+        write: impl FnOnce(&mut Out<'_>) -> std::io::Result<Result<(T, Vec<u8>)>>,
+    ) -> Result<T> {
         let all = |to: &mut dyn Write| {
             let mut out = Out::plain(to);
             let made = write(&mut out)?;
@@ -143,7 +143,7 @@ impl Output {
 }
 
 impl To {
-    fn of(path: &Path) -> Result<To, Failure> {
+    fn of(path: &Path) -> Result<To> {
         if let Some(ours) = ours(path) {
             return Ok(To::Ours(ours.with_context(|| path.as_text().into_owned())?));
         }

@@ -26,7 +26,7 @@ use sampler::interrupt::Interrupts;
 use super::directory::DirEntry;
 use super::stream::Stream;
 use super::{Output, To, name};
-use crate::exit::{FAILED, Failure, failure, usage};
+use crate::exit::{FAILED, Failure, Result, failure, usage};
 use crate::present::number::grouped;
 
 /// Attempts to get the name while other processes take it.
@@ -35,7 +35,7 @@ const TRIES: usize = 100;
 /// Reserves standard output for the recording, if it is the output: what the program and lbr print
 /// goes to standard error, as under perf. Must be called before the program is started, because it
 /// inherits the descriptors.
-pub(crate) fn prepare(output: &Output) -> Result<(), Failure> {
+pub(crate) fn prepare(output: &Output) -> Result<()> {
     output.no_terminal()?;
     if matches!(output.to, To::Ours(_)) {
         nix::unistd::dup2_stdout(io::stderr().as_fd()).context("standard output")?;
@@ -49,7 +49,7 @@ pub(crate) fn begin(
     output: Output,
     meta: Meta,
     interrupts: Interrupts,
-) -> Result<(Writer<Stream>, bool), Failure> {
+) -> Result<(Writer<Stream>, bool)> {
     let Output { path, to, .. } = output;
     let mut has_moved = false;
     let file = match to {
@@ -88,7 +88,7 @@ impl Finished {
 
     /// Opens what is at the path now, if it is this file, as long as it was
     /// written.
-    pub(crate) fn reopen(&self, path: &Path) -> Result<File, Failure> {
+    pub(crate) fn reopen(&self, path: &Path) -> Result<File> {
         let lost = |why: String| -> Failure {
             anyhow!("the recording is lost: {} {why}", path.as_text()).into()
         };
@@ -115,8 +115,8 @@ impl Finished {
 pub(crate) fn finish<T>(
     writer: Writer<Stream>,
     path: &Path,
-    recorded: Result<T, Failure>,
-) -> Result<(T, Option<Finished>), Failure> {
+    recorded: Result<T>,
+) -> Result<(T, Option<Finished>)> {
     let file = match writer.output() {
         Some(to) if to.is_file => Some(to.file.try_clone().context("the recording")?),
         _ => None,
@@ -147,7 +147,7 @@ fn cannot_write(path: &Path) -> String {
     format!("cannot write {}", name(path))
 }
 
-fn create(entry: &DirEntry, path: &Path, has_moved: &mut bool) -> Result<File, Failure> {
+fn create(entry: &DirEntry, path: &Path, has_moved: &mut bool) -> Result<File> {
     for _ in 0..TRIES {
         match entry.open(OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL, 0o600) {
             Ok(file) if !lock(&file) => return Err(in_use(path)),
@@ -163,7 +163,7 @@ fn create(entry: &DirEntry, path: &Path, has_moved: &mut bool) -> Result<File, F
 }
 
 /// Makes room for a new file under this name. Returns whether one became `FILE.old`.
-fn move_away(entry: &DirEntry, path: &Path) -> Result<bool, Failure> {
+fn move_away(entry: &DirEntry, path: &Path) -> Result<bool> {
     let cannot = || format!("cannot rename {0} to {0}.old", path.as_text());
     let status = match entry.status() {
         Err(Errno::ENOENT) => return Ok(false),

@@ -18,7 +18,7 @@ use profile::flow::FlowCounter;
 use profile::maps::Location;
 
 use crate::args::heading;
-use crate::exit::{DONE, Failure, OrExit, Outcome, USAGE, usage};
+use crate::exit::{DONE, Failure, OrExit, Result, USAGE, usage};
 use crate::head::{self, Notes, Totals, finish, without};
 use crate::input::source_text::Sources;
 use crate::input::{self, Source};
@@ -104,7 +104,7 @@ fn syntax() -> impl TypedValueParser<Value = Syntax> {
     PossibleValuesParser::new(["intel", "att"]).map(att)
 }
 
-pub(crate) fn run(args: &Annotate) -> Outcome {
+pub(crate) fn run(args: &Annotate) -> Result {
     annotate(args).map_err(|failure| match args.place.as_deref().filter(|what| Path::new(what).is_file()) {
         Some(file) => {
             let error = failure.error.context(format!(
@@ -117,7 +117,7 @@ pub(crate) fn run(args: &Annotate) -> Outcome {
 }
 
 /// Whether a graph is for Graphviz, by the ending of its file.
-fn is_dot(path: &Path) -> Result<bool, Failure> {
+fn is_dot(path: &Path) -> Result<bool> {
     match path.extension().and_then(|end| end.to_str()) {
         Some("dot" | "gv") => Ok(true),
         Some("svg") => Ok(false),
@@ -126,7 +126,7 @@ fn is_dot(path: &Path) -> Result<bool, Failure> {
     }
 }
 
-fn annotate(args: &Annotate) -> Outcome {
+fn annotate(args: &Annotate) -> Result {
     let inputs = || args.input.iter().chain(args.symbols.files());
     let is_dot = args.graph.as_deref().map(is_dot).transpose()?.unwrap_or_default();
     let output = args

@@ -16,7 +16,7 @@ use super::page::{Body, Page, Subject};
 use super::reading::{Ask, Model, Reader, Told};
 use super::views::{At, Rows, View};
 use crate::commands::functions::moved;
-use crate::exit::Failure;
+use crate::exit::Result;
 use crate::input;
 use crate::present::number::{counted, percent};
 use crate::present::place::Place;
@@ -96,7 +96,7 @@ impl App {
     }
 
     /// Takes an answer. An error without anything to show ends the command.
-    pub(super) fn take(&mut self, told: Told) -> Result<(), Failure> {
+    pub(super) fn take(&mut self, told: Told) -> Result<()> {
         match (told, &mut self.model) {
             (Told::Progress(share), _) => self.progress = Some(share),
             (Told::Done, _) => self.progress = None,

@@ -5,7 +5,7 @@ use std::io;
 
 use super::reading::Model;
 use super::views::Rows;
-use crate::exit::Failure;
+use crate::exit::Result;
 use crate::present::out::{Out, Row};
 use crate::present::table::{Cell, Sheet};
 use crate::select::RowArgs;
@@ -58,7 +58,7 @@ impl Listing {
     }
 
     /// Takes the rows from what was read last.
-    pub(super) fn refresh(&mut self, model: &mut Model, shown: &RowArgs) -> Result<(), Failure> {
+    pub(super) fn refresh(&mut self, model: &mut Model, shown: &RowArgs) -> Result<()> {
         (self.ids, self.own) = self.rows.ids(model, shown)?;
         self.types.clone_from(&shown.types);
         self.texts = None;

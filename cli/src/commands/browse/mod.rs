@@ -20,7 +20,7 @@ use ratatui_crossterm::crossterm::event::KeyEvent;
 use self::app::App;
 use self::filters::Filters;
 use self::reading::Reader;
-use crate::exit::{DONE, Failure, Outcome, usage};
+use crate::exit::{DONE, Result, usage};
 use crate::input::{self, Inputs};
 use crate::present::terminal::{self, Input, Terminal, is_drawable};
 use crate::select::{RowArgs, SelectArgs};
@@ -69,7 +69,7 @@ impl Browse {
     }
 }
 
-pub(crate) fn run(args: &Browse) -> Outcome {
+pub(crate) fn run(args: &Browse) -> Result {
     let (baseline, paths) = args.sides();
     let both = || baseline.iter().chain(paths);
     let free = !both().any(|path| path == Path::new("-"));
@@ -99,7 +99,7 @@ fn app(args: &Browse) -> std::io::Result<App> {
 }
 
 /// Shows it until its user has enough, or nothing can be read.
-fn play(app: &mut App) -> Result<(), Failure> {
+fn play(app: &mut App) -> Result<()> {
     let mut terminal = Terminal::take(true)?;
     let mut ended = Ok(());
     loop {

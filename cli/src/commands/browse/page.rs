@@ -18,7 +18,7 @@ use super::views::{Rows, View};
 use crate::commands::annotate::graph;
 use crate::commands::annotate::text::Options;
 use crate::commands::functions::moved;
-use crate::exit::Failure;
+use crate::exit::Result;
 use crate::present::chart::{Histogram, Series};
 use crate::present::out::Row;
 use crate::present::place::Place;
@@ -86,7 +86,7 @@ impl Page {
     }
 
     /// Takes its content from what was read last.
-    pub(super) fn refresh(&mut self, model: &mut Model, shown: &RowArgs) -> Result<(), Failure> {
+    pub(super) fn refresh(&mut self, model: &mut Model, shown: &RowArgs) -> Result<()> {
         let (title, made) = self.subject.make(model)?;
         self.title = title;
         match (made, &mut self.body) {
@@ -186,7 +186,7 @@ enum Made {
 
 impl Subject {
     /// Its title and its content.
-    fn make(&self, model: &mut Model) -> Result<(String, Made), Failure> {
+    fn make(&self, model: &mut Model) -> Result<(String, Made)> {
         if let Subject::View(view) = self
             && model.difference(*view).is_some()
         {
@@ -231,18 +231,18 @@ impl Subject {
 }
 
 /// The function at a place.
-pub(super) fn function(flow: &mut Flow, at: Location) -> Result<Stretch, Failure> {
+pub(super) fn function(flow: &mut Flow, at: Location) -> Result<Stretch> {
     let function = Stretch::at(flow, at);
     Ok(function.context("no symbol covers this code: --symfs or --debug-dir may have its file")?)
 }
 
-fn annotated(flow: &mut Flow, at: Location) -> Result<Annotated, Failure> {
+fn annotated(flow: &mut Flow, at: Location) -> Result<Annotated> {
     let function = function(flow, at)?;
     Ok(annotate(flow, &function, Syntax::Intel)?.at_file_addresses(Syntax::Intel))
 }
 
 /// The distribution of a block's cycles, as `lbr hist` draws it, and that in the baseline.
-fn chart(model: &mut Model, entry: Location, exit: Location) -> Result<Histogram, Failure> {
+fn chart(model: &mut Model, entry: Location, exit: Location) -> Result<Histogram> {
     let Flow { blocks, maps, .. } = &mut model.overview.flow;
     let is = |block: &&Block| (block.entry_location, block.exit_location) == (entry, exit);
     let block = blocks.iter().find(is).context("no such block")?;

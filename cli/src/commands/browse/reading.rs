@@ -23,7 +23,7 @@ use super::views::View as Shown;
 use crate::commands::annotate::text::Marks;
 use crate::commands::diff::{self, Compared, Names, Sides, Terms};
 use crate::commands::functions::{self, FunctionSum, moved};
-use crate::exit::Failure;
+use crate::exit::{Failure, Result};
 use crate::input::{self, Reading, Reread, Source};
 use crate::select::RowArgs;
 use crate::symbols::SymbolArgs;
@@ -230,7 +230,7 @@ impl Worker {
         sides: &mut [Reread; 2],
         [baseline, paths]: &[Vec<PathBuf>; 2],
         ask: Ask,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         let [_, recordings] = sides;
         match ask {
             Ask::All(selection, shown) => {
@@ -289,7 +289,7 @@ impl Worker {
         }
     }
 
-    fn compare(&self, sides: &[Reread; 2], shown: &RowArgs) -> Result<(), Failure> {
+    fn compare(&self, sides: &[Reread; 2], shown: &RowArgs) -> Result<()> {
         for (at, by) in MATCHES.into_iter().enumerate() {
             let terms = Terms { by, shown, symbols: &self.symbols, level: diff::LEVEL };
             let compared = diff::compare(&Watched(self, sides), &terms)?;
@@ -305,7 +305,7 @@ impl Worker {
         recordings: &Reread,
         paths: &[PathBuf],
         most: Duration,
-    ) -> Result<Option<Model>, Failure> {
+    ) -> Result<Option<Model>> {
         let mut counter = OverviewCounter::new(paths.len() > 1);
         self.symbols.apply(counter.maps());
         let mut watch = Watch::new(self, paths, most);
@@ -349,7 +349,7 @@ impl Worker {
         &self,
         recordings: &Reread,
         mut counter: Counter<V>,
-    ) -> Result<(V::Table, Vec<Source>), Failure> {
+    ) -> Result<(V::Table, Vec<Source>)> {
         self.symbols.apply(counter.maps());
         let mut watch = Watch::new(self, &[], Duration::MAX);
         let sources = recordings.read(|recording, _| {
@@ -363,11 +363,7 @@ impl Worker {
 struct Watched<'a>(&'a Worker, &'a [Reread; 2]);
 
 impl Sides for Watched<'_> {
-    fn count<V: View>(
-        &self,
-        side: usize,
-        counter: Counter<V>,
-    ) -> Result<(V::Table, Vec<Source>), Failure> {
+    fn count<V: View>(&self, side: usize, counter: Counter<V>) -> Result<(V::Table, Vec<Source>)> {
         self.0.count(&self.1[side], counter)
     }
 }

@@ -12,7 +12,7 @@ use super::page::{Body, Page};
 use super::reading::Model;
 use crate::commands::annotate::{self, graph, html, json};
 use crate::commands::hist::output::{Format, bytes};
-use crate::exit::Failure;
+use crate::exit::{Failure, Result};
 use crate::input::{Source, source_text::Sources};
 use crate::output::Output;
 use crate::present::escape::escaped;
@@ -23,7 +23,7 @@ use crate::present::table::{Printer, Sheet};
 const WIDTH: usize = 120;
 
 /// Writes the page; the ending of the path is the format.
-pub(super) fn save(app: &mut App, path: &str) -> Result<(), Failure> {
+pub(super) fn save(app: &mut App, path: &str) -> Result<()> {
     let App { model: Some(model), page, inputs, .. } = app else { return Ok(()) };
     let ending = Path::new(path).extension().and_then(|ending| ending.to_str()).unwrap_or_default();
     let output = Output::new(Path::new(path), inputs.iter().map(PathBuf::as_path))?;
@@ -40,7 +40,7 @@ fn table(
     output: &Output,
     ending: &str,
     title: &str,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let modelled = Source::any_models_fields(&model.sources);
     let printer = match ending {
         "txt" => Printer::Text,
@@ -66,8 +66,8 @@ fn text(
     model: &mut Model,
     output: &Output,
     ending: &str,
-) -> Result<(), Failure> {
-    let plain = |out: &mut Out<'_>, model: &mut Model| -> io::Result<Result<(), Failure>> {
+) -> Result<()> {
+    let plain = |out: &mut Out<'_>, model: &mut Model| -> io::Result<Result<()>> {
         write(content, model, out, WIDTH).map(|_| Ok(()))
     };
     let bytes = match (content, ending) {

@@ -15,7 +15,7 @@ use crate::commands::annotate::graph::{self, EdgeRow};
 use crate::commands::diff::{self, is_loop};
 use crate::commands::functions::{self, moved};
 use crate::commands::report::{KNOWN, blocks, hot, loops, mispredict, outcomes, paths};
-use crate::exit::Failure;
+use crate::exit::Result;
 use crate::present::table::{Listed, Sheet};
 use crate::select::RowArgs;
 
@@ -92,11 +92,7 @@ pub(super) type At = (Location, u64);
 impl Rows {
     /// The indices of the rows, those first that are first in `lbr report`; and whether others are
     /// omitted that `shown` did not name.
-    pub(super) fn ids(
-        &self,
-        model: &mut Model,
-        shown: &RowArgs,
-    ) -> Result<(Vec<usize>, bool), Failure> {
+    pub(super) fn ids(&self, model: &mut Model, shown: &RowArgs) -> Result<(Vec<usize>, bool)> {
         if let Rows::Compared(view) = self {
             let compared = model.difference(*view);
             let rows = compared.map_or(&[][..], |(compared, _)| &compared.comparison.rows);
@@ -307,7 +303,7 @@ fn keep(
     maps: &mut Maps,
     mut ids: Vec<usize>,
     look: impl Fn(&usize) -> (Location, u64),
-) -> Result<(Vec<usize>, bool), Failure> {
+) -> Result<(Vec<usize>, bool)> {
     let kept = shown.keep(maps, &mut ids, (0, ""), look)?;
     Ok((ids, kept.is_some() && !shown.any()))
 }

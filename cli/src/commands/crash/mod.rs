@@ -32,7 +32,7 @@ use super::machine::HostArgs;
 use super::record::software_sources;
 use super::rights::Rights;
 use crate::args::heading;
-use crate::exit::{FAILED, Failure, Outcome, usage};
+use crate::exit::{FAILED, Result, usage};
 use crate::output::{Output, recording};
 use crate::present::json;
 use crate::present::number::{counted, grouped};
@@ -123,7 +123,7 @@ fn when(text: &str) -> Result<When, String> {
     Ok(When { trigger, function: function.to_owned() })
 }
 
-pub(crate) fn run(args: Crash) -> Outcome {
+pub(crate) fn run(args: Crash) -> Result {
     if args.backend == Backend::Perf {
         return Err(usage!(
             "perf events deliver branches at a counter's interrupt, not at the signal: the last \
@@ -165,7 +165,7 @@ fn recorder(args: &Crash, interrupts: Interrupts) -> FlightRecorder {
 }
 
 /// Runs the program on the first software source that is available.
-fn fly(args: &Crash, command: Command, interrupts: Interrupts) -> Result<Flight, Failure> {
+fn fly(args: &Crash, command: Command, interrupts: Interrupts) -> Result<Flight> {
     let recorder = || recorder(args, interrupts);
     let unavailable = match args.source.as_str() {
         "ptrace" => None,
@@ -195,7 +195,7 @@ fn write(
     cpu: Option<String>,
     output: Output,
     interrupts: Interrupts,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let meta = Meta {
         source: if cpu.is_some() { Source::Hardware } else { Source::Software },
         cpudesc: cpu.or_else(|| Some("software LBR (flight recorder), not measured".to_owned())),
@@ -368,7 +368,7 @@ fn table<'a>() -> Table<'a, Scene<'a>, StepRow<'a>> {
         .behind(" -> ")
 }
 
-fn print(args: &Crash, flight: &Flight, cpu: Option<&str>) -> Result<(), Failure> {
+fn print(args: &Crash, flight: &Flight, cpu: Option<&str>) -> Result<()> {
     let mut out = Out::unpaged();
     let printer = Printer::of(args.json, false);
     if flight.paths.iter().all(|path| !path.deadly) && printer == Printer::Text {

@@ -16,7 +16,7 @@ use super::{Crash, recorder};
 use crate::commands::backend::{look, not_started, open_for, refused, taint_notice};
 use crate::commands::machine::MachineArgs;
 use crate::commands::record::hardware::{arm, description, plan, recordable, restore};
-use crate::exit::{Failure, OrExit, USAGE, usage};
+use crate::exit::{OrExit, Result, USAGE, usage};
 use crate::present::out::say;
 
 /// Runs the program on one CPU. Also returns that CPU's description, as in a recording.
@@ -25,7 +25,7 @@ pub(super) fn fly(
     path: &Path,
     command: &Command,
     interrupts: Interrupts,
-) -> Result<(Flight, String), Failure> {
+) -> Result<(Flight, String)> {
     if args.at.trigger == Trigger::Call || args.children {
         return Err(usage!(
             "--at call and --children need every branch: --backend soft records them"

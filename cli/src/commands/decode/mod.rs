@@ -16,7 +16,7 @@ use lbr_msr::{LbrFormat, caps::Layout, decode::pebs::PebsLayout};
 use super::number::hex;
 use crate::args::heading;
 use crate::{
-    exit::{DONE, OrExit, Outcome, USAGE},
+    exit::{DONE, OrExit, Result, USAGE},
     input::{self, file::Stream},
     present::{
         json,
@@ -186,7 +186,7 @@ impl DecodeArgs {
     }
 }
 
-pub(crate) fn run(args: DecodeArgs) -> Outcome {
+pub(crate) fn run(args: DecodeArgs) -> Result {
     let records = args.records().or_exit(USAGE)?;
     let parse = |line: &[u8]| line::parse(line, records);
     let given = args.record().map(|record| parse(record.as_bytes())).transpose().or_exit(USAGE)?;

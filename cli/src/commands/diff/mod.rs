@@ -17,7 +17,7 @@ use profile::{Counter, View};
 
 use self::print::{html_page, print};
 use crate::args::{heading, rows};
-use crate::exit::{DIFFERS, DONE, Failure, OrExit, Outcome, USAGE, usage};
+use crate::exit::{DIFFERS, DONE, Failure, OrExit, Result, USAGE, usage};
 use crate::input::{self, Reread, Source};
 use crate::output::Output;
 use crate::select::{RowArgs, SelectArgs, Spans, spans};
@@ -144,19 +144,11 @@ pub(crate) struct Terms<'a> {
 
 /// Reads the recordings of a side for a view.
 pub(crate) trait Sides {
-    fn count<V: View>(
-        &self,
-        side: usize,
-        counter: Counter<V>,
-    ) -> Result<(V::Table, Vec<Source>), Failure>;
+    fn count<V: View>(&self, side: usize, counter: Counter<V>) -> Result<(V::Table, Vec<Source>)>;
 }
 
 impl Sides for [Reread; 2] {
-    fn count<V: View>(
-        &self,
-        side: usize,
-        counter: Counter<V>,
-    ) -> Result<(V::Table, Vec<Source>), Failure> {
+    fn count<V: View>(&self, side: usize, counter: Counter<V>) -> Result<(V::Table, Vec<Source>)> {
         self[side].count(counter)
     }
 }
@@ -193,7 +185,7 @@ pub(crate) fn is_loop(row: &Row) -> bool {
     row.change(Measure::Trips).is_some()
 }
 
-pub(crate) fn run(args: &Diff) -> Outcome {
+pub(crate) fn run(args: &Diff) -> Result {
     if args.trace {
         return trace::run(args);
     }
@@ -250,10 +242,7 @@ impl Diff {
 }
 
 /// Reads both sides, and compares them.
-pub(crate) fn compare(
-    recordings: &impl Sides,
-    terms: &Terms<'_>,
-) -> Result<(Compared, Names), Failure> {
+pub(crate) fn compare(recordings: &impl Sides, terms: &Terms<'_>) -> Result<(Compared, Names)> {
     let Terms { by, shown, symbols, level } = *terms;
     let look = |side| {
         let mut counter = compare::looker();
@@ -398,7 +387,7 @@ fn keep(
     rows: &mut Vec<Row>,
     names: &mut Names,
     files: &[[String; 2]],
-) -> Result<(), Failure> {
+) -> Result<()> {
     if !shown.any() {
         return Ok(());
     }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::table::{changes, signed, table};
 use super::{Compared, Diff, Names, Side, events, is_loop};
 use crate::commands::report::print_hidden;
-use crate::exit::Failure;
+use crate::exit::Result;
 use crate::head::{Totals, quality_json, quality_line};
 use crate::present::number::{counted, grouped};
 use crate::present::out::Out;
@@ -30,7 +30,7 @@ fn totals(side: &Side) -> (&Quality, Totals) {
     (quality, Totals { branches: *taken, distinct: *distinct, predictions })
 }
 
-pub(super) fn print(args: &Diff, compared: &Compared, names: &mut Names) -> Result<(), Failure> {
+pub(super) fn print(args: &Diff, compared: &Compared, names: &mut Names) -> Result<()> {
     let mut out = Out::stdout();
     match Printer::of(args.json, args.csv) {
         Printer::Text => print_text(args, compared, names, &mut out)?,
@@ -46,7 +46,7 @@ fn print_text(
     compared: &Compared,
     names: &mut Names,
     out: &mut Out<'_>,
-) -> Result<(), Failure> {
+) -> Result<()> {
     out.line(compared.verdict(args.fail_above))?;
     out.lines(&compared.origins())?;
     let significant = compared.significant();
@@ -77,7 +77,7 @@ fn print_rows(
     names: &mut Names,
     printer: Printer,
     out: &mut Out<'_>,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let limit = args.limit.unwrap_or(usize::MAX);
     let rows = |loops: bool| {
         let rows = compared.comparison.rows.iter().filter(move |row| is_loop(row) == loops);

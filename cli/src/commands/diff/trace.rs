@@ -10,7 +10,7 @@ use profile::trace::{Files, Follower, Meeting, Parting, Survey, Traced};
 use serde_json::json;
 
 use super::Diff;
-use crate::exit::{DONE, FAILED, Failure, OrExit, Outcome, USAGE, usage};
+use crate::exit::{DONE, FAILED, Failure, OrExit, Result, USAGE, usage};
 use crate::input::{self, Reread};
 use crate::present::json;
 use crate::present::number::{counted, grouped};
@@ -28,7 +28,7 @@ struct PartingRow<'a> {
     times: u64,
 }
 
-pub(super) fn run(args: &Diff) -> Outcome {
+pub(super) fn run(args: &Diff) -> Result {
     let folder = tempfile::tempdir().context("a folder for the recordings")?;
     let [a, b] = if args.commands.is_empty() {
         let [a, b] = args.sides();
@@ -82,7 +82,7 @@ pub(super) fn run(args: &Diff) -> Outcome {
 }
 
 /// Records a command with every branch.
-fn recorded(command: &[String], to: &Path) -> Result<PathBuf, Failure> {
+fn recorded(command: &[String], to: &Path) -> Result<PathBuf> {
     let mut lbr = Command::new(std::env::current_exe().context("this program's own path")?);
     lbr.args(["record", "--backend", "soft", "-o"]).arg(to).arg("--").args(command);
     // Standard output is the comparison's.
@@ -95,12 +95,7 @@ fn recorded(command: &[String], to: &Path) -> Result<PathBuf, Failure> {
     Ok(to.to_owned())
 }
 
-fn survey(
-    args: &Diff,
-    recordings: &Reread,
-    side: usize,
-    names: &[String; 2],
-) -> Result<Survey, Failure> {
+fn survey(args: &Diff, recordings: &Reread, side: usize, names: &[String; 2]) -> Result<Survey> {
     let name = &names[side];
     let mut recording = recordings.open(side)?;
     let read = Survey::read(&mut recording).map_err(|e| input::failure(Path::new(name), e))?;
@@ -110,7 +105,7 @@ fn survey(
 }
 
 /// The functions of `--symbol` and files of `--dso`.
-fn within(args: &Diff, survey: &mut Survey, name: &str) -> Result<Option<LocationFilter>, Failure> {
+fn within(args: &Diff, survey: &mut Survey, name: &str) -> Result<Option<LocationFilter>> {
     let RowArgs { dso, symbols, .. } = &args.shown;
     if dso.is_empty() && symbols.is_empty() {
         return Ok(None);
@@ -163,7 +158,7 @@ fn table<'a, 'r>() -> Table<'a, Names<'a>, PartingRow<'r>> {
         .behind("  ")
 }
 
-fn print(args: &Diff, all: &[Traced], mut surveys: Names<'_>, names: &[String; 2]) -> Outcome {
+fn print(args: &Diff, all: &[Traced], mut surveys: Names<'_>, names: &[String; 2]) -> Result {
     let threads = [0, 1].map(|side| surveys[side].threads.len());
     let rows = all.iter().enumerate().flat_map(|(thread, traced)| {
         let number = thread + 1;

@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::machine::MachineArgs;
 use crate::args::heading;
 use crate::{
-    exit::{DONE, NO_LBR, NOT_PERMITTED, Outcome},
+    exit::{DONE, NO_LBR, NOT_PERMITTED, Result},
     present::{
         json,
         out::{BAD, DOUBTFUL, GOOD, Out},
@@ -114,7 +114,7 @@ impl Check {
     }
 }
 
-pub(crate) fn run(args: DoctorArgs) -> Outcome {
+pub(crate) fn run(args: DoctorArgs) -> Result {
     if args.set_up {
         return set_up::run();
     }

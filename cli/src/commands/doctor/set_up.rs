@@ -6,11 +6,11 @@ use std::process::Command;
 use anyhow::{Context as _, anyhow, bail};
 use sampler::source::qemu::{Qemu, Unavailable};
 
-use crate::exit::{Outcome, done};
+use crate::exit::{Result, done};
 use crate::present::out::{Out, say};
 
 /// Runs the missing step, and prints it before.
-pub(super) fn run() -> Outcome {
+pub(super) fn run() -> Result {
     if let Err(why) = Qemu::find() {
         say!("{why}");
         let words = remedy(&why)?;

@@ -9,12 +9,12 @@ use sampler::source::qemu::Qemu;
 use super::checks::{self, Report};
 use super::{Check, Obstacle, Verdict};
 use crate::commands::machine::{HostArgs, MachineArgs};
-use crate::exit::{Outcome, done};
+use crate::exit::{Result, done};
 use crate::present::out::Out;
 use crate::present::table::{Cell, write_list};
 
 /// Runs `lbr` without a command.
-pub(crate) fn run() -> Outcome {
+pub(crate) fn run() -> Result {
     let machine = MachineArgs::from(HostArgs::default());
     let cpus = machine.cpus()?;
     let report = checks::examine(&machine, &cpus);

@@ -26,7 +26,7 @@ use crate::{
         backend::{self, Hardware},
         record::hardware,
     },
-    exit::{FAILED, Failure, OrExit, USAGE, failure},
+    exit::{FAILED, OrExit, Result, USAGE, failure},
 };
 
 /// How long to record if neither a time nor a program is given.
@@ -37,10 +37,7 @@ const LOOK: Duration = Duration::from_millis(1);
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Arms, waits, freezes, reads and restores.
-pub(super) fn snapshot(
-    args: &DumpArgs,
-    filter: BranchFilter,
-) -> Result<(LbrCaps, Snapshot), Failure> {
+pub(super) fn snapshot(args: &DumpArgs, filter: BranchFilter) -> Result<(LbrCaps, Snapshot)> {
     args.rights.check()?;
     let plan = |caps: &LbrCaps| hardware::plan(filter, caps);
     let found = backend::look(args.backend, args.cpu, &args.machine, plan)?;
@@ -98,7 +95,7 @@ pub(super) fn snapshot(
 }
 
 /// Freezes the ring and reads it.
-fn read(armed: &mut Armed<Hardware>, caps: &LbrCaps) -> Result<Snapshot, Failure> {
+fn read(armed: &mut Armed<Hardware>, caps: &LbrCaps) -> Result<Snapshot> {
     let frozen = armed.freeze().map_err(backend::refused)?;
     if frozen.stopped {
         say!(
@@ -119,7 +116,7 @@ struct Child {
 }
 
 /// Makes the program's process, pinned, before its first instruction.
-fn hold(args: &DumpArgs, affinity: &Affinity) -> Result<Child, Failure> {
+fn hold(args: &DumpArgs, affinity: &Affinity) -> Result<Child> {
     let command = args.rights.command(&args.command)?;
     let path = target::find(&command.program).or_exit(USAGE)?;
     let command = Command { cpu: Some(args.cpu), ..command };
@@ -130,7 +127,7 @@ fn hold(args: &DumpArgs, affinity: &Affinity) -> Result<Child, Failure> {
 }
 
 impl Child {
-    fn start(&mut self) -> Result<(), Failure> {
+    fn start(&mut self) -> Result<()> {
         self.held.release()?;
         match self.held.exec_error() {
             None => Ok(()),
@@ -141,7 +138,7 @@ impl Child {
         }
     }
 
-    fn has_ended(&mut self) -> Result<bool, Failure> {
+    fn has_ended(&mut self) -> Result<bool> {
         if self.ended.is_none() {
             match waitpid(self.held.pid(), Some(WaitPidFlag::WNOHANG)) {
                 Ok(WaitStatus::StillAlive) | Err(nix::errno::Errno::EINTR) => {}

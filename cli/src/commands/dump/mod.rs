@@ -27,7 +27,7 @@ use super::{
 use crate::args::heading;
 use crate::present::out::{Out, say};
 use crate::{
-    exit::{DONE, Outcome, usage},
+    exit::{DONE, Result, usage},
     present::json,
 };
 
@@ -96,7 +96,7 @@ impl DumpArgs {
     }
 }
 
-pub(crate) fn run(args: DumpArgs) -> Outcome {
+pub(crate) fn run(args: DumpArgs) -> Result {
     let soft = match (args.backend, &args.machine.soft_cpu) {
         (Backend::Soft, None) => {
             return Err(usage!("--backend soft needs --soft-cpu, such as --soft-cpu skylake"));

@@ -21,11 +21,11 @@ use super::DumpArgs;
 use crate::commands::backend::{not_here, not_started, refused};
 use crate::commands::record::in_user_mode;
 use crate::commands::soft::runs;
-use crate::exit::{Failure, usage};
+use crate::exit::{Result, usage};
 use crate::present::out::say;
 
 /// The LBR stack of the program's first thread, if a program is run.
-pub(super) fn snapshot(args: &DumpArgs, soft: &SoftCpu) -> Result<Snapshot, Failure> {
+pub(super) fn snapshot(args: &DumpArgs, soft: &SoftCpu) -> Result<Snapshot> {
     let mut ring = SoftLbr::new(&soft.caps, soft.perf_capabilities).on_cpu(args.cpu);
     if let Some(filter) = args.arm {
         if args.command.is_empty() {
@@ -43,7 +43,7 @@ pub(super) fn snapshot(args: &DumpArgs, soft: &SoftCpu) -> Result<Snapshot, Fail
 }
 
 /// Runs the program to its end, or until its time is up.
-fn run(args: &DumpArgs, soft: &SoftCpu, ring: SoftLbr) -> Result<SoftLbr, Failure> {
+fn run(args: &DumpArgs, soft: &SoftCpu, ring: SoftLbr) -> Result<SoftLbr> {
     args.rights.check()?;
     let command = args.rights.command(&args.command)?;
     let program = command.program.clone();

@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::number::number;
 use crate::args::heading;
 use crate::{
-    exit::{DONE, OrExit, Outcome, USAGE, done},
+    exit::{DONE, OrExit, Result, USAGE, done},
     output::Output,
     present::{
         bits::{self, Drawn},
@@ -88,7 +88,7 @@ pub(crate) struct ExplainArgs {
     json: bool,
 }
 
-pub(crate) fn run(args: ExplainArgs) -> Outcome {
+pub(crate) fn run(args: ExplainArgs) -> Result {
     let mut out = Out::stdout();
     let Some(name) = &args.register else {
         if args.sources {
@@ -206,7 +206,7 @@ fn title(register: &Register, value: Option<u64>) -> String {
     format!("{}{msr}{encoding}{equals}", register.name())
 }
 
-fn write_page(path: &Path, name: &str, registers: &[Register], value: Option<u64>) -> Outcome {
+fn write_page(path: &Path, name: &str, registers: &[Register], value: Option<u64>) -> Result {
     let content = html! {
         h1 { (name) }
         @for register in registers {

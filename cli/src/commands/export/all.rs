@@ -6,7 +6,7 @@ use anyhow::Context;
 use profile::export::{ProfileKind, ProgramChoice, Traced};
 
 use super::{Export, Kind, check_lines, traced};
-use crate::exit::{DONE, Failure, OrExit, Outcome, USAGE, usage};
+use crate::exit::{DONE, OrExit, Result, USAGE, usage};
 use crate::head;
 use crate::output::Output;
 use crate::present::escape::{escaped, escaped_lines};
@@ -14,7 +14,7 @@ use crate::present::number::{counted, grouped};
 use crate::present::out::say;
 
 /// Makes the folder that the profiles go into.
-fn folder(args: &Export) -> Result<(), Failure> {
+fn folder(args: &Export) -> Result<()> {
     if args.output.as_os_str() == "-" {
         return Err(usage!("--dso all writes a file for each program and library: -o FOLDER"));
     }
@@ -23,7 +23,7 @@ fn folder(args: &Export) -> Result<(), Failure> {
 }
 
 /// Writes them, each into a file named by program and build id.
-pub(super) fn write(args: &Export, kind: ProfileKind) -> Outcome {
+pub(super) fn write(args: &Export, kind: ProfileKind) -> Result {
     folder(args)?;
     let (mut traced, read) = traced(args, kind)?;
     let inputs = || args.inputs.paths().iter().chain(args.symbols.files());

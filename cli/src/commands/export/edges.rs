@@ -7,14 +7,14 @@ use profile::Counter;
 use profile::export::{EdgeCounts, EdgeRow};
 
 use super::Export;
-use crate::exit::{DONE, Failure, Outcome};
+use crate::exit::{DONE, Result};
 use crate::head::finish;
 use crate::input;
 use crate::output::Output;
 use crate::present::json;
 
 /// Writes them as JSON Lines.
-pub(super) fn lines(args: &Export, output: &Output) -> Outcome {
+pub(super) fn lines(args: &Export, output: &Output) -> Result {
     output.stream(|out| {
         let mut written = Ok(());
         let done = each(args, |edge| {
@@ -29,7 +29,7 @@ pub(super) fn lines(args: &Export, output: &Output) -> Outcome {
 
 /// Writes them as Parquet.
 #[cfg(feature = "parquet")]
-pub(super) fn parquet(args: &Export, output: &Output) -> Outcome {
+pub(super) fn parquet(args: &Export, output: &Output) -> Result {
     let mut file = profile::export::Parquet::new()?;
     let done = each(args, |edge| Ok(file.row(edge)?))?;
     output.write(file.finish()?)?;
@@ -38,7 +38,7 @@ pub(super) fn parquet(args: &Export, output: &Output) -> Outcome {
 
 /// Without the feature.
 #[cfg(not(feature = "parquet"))]
-pub(super) fn parquet(_: &Export, _: &Output) -> Outcome {
+pub(super) fn parquet(_: &Export, _: &Output) -> Result {
     Err(crate::exit::usage!(
         "this lbr was built without Parquet: cargo build --release --features parquet, or --to \
          jsonl:edges, which has the same columns"
@@ -46,7 +46,7 @@ pub(super) fn parquet(_: &Export, _: &Output) -> Outcome {
 }
 
 /// One row set for each recording, because each has its own host and day.
-fn each(args: &Export, mut row: impl FnMut(EdgeRow) -> Result<(), Failure>) -> Outcome {
+fn each(args: &Export, mut row: impl FnMut(EdgeRow) -> Result<()>) -> Result {
     let reading = args.reading();
     for path in args.inputs.paths() {
         let mut counter = Counter::of(EdgeCounts::default());

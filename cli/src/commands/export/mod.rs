@@ -16,7 +16,7 @@ use profile::{Counter, View, callgraph, hot};
 
 use crate::args::heading;
 use crate::commands::report;
-use crate::exit::{DONE, Failure, OrExit, Outcome, USAGE, usage};
+use crate::exit::{DONE, OrExit, Result, USAGE, usage};
 use crate::head;
 use crate::input::{self, Inputs, Reading, Source};
 use crate::output::Output;
@@ -146,12 +146,12 @@ impl Export {
         Reading { omit_modelled, ..self.select.reading() }
     }
 
-    fn count<V: View>(&self, counter: Counter<V>) -> Result<(V::Table, Vec<Source>), Failure> {
+    fn count<V: View>(&self, counter: Counter<V>) -> Result<(V::Table, Vec<Source>)> {
         input::count(self.inputs.paths(), &self.reading(), &self.symbols, counter)
     }
 
     /// Refuses options that do not apply to the kind.
-    fn check(&self) -> Result<(), Failure> {
+    fn check(&self) -> Result<()> {
         let of_program = self.to.of_program().is_some();
         if !of_program && (self.binary.is_some() || self.join) {
             return Err(usage!("--binary and --join apply only to profiles of one program"));
@@ -170,7 +170,7 @@ impl Export {
     }
 }
 
-pub(crate) fn run(args: &Export) -> Outcome {
+pub(crate) fn run(args: &Export) -> Result {
     args.check()?;
     let is_all = args.dso.iter().any(|name| name == ALL);
     if let Some(kind) = args.to.of_program().filter(|_| is_all) {
@@ -200,7 +200,7 @@ pub(crate) fn run(args: &Export) -> Outcome {
 }
 
 /// Branches of every file.
-fn pprof(args: &Export, output: &Output) -> Outcome {
+fn pprof(args: &Export, output: &Output) -> Result {
     let (mut table, read) = args.count(hot::Counter::new())?;
     output.write(export::pprof(&mut table, args.to == Kind::PprofGo)?)?;
     head::finish(&read, &table.maps);
@@ -208,7 +208,7 @@ fn pprof(args: &Export, output: &Output) -> Outcome {
 }
 
 /// Who calls whom, for viewers of calling contexts.
-fn contexts(args: &Export, output: &Output) -> Outcome {
+fn contexts(args: &Export, output: &Output) -> Result {
     let (graph, read) = args.count(callgraph::counter(false))?;
     let name = read.first().map_or("-", |source| source.name.as_str());
     let mut text = Vec::new();
@@ -229,7 +229,7 @@ fn contexts(args: &Export, output: &Output) -> Outcome {
     Ok(DONE)
 }
 
-fn profile(args: &Export, kind: ProfileKind, output: &Output) -> Outcome {
+fn profile(args: &Export, kind: ProfileKind, output: &Output) -> Result {
     let wanted = match (&args.binary, args.dso.as_slice()) {
         (Some(path), _) => ProgramChoice::File(path.clone()),
         (None, []) => ProgramChoice::Recorded,
@@ -257,7 +257,7 @@ fn profile(args: &Export, kind: ProfileKind, output: &Output) -> Outcome {
 }
 
 /// Refuses a profile of lines that lacks too much of the program, without `--partial`.
-fn check_lines(args: &Export, made: &Profile) -> Result<(), Failure> {
+fn check_lines(args: &Export, made: &Profile) -> Result<()> {
     let missing = made.unknown.iter().fold(0, |sum: u64, (_, count)| sum.saturating_add(*count));
     let share = missing as f64 / made.losses.instructions.max(1) as f64;
     if args.partial || share <= MOST_WITHOUT_LINES {
@@ -283,7 +283,7 @@ fn check_lines(args: &Export, made: &Profile) -> Result<(), Failure> {
 }
 
 /// Counts the recordings by the rules of a kind.
-fn traced(args: &Export, kind: ProfileKind) -> Result<(Traced, Vec<Source>), Failure> {
+fn traced(args: &Export, kind: ProfileKind) -> Result<(Traced, Vec<Source>)> {
     let rules = kind.rules();
     match args.join {
         true => args.count(Counter::of(Traces::<true>::by(rules))),

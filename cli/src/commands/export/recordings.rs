@@ -11,7 +11,7 @@ use profile::{Item, Recording};
 
 use super::Export;
 use crate::commands::script::{Field, line};
-use crate::exit::{DONE, Failure, Outcome, usage};
+use crate::exit::{DONE, Failure, Result, usage};
 use crate::input::{self, Source, selected};
 use crate::output::Output;
 use crate::present::escape::escaped;
@@ -27,7 +27,7 @@ fn copy(
         &mut Out<'_>,
         &mut dyn FnMut(u64, Option<u64>),
     ) -> Result<io::Result<Vec<u8>>, ReadError>,
-) -> Outcome {
+) -> Result {
     let reading = args.reading();
     let mut left = Vec::new();
     let read: Vec<Source> = output.stream_with_header(|out| {
@@ -53,7 +53,7 @@ fn copy(
 
 /// Text as `perf script -F pid,tid,cpu,time,ip,brstack --show-mmap-events
 /// --show-task-events` prints it.
-pub(super) fn text(args: &Export, output: &Output) -> Outcome {
+pub(super) fn text(args: &Export, output: &Output) -> Result {
     copy(args, output, |recording, out, _| {
         let mut symbols = Symbols::default();
         while let Some(item) = recording.next_item()? {
@@ -91,7 +91,7 @@ fn fields(head: &SampleHead) -> Vec<Field> {
 }
 
 /// Writes the selected samples of a perf.data as perf.data, to a file or in the pipe format.
-pub(super) fn perf_data(args: &Export, output: &Output) -> Outcome {
+pub(super) fn perf_data(args: &Export, output: &Output) -> Result {
     if args.inputs.paths().len() > 1 {
         return Err(usage!(
             "perf.data has one header, and a copy is of one recording: give one file"

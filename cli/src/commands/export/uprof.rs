@@ -5,14 +5,14 @@ use profile::hot::{Counter, HotBranch, HotTable};
 use profile::maps::{Location, Maps};
 
 use super::Export;
-use crate::exit::{DONE, Outcome};
+use crate::exit::{DONE, Result};
 use crate::head;
 use crate::output::Output;
 use crate::present::table::{Cell, Table};
 use crate::select::RowArgs;
 
 /// Writes them.
-pub(super) fn write(args: &Export, output: &Output) -> Outcome {
+pub(super) fn write(args: &Export, output: &Output) -> Result {
     let (HotTable { mut branches, mut maps, total, .. }, read) = args.count(Counter::new())?;
     let shown = RowArgs { dso: args.dso.clone(), ..RowArgs::default() };
     shown.keep(&mut maps, &mut branches, (total, "branches"), |branch| {

@@ -17,7 +17,7 @@ use self::output::Format;
 use self::select::Chosen;
 use super::report::{self, BlockSpec};
 use crate::args::heading;
-use crate::exit::{DONE, Failure, Outcome, POOR, done, failure};
+use crate::exit::{DONE, Failure, POOR, Result, done, failure};
 use crate::head::{Totals, flow_json};
 use crate::input::{self, Inputs, Source, selected};
 use crate::output::Output;
@@ -89,7 +89,7 @@ pub(crate) struct Read {
     rows: Option<Rows>,
 }
 
-pub(crate) fn run(args: &Hist) -> Outcome {
+pub(crate) fn run(args: &Hist) -> Result {
     let output = match &args.output {
         Some((format, path)) => {
             let inputs = args.inputs.paths().iter().chain(args.symbols.files());

@@ -9,7 +9,7 @@ use profile::place::LocationSpec;
 use super::Read;
 use super::place::ResolvedBlock;
 use crate::commands::report::BlockSpec;
-use crate::exit::{Failure, OrExit, USAGE, usage};
+use crate::exit::{Failure, OrExit, Result, USAGE, usage};
 use crate::present::out::say;
 use crate::present::place::Place;
 use crate::present::shorten::offered;
@@ -106,7 +106,7 @@ pub(super) fn first(read: &[Read], rows: &RowArgs, groups: Vec<Vec<Chosen>>) -> 
 }
 
 /// The requested blocks, those with the most runs first.
-pub(super) fn select(read: &mut [Read], wanted: &[BlockSpec]) -> Result<Vec<Chosen>, Failure> {
+pub(super) fn select(read: &mut [Read], wanted: &[BlockSpec]) -> Result<Vec<Chosen>> {
     let mut chosen: Vec<Chosen> = Vec::new();
     for wanted in wanted {
         let mut found = matching(read, wanted, ResolvedBlock::begins)?;
@@ -147,7 +147,7 @@ fn matching(
     read: &mut [Read],
     wanted: &BlockSpec,
     fits: impl Fn(&ResolvedBlock, &Block) -> bool,
-) -> Result<Vec<Chosen>, Failure> {
+) -> Result<Vec<Chosen>> {
     let mut found = Vec::new();
     let mut keys: Vec<BlockKey> = Vec::new();
     let mut wrong = None;

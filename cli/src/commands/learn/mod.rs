@@ -23,7 +23,7 @@ use self::keys::Play;
 use super::rights::Rights;
 use super::soft::{self, CpuParser};
 use crate::args::heading;
-use crate::exit::{DONE, Outcome, done, usage};
+use crate::exit::{DONE, Result, done, usage};
 use crate::output::Output;
 use crate::present::out::{Out, say};
 use crate::present::table::{Cell, Table};
@@ -154,7 +154,7 @@ impl Subject {
     }
 }
 
-pub(crate) fn run(args: &Learn) -> Outcome {
+pub(crate) fn run(args: &Learn) -> Result {
     if args.list {
         return list();
     }
@@ -219,7 +219,7 @@ fn play(subjects: Vec<Subject>, at: usize) -> io::Result<()> {
     Ok(())
 }
 
-fn list() -> Outcome {
+fn list() -> Result {
     let mut out = Out::stdout();
     Table::<(), &Lesson>::new()
         .word("", "lesson", |(), lesson| Cell::Word(lesson.name.into()))

@@ -15,12 +15,12 @@ use sampler::target;
 use super::{Learn, Subject};
 use crate::commands::backend::not_started;
 use crate::commands::record::in_user_mode;
-use crate::exit::{Failure, OrExit, USAGE};
+use crate::exit::{OrExit, Result, USAGE};
 use crate::input::source_text::Sources;
 use crate::present::out::say;
 
 /// Runs the program and turns its steps into a lesson.
-pub(super) fn subject(args: &Learn) -> Result<Subject, Failure> {
+pub(super) fn subject(args: &Learn) -> Result<Subject> {
     args.rights.check()?;
     let filter = in_user_mode(args.filter)?;
     let (command, from) = match (&args.command[..], &args.from) {

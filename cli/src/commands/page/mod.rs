@@ -17,7 +17,7 @@ use profile::overview::{Overview, OverviewCounter};
 use self::head::Head;
 use super::annotate::html::{NAME, Shown, hottest, style};
 use super::report::{Page, Report, VIEWS, block_charts, group};
-use crate::exit::{DONE, Failure, Outcome};
+use crate::exit::{DONE, Result};
 use crate::head::finish;
 use crate::input::Reread;
 use crate::output::Output;
@@ -37,7 +37,7 @@ const FUNCTIONS: usize = 40;
 const BYTES: usize = 5_000_000;
 
 /// Reads the recordings and writes the page.
-pub(crate) fn run(args: &Report, path: &Path) -> Outcome {
+pub(crate) fn run(args: &Report, path: &Path) -> Result {
     let output = Output::new(path, args.inputs.paths().iter().chain(args.symbols.files()))?;
     let recordings = Reread::new(args.inputs.paths(), &args.select.reading())?;
     let mut counter = OverviewCounter::new(args.inputs.paths().len() > 1);
@@ -81,7 +81,7 @@ fn page(
     graph: &mut CallGraph,
     args: &Report,
     limit: usize,
-) -> Result<String, Failure> {
+) -> Result<String> {
     let picture = picture::of(args, graph, overview)?;
     let (functions, all) = hottest(&mut overview.flow, Syntax::Intel, true, FUNCTIONS);
     let places = places(&functions);

@@ -11,7 +11,7 @@ use profile::overview::Overview;
 
 use crate::commands::functions::{self, FunctionSum, moved};
 use crate::commands::report::{GraphRows, Report};
-use crate::exit::Failure;
+use crate::exit::Result;
 use crate::present::escape::escaped;
 use crate::present::number::{counted, grouped, part, percent, share};
 use crate::present::shorten::shortened;
@@ -50,11 +50,7 @@ pub(super) struct Picture {
 }
 
 /// The calling contexts; without calls, the functions by file.
-pub(super) fn of(
-    args: &Report,
-    graph: &mut CallGraph,
-    overview: &mut Overview,
-) -> Result<Picture, Failure> {
+pub(super) fn of(args: &Report, graph: &mut CallGraph, overview: &mut Overview) -> Result<Picture> {
     if graph.total() > 0 {
         let shown = GraphRows::of(args, graph)?;
         return Ok(of_calls(graph, &shown, overview));

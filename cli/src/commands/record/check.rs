@@ -12,7 +12,7 @@ use profile::lint::{DEFAULT_STRIDE, Finding, Lint, Severity};
 use profile::symbols::Sources;
 use profile::{Item, Recording};
 
-use crate::exit::Failure;
+use crate::exit::Result;
 use crate::output::recording::Finished;
 use crate::present::number::{counted, grouped};
 
@@ -25,7 +25,7 @@ pub(super) fn read_back(
     path: &Path,
     finished: &Finished,
     lint: bool,
-) -> Result<Option<Vec<String>>, Failure> {
+) -> Result<Option<Vec<String>>> {
     let file = finished.reopen(path)?;
     let written = finished.written;
     let lint = lint && (1..=MOST_LINTED).contains(&written.branches);

@@ -22,7 +22,7 @@ use super::output::{Recording, meta};
 use super::{Placing, Record, announce, software};
 use crate::commands::backend::{self as registers, Hardware};
 use crate::commands::machine::{MachineArgs, described, is_emulated};
-use crate::exit::{FAILED, Failure, NO_LBR, NOT_PERMITTED, OrExit, Outcome, USAGE, failure, usage};
+use crate::exit::{FAILED, Failure, NO_LBR, NOT_PERMITTED, OrExit, Result, USAGE, failure, usage};
 use crate::output::Output;
 use crate::present::out::say;
 
@@ -38,7 +38,7 @@ pub(super) struct Chosen {
 }
 
 /// Probes the CPUs to record from.
-pub(super) fn look(args: &Record) -> Result<Chosen, Failure> {
+pub(super) fn look(args: &Record) -> Result<Chosen> {
     let machine = MachineArgs::from(args.host.clone());
     let cpus = match &args.cpu {
         Some(list) => list.cpus().to_vec(),
@@ -64,7 +64,7 @@ pub(super) fn look(args: &Record) -> Result<Chosen, Failure> {
 }
 
 /// Records. Everything that can be refused is, before the first write.
-pub(super) fn record(args: &Record, output: Output, chosen: Chosen) -> Outcome {
+pub(super) fn record(args: &Record, output: Output, chosen: Chosen) -> Result {
     let Chosen { caps, cpus } = chosen;
     let filter: BranchFilter = args.filter.parse().or_exit(USAGE)?;
     let plan = plan(filter, &caps)?;
@@ -72,7 +72,7 @@ pub(super) fn record(args: &Record, output: Output, chosen: Chosen) -> Outcome {
     let rings = cpus
         .iter()
         .map(|cpu| registers::open_for(&plan, args.backend, *cpu, &root))
-        .collect::<Result<Vec<Hardware>, Failure>>()?;
+        .collect::<Result<Vec<Hardware>>>()?;
     // For the sampler on the CPU itself. It bypasses the wrapper that limits writes, but writes the
     // control register alone.
     let descriptors =
@@ -138,7 +138,7 @@ pub(super) fn record(args: &Record, output: Output, chosen: Chosen) -> Outcome {
 }
 
 /// Refuses records that cannot be recorded from.
-pub(in crate::commands) fn recordable(caps: &LbrCaps) -> Result<(), Failure> {
+pub(in crate::commands) fn recordable(caps: &LbrCaps) -> Result<()> {
     if let Some(why) = unrecordable(caps) {
         let name = caps.cpu.uarch.as_deref().map_or_else(|| caps.cpu.key(), str::to_owned);
         return Err(failure!(NO_LBR, "{name} cannot be recorded from: {why}"));
@@ -146,7 +146,7 @@ pub(in crate::commands) fn recordable(caps: &LbrCaps) -> Result<(), Failure> {
     ArmPlan::new(caps, 0, ArmOptions::default()).map(drop).map_err(registers::no_plan)
 }
 
-pub(in crate::commands) fn plan(filter: BranchFilter, caps: &LbrCaps) -> Result<ArmPlan, Failure> {
+pub(in crate::commands) fn plan(filter: BranchFilter, caps: &LbrCaps) -> Result<ArmPlan> {
     let value = to_register_disarmed(filter, caps.filter).map_err(registers::not_here)?;
     ArmPlan::new(caps, value, ArmOptions::default()).map_err(registers::no_plan)
 }
@@ -173,11 +173,7 @@ impl Placement {
     }
 }
 
-fn placement(
-    args: &Record,
-    descriptors: &[Option<OwnedFd>],
-    cpus: &[u32],
-) -> Result<Placement, Failure> {
+fn placement(args: &Record, descriptors: &[Option<OwnedFd>], cpus: &[u32]) -> Result<Placement> {
     let in_one_call = descriptors.iter().any(Option::is_none);
     let has_others = Affinity::current()?.without(cpus).is_some();
     let beside = Placement::Beside { in_one_call };
@@ -207,7 +203,7 @@ pub(in crate::commands) fn arm(
     rings: Vec<Hardware>,
     plan: &ArmPlan,
     notice: Option<&str>,
-) -> Result<Vec<Armed<Hardware>>, Failure> {
+) -> Result<Vec<Armed<Hardware>>> {
     let mut ready = Vec::new();
     for ring in rings {
         ready.push(registers::ready(ring, plan.clone())?);
@@ -220,7 +216,7 @@ pub(in crate::commands) fn arm(
     ready.into_iter().map(|ring| ring.arm().map_err(registers::not_armed)).collect()
 }
 
-pub(in crate::commands) fn restore(armed: Vec<Armed<Hardware>>) -> Result<(), Failure> {
+pub(in crate::commands) fn restore(armed: Vec<Armed<Hardware>>) -> Result<()> {
     let mut failed = None;
     for ring in armed {
         match ring.restore() {
@@ -236,7 +232,7 @@ pub(in crate::commands) fn restore(armed: Vec<Armed<Hardware>>) -> Result<(), Fa
     failed.map_or(Ok(()), |error| Err(registers::refused(error)))
 }
 
-fn target(args: &Record, cpus: &Affinity) -> Result<Box<dyn Target>, Failure> {
+fn target(args: &Record, cpus: &Affinity) -> Result<Box<dyn Target>> {
     let limit = args.time.map(Duration::from_millis);
     if let Some(pid) = args.pid {
         let process = Process::attach(pid, cpus, limit).map_err(|error| {
@@ -263,7 +259,7 @@ fn target(args: &Record, cpus: &Affinity) -> Result<Box<dyn Target>, Failure> {
 
 /// Records where the kernel is mapped, so that its branches can be named later. Without it they are
 /// still recorded.
-pub(super) fn tell_kernel(recording: &mut Recording<'_>) -> Result<(), Failure> {
+pub(super) fn tell_kernel(recording: &mut Recording<'_>) -> Result<()> {
     let mappings = RunningKernel::default().mappings(0);
     let mappings = mappings.unwrap_or_else(|why| {
         say!("branches of the kernel will have no names: {why}");

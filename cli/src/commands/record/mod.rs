@@ -19,7 +19,7 @@ use super::backend::{Backend, Choice};
 use super::{machine::HostArgs, rights::Rights, soft::CpuParser};
 use crate::args::heading;
 use crate::cpus::CpuList;
-use crate::exit::{Failure, NO_LBR, Outcome, USAGE, usage};
+use crate::exit::{Failure, NO_LBR, Result, USAGE, usage};
 use crate::output::{Output, recording};
 use crate::present::out::say;
 use anyhow::anyhow;
@@ -220,7 +220,7 @@ pub(crate) enum Placing {
 }
 
 /// The output: it must not be a file that is run or read.
-fn output_of(args: &Record) -> Result<Output, Failure> {
+fn output_of(args: &Record) -> Result<Output> {
     let program = match (args.command.first(), args.pid) {
         // A missing program is reported when it is started.
         (Some(program), _) => sampler::target::find(program).ok(),
@@ -249,7 +249,7 @@ enum HardwareBackend {
     Perf(Box<perf::Chosen>),
 }
 
-pub(crate) fn run(mut args: Record) -> Outcome {
+pub(crate) fn run(mut args: Record) -> Result {
     args.resolve_spelling()?;
     let args = &args;
     args.rights.check()?;
@@ -282,7 +282,7 @@ pub(crate) fn run(mut args: Record) -> Outcome {
 }
 
 /// Chooses the first backend that is available and serves every option that was given.
-fn choose(args: &Record) -> Result<Choice<HardwareBackend>, Failure> {
+fn choose(args: &Record) -> Result<Choice<HardwareBackend>> {
     args.backend.choose(
         || {
             args.served_by_registers().map_err(|refusal| {

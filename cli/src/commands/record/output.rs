@@ -16,7 +16,7 @@ use sampler::{RecordConfig, RecordError, Sampling, Summary, record};
 
 use super::summary::{self, Details};
 use super::{Record, check};
-use crate::exit::{FAILED, Failure, Outcome};
+use crate::exit::{FAILED, Result};
 use crate::output::Output;
 use crate::output::recording;
 use crate::output::stream::Stream;
@@ -77,11 +77,7 @@ pub(super) struct Recording<'a> {
 
 impl<'a> Recording<'a> {
     /// Creates the file. From here on SIGINT and SIGTERM are the program's.
-    pub(super) fn create(
-        args: &'a Record,
-        output: Output,
-        meta: Meta,
-    ) -> Result<Recording<'a>, Failure> {
+    pub(super) fn create(args: &'a Record, output: Output, meta: Meta) -> Result<Recording<'a>> {
         let meta = Meta { compression: args.compression, ..meta };
         let interrupts = Interrupts::listen().context("signals cannot be listened for")?;
         let (writer, has_moved) = recording::begin(output, meta, interrupts)?;
@@ -105,11 +101,7 @@ impl<'a> Recording<'a> {
     }
 
     /// Finishes the file and prints its summary.
-    pub(super) fn finish(
-        self,
-        recorded: Result<Summary, Failure>,
-        knowledge: SourceKnowledge,
-    ) -> Outcome {
+    pub(super) fn finish(self, recorded: Result<Summary>, knowledge: SourceKnowledge) -> Result {
         let Recording { args, writer, bar, stop, has_moved, .. } = self;
         bar.finish_and_clear();
         let (recorded, finished) = recording::finish(writer, &args.output, recorded)?;

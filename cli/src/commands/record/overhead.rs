@@ -16,7 +16,7 @@ use sampler::target::find;
 
 use super::{Record, check};
 use crate::commands::backend::not_started;
-use crate::exit::{Failure, Outcome, done};
+use crate::exit::{Result, done};
 use crate::present::number::counted;
 use crate::present::out::Out;
 
@@ -34,7 +34,7 @@ struct Times {
 }
 
 /// Runs the program in turns, alone and recorded. Its input and output are /dev/null.
-pub(super) fn run(args: &Record, pairs: u32) -> Outcome {
+pub(super) fn run(args: &Record, pairs: u32) -> Result {
     let mut program = program(args)?;
     let folder = tempfile::tempdir().context("no folder for the recordings")?;
     let file = folder.path().join("perf.data");
@@ -82,7 +82,7 @@ fn recorder(args: &Record, file: &Path) -> anyhow::Result<Command> {
 }
 
 /// The program alone, with the rights that it has when it is recorded.
-fn program(args: &Record) -> Result<Command, Failure> {
+fn program(args: &Record) -> Result<Command> {
     let target = args.rights.command(&args.command)?;
     let mut command = Command::new(find(&target.program).map_err(not_started)?);
     command.arg0(&target.program).args(&target.args);

@@ -17,7 +17,7 @@ use super::{Record, announce, software};
 use crate::commands::backend::{self, Backend};
 use crate::commands::machine::MachineArgs;
 use crate::cpus::CpuList;
-use crate::exit::{Failure, OrExit, Outcome, USAGE};
+use crate::exit::{Failure, OrExit, Result, USAGE};
 use crate::output::Output;
 
 /// The checked configuration: the kernel accepted it, and nothing runs yet.
@@ -32,7 +32,7 @@ pub(super) struct Chosen {
 
 /// Asks the kernel. `None` under auto if the period asks for every branch, of which
 /// interrupts miss most.
-pub(super) fn look(args: &Record) -> Option<Result<Chosen, Failure>> {
+pub(super) fn look(args: &Record) -> Option<Result<Chosen>> {
     let caps = match caps(args) {
         Ok(caps) => caps,
         Err(failure) => return Some(Err(failure)),
@@ -45,7 +45,7 @@ pub(super) fn look(args: &Record) -> Option<Result<Chosen, Failure>> {
 }
 
 /// The branch records of the first CPUs that have any.
-fn caps(args: &Record) -> Result<LbrCaps, Failure> {
+fn caps(args: &Record) -> Result<LbrCaps> {
     let machine = MachineArgs::from(args.host.clone());
     let mut why = None;
     for group in machine.groups(&machine.cpus()?) {
@@ -57,7 +57,7 @@ fn caps(args: &Record) -> Result<LbrCaps, Failure> {
     Err(why.map_or_else(|| anyhow!("no CPU was found").into(), backend::no_records))
 }
 
-fn open(args: &Record, caps: LbrCaps) -> Result<Chosen, Failure> {
+fn open(args: &Record, caps: LbrCaps) -> Result<Chosen> {
     let filter = args.filter.parse::<BranchFilter>().or_exit(USAGE)?.normalized();
     if let Err(error @ FilterError::StackAlone { .. }) = to_register_disarmed(filter, caps.filter) {
         return Err(error).or_exit(USAGE);
@@ -111,7 +111,7 @@ fn failure(refused: Refused, caps: &LbrCaps, args: &Record) -> Failure {
     }
 }
 
-pub(super) fn record(args: &Record, output: Output, chosen: Chosen) -> Outcome {
+pub(super) fn record(args: &Record, output: Output, chosen: Chosen) -> Result {
     let Chosen { caps, mut source, filter, sampling, whose } = chosen;
     announce(args, &format!("{}, through perf_event_open, {whose}", name(&caps)));
     let desc = description(&caps);

@@ -19,12 +19,12 @@ use super::{AUTO, Record, SOFT_ARM_CPU, SOFT_CPU, announce};
 use crate::commands::backend::not_started;
 use crate::commands::soft::runs;
 use crate::cpus::CpuList;
-use crate::exit::{FAILED, Failure, NO_LBR, OrExit, Outcome, USAGE, failure, usage};
+use crate::exit::{FAILED, Failure, NO_LBR, OrExit, Result, USAGE, failure, usage};
 use crate::output::Output;
 use crate::present::out::say;
 
 /// Runs the program and records it. `why` explains why lbr fell back to the software LBR.
-pub(super) fn record(args: &Record, output: Output, why: Option<&str>) -> Outcome {
+pub(super) fn record(args: &Record, output: Output, why: Option<&str>) -> Result {
     let filter: BranchFilter = args.filter.parse().or_exit(USAGE)?;
     let filter = in_user_mode(filter)?;
     let cpu = match &args.soft_cpu {
@@ -89,7 +89,7 @@ fn name(cpu: &SoftCpu) -> &str {
 
 /// The filter with its ring named: the sources under the software LBR see no
 /// kernel.
-pub(crate) fn in_user_mode(filter: BranchFilter) -> Result<BranchFilter, Failure> {
+pub(crate) fn in_user_mode(filter: BranchFilter) -> Result<BranchFilter> {
     if filter.contains(BranchFilter::KERNEL) {
         return Err(usage!(
             "`{filter}` asks for branches of the kernel, which the software LBR does not see: it is \
@@ -105,7 +105,7 @@ struct RingFilter {
     keep: Option<Keep>,
 }
 
-fn ring_filter(filter: BranchFilter, caps: &LbrCaps) -> Result<RingFilter, Failure> {
+fn ring_filter(filter: BranchFilter, caps: &LbrCaps) -> Result<RingFilter> {
     if caps.filter == FilterRegister::None {
         // On hardware the kernel's branches would overwrite the LBR stack; here there are none, and
         // the types follow from the code.
@@ -152,7 +152,7 @@ pub(crate) fn names() -> PossibleValuesParser {
 }
 
 /// The program that traces.
-fn tracer(args: &Record, command: &Command) -> Result<Box<dyn Source<'static>>, Failure> {
+fn tracer(args: &Record, command: &Command) -> Result<Box<dyn Source<'static>>> {
     let mut why_not = None;
     for software in SOFTWARE {
         if args.source != AUTO && args.source != software.name {
@@ -170,7 +170,7 @@ fn tracer(args: &Record, command: &Command) -> Result<Box<dyn Source<'static>>, 
     Err(failure!(FAILED, "--source {}: {why}", args.source))
 }
 
-fn command(args: &Record) -> Result<Command, Failure> {
+fn command(args: &Record) -> Result<Command> {
     let command = args.rights.command(&args.command)?;
     let address = |symbol: &Option<String>| match symbol {
         None => Ok(None),
@@ -190,7 +190,7 @@ fn command(args: &Record) -> Result<Command, Failure> {
 }
 
 /// The CPU that the program is pinned to.
-fn one_cpu(args: &Record) -> Result<Option<u32>, Failure> {
+fn one_cpu(args: &Record) -> Result<Option<u32>> {
     match args.cpu.as_ref().map(CpuList::cpus) {
         None => Ok(None),
         Some([cpu]) => Ok(Some(*cpu)),

@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::Record;
 use crate::commands::machine::MachineArgs;
-use crate::exit::{Failure, OrExit, USAGE, usage};
+use crate::exit::{OrExit, Result, USAGE, usage};
 
 /// Options of `perf record`.
 #[derive(Debug, Args)]
@@ -89,7 +89,7 @@ impl Record {
     }
 
     /// Translates perf's options into lbr's.
-    pub(super) fn resolve_spelling(&mut self) -> Result<(), Failure> {
+    pub(super) fn resolve_spelling(&mut self) -> Result<()> {
         let spelling = &self.spelling;
         if spelling.frame_pointers {
             return Err(usage!(

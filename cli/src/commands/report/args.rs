@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::{Report, Sort, View, print_hidden};
-use crate::exit::Outcome;
+use crate::exit::Result;
 use crate::head::{Notes, Totals, quality_json};
 use crate::present::number::{counted, grouped, part};
 use crate::present::out::Out;
@@ -42,7 +42,7 @@ struct ValueCount {
     value: String,
 }
 
-fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
+fn run(args: &Report, out: &mut Out<'_>) -> Result {
     let (made, sources) = args.count(Counter::<ArgumentCounts>::new())?;
     let Arguments { mut calls, with_registers, at_entry, mut hot } = made;
     let totals = Totals::of_hot(&hot, hot.branches.len());

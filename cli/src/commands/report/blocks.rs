@@ -18,7 +18,7 @@ use super::hot::means;
 use super::{
     CYCLES, Page, Report, Section, Sort, View, print_hidden, rest, run_flow, say_unsorted, unusual,
 };
-use crate::exit::{Failure, Outcome, USAGE};
+use crate::exit::{Result, USAGE};
 use crate::head::{Notes, share_trust};
 use crate::present::chart::{Histogram, Series};
 use crate::present::number::{grouped, share};
@@ -88,7 +88,7 @@ fn find<'a>(
     }))
 }
 
-fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
+fn run(args: &Report, out: &mut Out<'_>) -> Result {
     run_flow(args, out, true, |flow| notes(args, flow), |out, flow| print(out, args, flow))
 }
 
@@ -349,7 +349,7 @@ const DRAWN: usize = 60;
 /// Cells of a name in the title of a drawing.
 const TITLE: usize = 160;
 
-fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {
+fn markup(page: &mut Page<'_>) -> Result<Markup> {
     let (limit, flow) = (page.limit, &mut page.overview.flow);
     if flow.blocks.iter().all(|block| block.contradicted) {
         let why = if flow.block_quality.filtered > 0 {

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::{Page, Report, Section, Sort, View, print_hidden, rest};
 use crate::args::heading;
-use crate::exit::{Failure, Outcome};
+use crate::exit::Result;
 use crate::head::{self, Notes, Totals, quality_json};
 use crate::input::{self, Source};
 use crate::present::escape::escaped;
@@ -72,7 +72,7 @@ impl GraphOptions {
     }
 }
 
-fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
+fn run(args: &Report, out: &mut Out<'_>) -> Result {
     let options = &args.callgraph;
     let (mut graph, sources) = args.count(callgraph::counter(options.stitch))?;
     let shown = Shown::of(args, &mut graph)?;
@@ -339,7 +339,7 @@ fn print_contexts(
     table.write_json(out, &mut (), nodes)
 }
 
-fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {
+fn markup(page: &mut Page<'_>) -> Result<Markup> {
     let graph = &mut *page.graph;
     let (sums, all) = (Shown::of(page.args, graph)?.sums(graph), graph.total());
     if all == 0 {
@@ -368,7 +368,7 @@ pub(crate) struct Shown {
 
 impl Shown {
     /// The functions in the requested files.
-    pub(crate) fn of(args: &Report, graph: &mut CallGraph) -> Result<Shown, Failure> {
+    pub(crate) fn of(args: &Report, graph: &mut CallGraph) -> Result<Shown> {
         let unknown = Location::Address(0);
         let place = |function: &Function| function.location.unwrap_or(unknown);
         let sums = graph.sums();

@@ -11,7 +11,7 @@ use profile::lines::SourceLine;
 use profile::maps::{Location, Maps};
 
 use super::{Page, Report, View, blocks, hot, mispredict, outcomes, print_hidden, rest, run_flow};
-use crate::exit::Outcome;
+use crate::exit::Result;
 use crate::head::{Notes, trust};
 use crate::present::number::share;
 use crate::present::out::Out;
@@ -230,7 +230,7 @@ fn reliability(view: &View, by: By, flow: &Flow) -> String {
 }
 
 /// Runs a view with its rows summed.
-pub(super) fn run(args: &Report, by: By, out: &mut Out<'_>) -> Outcome {
+pub(super) fn run(args: &Report, by: By, out: &mut Out<'_>) -> Result {
     let is_blocks = args.view.name == blocks::VIEW.name;
     let notes =
         |flow: &Flow| Notes { trust: Some(reliability(&args.view, by, flow)), ..Notes::default() };

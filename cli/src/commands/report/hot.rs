@@ -8,7 +8,7 @@ use profile::overview::Overview;
 use profile::quality::Quality;
 
 use super::{CYCLES, Page, Report, Section, Sort, View, print_hidden, rest, say_unsorted};
-use crate::exit::{Failure, Outcome};
+use crate::exit::Result;
 use crate::head::{Notes, Totals, quality_json, share_trust};
 use crate::input::Source;
 use crate::present::number::share;
@@ -86,7 +86,7 @@ pub(crate) fn means(counters: Option<&[Option<u64>; 4]>, count: u64) -> Option<S
     counters.map(|sums| ('A'..).zip(sums).filter_map(mean).collect::<Vec<_>>().join(" "))
 }
 
-fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
+fn run(args: &Report, out: &mut Out<'_>) -> Result {
     let (mut hot, sources) = args.count(Counter::new())?;
     if let Some(sort) = args.sort {
         let lacking = match sort {
@@ -123,7 +123,7 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     args.end(out, totals, rows.as_ref(), (&sources, &hot.maps))
 }
 
-fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {
+fn markup(page: &mut Page<'_>) -> Result<Markup> {
     let Overview { branches, flow, .. } = &mut *page.overview;
     let table = table(flow.taken, &flow.quality, has_counters(branches));
     let shown = branches.iter().take(page.limit);

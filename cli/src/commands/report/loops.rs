@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::{Page, Report, Section, Sort, View, print_hidden, rest};
-use crate::exit::{Failure, Outcome};
+use crate::exit::Result;
 use crate::head::{Notes, Totals, quality_json, without};
 use crate::input::{Reread, Source};
 use crate::present::number::grouped;
@@ -29,7 +29,7 @@ pub(super) const VIEW: View = View {
 /// Trip counts that a line of the table names.
 const NAMED: usize = 12;
 
-fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
+fn run(args: &Report, out: &mut Out<'_>) -> Result {
     let recordings = Reread::new(args.inputs.paths(), &args.select.reading())?;
     let (loops, sources) = find(&recordings)?;
     let totals = Totals::of(loops.taken, loops.distinct);
@@ -70,7 +70,7 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     args.end(out, totals, rows.as_ref(), (&sources, &maps))
 }
 
-fn find(recordings: &Reread) -> Result<(Loops, Vec<Source>), Failure> {
+fn find(recordings: &Reread) -> Result<(Loops, Vec<Source>)> {
     let (finder, sources) = recordings.count(loops::finder())?;
     match finder.replay() {
         Ok(loops) => Ok((loops, sources)),
@@ -285,7 +285,7 @@ fn histogram(trips: &Trips) -> Vec<TripCount> {
     trips.ended.iter().map(|(trips, entries)| TripCount { entries, trips }).collect()
 }
 
-fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {
+fn markup(page: &mut Page<'_>) -> Result<Markup> {
     let (loops, _) = find(page.recordings)?;
     let Loops { loops: found, mut maps, complete, filtered, .. } = loops;
     page.args.symbols.apply(&mut maps);

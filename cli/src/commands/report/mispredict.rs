@@ -10,7 +10,7 @@ use profile::interval::Interval;
 use profile::maps::Maps;
 
 use super::{Page, Report, Section, Sort, View, interval_of, print_hidden, rest, run_flow};
-use crate::exit::{Failure, Outcome};
+use crate::exit::Result;
 use crate::head::{Notes, trust};
 use crate::present::number::percent;
 use crate::present::out::Out;
@@ -65,7 +65,7 @@ pub(crate) fn table<'a>(min_n: u64, complete: bool) -> Table<'a, Maps, Ranked<'a
         })
 }
 
-fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
+fn run(args: &Report, out: &mut Out<'_>) -> Result {
     run_flow(
         args,
         out,
@@ -131,7 +131,7 @@ fn rate(site: &Site, min_n: u64, complete: bool) -> Option<f64> {
     Some(missed as f64 / site.known as f64)
 }
 
-fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {
+fn markup(page: &mut Page<'_>) -> Result<Markup> {
     let (min_n, flow) = (page.args.min_n, &mut page.overview.flow);
     let complete = flow.is_complete();
     let known = flow.sites.iter().any(|site| site.known > 0);

@@ -30,7 +30,7 @@ use serde_json::Value;
 pub(crate) use self::blocks::{BlockSpec, charts as block_charts, table as block_table};
 pub(crate) use self::callgraph::{Shown as GraphRows, print_folded};
 use crate::args::{heading, rows};
-use crate::exit::{DONE, Failure, Outcome, usage};
+use crate::exit::{DONE, Result, usage};
 use crate::head::{self, Notes, Totals, flow_json, without};
 use crate::input::{self, Inputs, Reread, Source};
 use crate::present::json;
@@ -66,7 +66,7 @@ pub(crate) struct View {
     about: &'static str,
     /// The sort orders it supports.
     sorts: &'static [Sort],
-    run: fn(&Report, &mut Out<'_>) -> Outcome,
+    run: fn(&Report, &mut Out<'_>) -> Result,
     /// Its section of the page, if it has one.
     pub(crate) section: Option<Section>,
 }
@@ -83,7 +83,7 @@ pub(crate) struct Section {
     /// Its heading.
     pub(crate) title: &'static str,
     /// Its content.
-    pub(crate) markup: fn(&mut Page<'_>) -> Result<Markup, Failure>,
+    pub(crate) markup: fn(&mut Page<'_>) -> Result<Markup>,
 }
 
 /// The data of a page's sections.
@@ -231,14 +231,14 @@ fn say_unsorted(lacking: &str) {
 }
 
 /// Prints the hot branches of a recording that has just been made.
-pub(crate) fn hot(recording: &Path) -> Outcome {
+pub(crate) fn hot(recording: &Path) -> Result {
     let inputs = Inputs::one(recording);
     let args = Report { inputs, min_n: KNOWN, ..Report::default() };
     // Its first lines belong to the recording's messages, which no pager shows.
     print(&args, &mut Out::unpaged())
 }
 
-pub(crate) fn run(args: &Report) -> Outcome {
+pub(crate) fn run(args: &Report) -> Result {
     let mut out = Out::stdout();
     let status = print(args, &mut out)?;
     if args.printer() == Printer::Text && !args.callgraph.folded && io::stdout().is_terminal() {
@@ -253,7 +253,7 @@ pub(crate) fn run(args: &Report) -> Outcome {
 }
 
 /// Prints to another place than standard output.
-pub(crate) fn print(args: &Report, out: &mut Out<'_>) -> Outcome {
+pub(crate) fn print(args: &Report, out: &mut Out<'_>) -> Result {
     let view = args.view;
     if args.block.is_some() && view.name != blocks::VIEW.name {
         return Err(usage!("--block needs --view blocks"));
@@ -288,10 +288,7 @@ impl Report {
     }
 
     /// Reads the recordings.
-    fn count<V: profile::View>(
-        &self,
-        counter: Counter<V>,
-    ) -> Result<(V::Table, Vec<Source>), Failure> {
+    fn count<V: profile::View>(&self, counter: Counter<V>) -> Result<(V::Table, Vec<Source>)> {
         input::count(self.inputs.paths(), &self.select.reading(), &self.symbols, counter)
     }
 
@@ -330,7 +327,7 @@ impl Report {
         mut totals: Value,
         rows: Option<&Rows>,
         (sources, maps): (&[Source], &Maps),
-    ) -> Outcome {
+    ) -> Result {
         if self.printer() == Printer::Json {
             totals["dso"] = rows.map(Rows::json).into();
             json::value(out, &totals)?;
@@ -380,7 +377,7 @@ fn run_flow(
     blocks: bool,
     notes: impl FnOnce(&Flow) -> Notes,
     print: impl FnOnce(&mut Out<'_>, &mut Flow) -> io::Result<Option<u8>>,
-) -> Outcome {
+) -> Result {
     let counts = if blocks { FlowCounts::without_sites() } else { FlowCounts::without_blocks() };
     let (mut flow, sources) = args.count(FlowCounter::of(counts))?;
     let totals = Totals::from(&flow);

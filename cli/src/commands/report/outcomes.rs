@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::{
     Page, Report, Section, Sort, View, interval_of, print_hidden, rest, run_flow, unusual,
 };
-use crate::exit::{Failure, Outcome};
+use crate::exit::Result;
 use crate::head::{Notes, trust};
 use crate::present::number::counted;
 use crate::present::out::Out;
@@ -121,7 +121,7 @@ pub(crate) fn indirect<'a>(complete: bool) -> Table<'a, Maps, Ranked<'a, Site>> 
         })
 }
 
-fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
+fn run(args: &Report, out: &mut Out<'_>) -> Result {
     let notes = |flow: &Flow| Notes { trust: Some(trust(flow).to_owned()), unusual: unusual(flow) };
     run_flow(args, out, false, notes, |out, flow| print(out, args, flow))
 }
@@ -232,7 +232,7 @@ fn taken_interval(site: &Site, complete: bool) -> Option<Interval> {
         .filter(|_| site.taken > 0)
 }
 
-fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {
+fn markup(page: &mut Page<'_>) -> Result<Markup> {
     let (limit, flow) = (page.limit, &mut page.overview.flow);
     let complete = flow.is_complete();
     let Flow { sites, maps, .. } = flow;

@@ -9,7 +9,7 @@ use profile::paths::{self, Break, FOLLOWERS, Follower, Growth, Link, Path, Paths
 use serde_json::{Value, json};
 
 use super::{Report, Sort, View, print_hidden};
-use crate::exit::Outcome;
+use crate::exit::Result;
 use crate::head::{self, Notes, Totals, quality_json, without};
 use crate::input::{Reread, Source};
 use crate::present::json;
@@ -61,7 +61,7 @@ pub(crate) fn ranked<'a>() -> Table<'a, Maps, Ranked<'a, Link>> {
     table().number("rank", "chain", |_, (at, _)| Cell::Number(*at as u64 + 1))
 }
 
-fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
+fn run(args: &Report, out: &mut Out<'_>) -> Result {
     let recordings = Reread::new(args.inputs.paths(), &args.select.reading())?;
     let (finder, sources) = recordings.count(paths::finder())?;
     let (mut paths, sources) = match finder.replay(Growth::default()) {

@@ -8,7 +8,7 @@ use profile::overview::Overview;
 use profile::types::{OfType, by_type};
 
 use super::{Page, Report, Section, Sort, View};
-use crate::exit::{Failure, Outcome};
+use crate::exit::Result;
 use crate::head::{Notes, Totals, quality_json};
 use crate::present::number::share;
 use crate::present::out::Out;
@@ -41,7 +41,7 @@ fn table<'a>(all: u64) -> Table<'a, (), Ranked<'a, OfType>> {
         .word("type", "type", |(), (_, of)| Cell::word(of.branch_type.map(type_name)))
 }
 
-fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
+fn run(args: &Report, out: &mut Out<'_>) -> Result {
     let (mut hot, sources) = args.count(Counter::new())?;
     let mut branches = std::mem::take(&mut hot.branches);
     let totals = Totals::of_hot(&hot, branches.len());
@@ -58,7 +58,7 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     args.end(out, totals, rows.as_ref(), (&sources, &hot.maps))
 }
 
-fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {
+fn markup(page: &mut Page<'_>) -> Result<Markup> {
     let Overview { branches, flow, .. } = &mut *page.overview;
     let maps: &mut Maps = &mut flow.maps;
     let types = by_type(branches, maps);

@@ -13,7 +13,7 @@ use profile::{Item, RawBranch, SampleHead, Stack, Symbol};
 use serde_json::{Value, json};
 
 use crate::args::heading;
-use crate::exit::{DONE, Outcome, usage};
+use crate::exit::{DONE, Result, usage};
 use crate::input::{self, Inputs, Reread, selected};
 use crate::present::escape::escaped;
 use crate::present::json::{self, hex};
@@ -82,7 +82,7 @@ pub(crate) enum Field {
     Brcntr,
 }
 
-pub(crate) fn run(args: &Script) -> Outcome {
+pub(crate) fn run(args: &Script) -> Result {
     let reading = args.select.reading();
     let paths = args.inputs.paths();
     let [path] = paths else {

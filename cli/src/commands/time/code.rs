@@ -10,7 +10,7 @@ use profile::symbols::{Called, demangle};
 use serde::Serialize;
 
 use super::{Rounds, TimeArgs, assemble};
-use crate::exit::{FAILED, Failure, OrExit, USAGE, usage};
+use crate::exit::{FAILED, Failure, OrExit, Result, USAGE, usage};
 use crate::input;
 
 /// Maximum size of a file of assembly, in bytes.
@@ -49,7 +49,7 @@ pub(super) struct TimedCode {
 impl TimedCode {
     /// Every piece of code that the arguments give: assembles, reads digits, or
     /// loads a file.
-    pub(super) fn all(args: &TimeArgs) -> Result<Vec<TimedCode>, Failure> {
+    pub(super) fn all(args: &TimeArgs) -> Result<Vec<TimedCode>> {
         let init = match &args.init {
             Some(init) => assemble::assemble(init, args.att, "--init").or_exit(USAGE)?,
             None => Vec::new(),
@@ -104,7 +104,7 @@ impl TimedCode {
         TimedCode { body, image: None, title, source, prediction: None }
     }
 
-    fn of_function(path: &Path, symbol: &str, body: &Body) -> Result<TimedCode, Failure> {
+    fn of_function(path: &Path, symbol: &str, body: &Body) -> Result<TimedCode> {
         let failed = |error: LoadError| {
             let code = match &error {
                 LoadError::System { .. } => FAILED,
@@ -128,7 +128,7 @@ impl TimedCode {
 
 /// The assembly that an argument is or names, with the name of its file. One that has a `.` or a
 /// `/` in it and is a file is read: `nop` is an instruction, `./nop` a file.
-fn read(given: &str) -> Result<(String, Option<String>), Failure> {
+fn read(given: &str) -> Result<(String, Option<String>)> {
     let path = Path::new(given);
     let named = given.contains(['.', '/']) && !given.contains(['\n', ';', ' ']);
     let source = match given {

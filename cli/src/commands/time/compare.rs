@@ -5,7 +5,7 @@ use lab::measure::{Options, Ratio, TURNS, Turn, TurnRatio, median, ticks_of};
 use super::code::TimedCode;
 use super::figures::{Figures, Source};
 use super::{ENOUGH, TimeArgs, failed, machine};
-use crate::exit::{FAILED, Failure, Outcome, done, failure};
+use crate::exit::{FAILED, Result, done, failure};
 use crate::present::number::{counted, dash};
 use crate::present::out::Out;
 use crate::present::table::{Cell, Printer, Table};
@@ -68,7 +68,7 @@ pub(super) fn measure(
     options: Options,
     codes: &mut [TimedCode],
     alike: usize,
-) -> Result<(Turns, Vec<Side>, Source), Failure> {
+) -> Result<(Turns, Vec<Side>, Source)> {
     let mut bodies: Vec<_> = codes.iter().map(|code| code.body.clone()).collect();
     // Which of them did not finish is determined afterwards.
     let mut at = 0;
@@ -117,7 +117,7 @@ pub(super) fn measure(
 }
 
 /// Measures them and prints the comparison.
-pub(super) fn run(args: &TimeArgs, options: Options, codes: &mut [TimedCode]) -> Outcome {
+pub(super) fn run(args: &TimeArgs, options: Options, codes: &mut [TimedCode]) -> Result {
     let (turns, sides, source) = measure(args, options, codes, 1)?;
     let mut out = Out::stdout();
     let table = turns.table(args.verbose);

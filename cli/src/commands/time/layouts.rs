@@ -8,7 +8,7 @@ use super::TimeArgs;
 use super::code::TimedCode;
 use super::compare::{self, Side, no_difference};
 use super::figures::number;
-use crate::exit::{Outcome, done};
+use crate::exit::{Result, done};
 use crate::present::out::Out;
 use crate::present::table::Printer;
 
@@ -29,7 +29,7 @@ pub(super) fn run(
     options: Options,
     codes: &[TimedCode],
     alignments: u8,
-) -> Outcome {
+) -> Result {
     let offsets = offsets(alignments);
     let placed = codes.iter().flat_map(|code| offsets.iter().map(|at| code.at_page_offset(*at)));
     let mut placed: Vec<TimedCode> = placed.collect();

@@ -17,7 +17,7 @@ use super::TimeArgs;
 use super::figures::Source;
 use crate::commands::backend::{self, Backend, Choice};
 use crate::commands::machine::{MachineArgs, described, is_emulated};
-use crate::exit::{Failure, NO_LBR, OrExit, USAGE, failure, usage};
+use crate::exit::{Failure, NO_LBR, OrExit, Result, USAGE, failure, usage};
 use crate::present::out::say;
 
 /// Measures `bodies`, with the registers of the CPU if available; returns the result of `work`, and
@@ -27,7 +27,7 @@ pub(super) fn measure<T, E: Display>(
     options: Options,
     bodies: &[Body],
     work: impl FnOnce(&mut Session) -> Result<T, E>,
-) -> Result<(Result<T, E>, Source), Failure> {
+) -> Result<(Result<T, E>, Source)> {
     let allowed = Affinity::current()?;
     let machine = MachineArgs::from(args.host.clone());
     let chosen = args.cpu.map_or_else(|| machine.usual_cpu(), Ok);
@@ -71,11 +71,7 @@ enum Instrument {
 }
 
 /// The counters of a CPU. `hidden` is a short reason why they are hidden.
-fn counters(
-    cpu: u32,
-    machine: &MachineArgs,
-    hidden: &mut Option<String>,
-) -> Result<Instrument, Failure> {
+fn counters(cpu: u32, machine: &MachineArgs, hidden: &mut Option<String>) -> Result<Instrument> {
     if !machine.is_live() {
         return Err(usage!(
             "perf events belong to the running kernel: omit --msr-root and --cpuid"
@@ -117,7 +113,7 @@ fn counters(
 
 const MODELLED: &str = "; an emulated CPU: modelled, not measured";
 
-fn plan(caps: &LbrCaps, options: &Options, bodies: &[Body]) -> Result<ArmPlan, Failure> {
+fn plan(caps: &LbrCaps, options: &Options, bodies: &[Body]) -> Result<ArmPlan> {
     if caps.filter == lbr_msr::caps::FilterRegister::None {
         return Err(failure!(
             NO_LBR,
@@ -144,7 +140,7 @@ fn hardware<T, E: Display>(
     plan: ArmPlan,
     options: Options,
     work: impl FnOnce(&mut Session) -> Result<T, E>,
-) -> Result<(Result<T, E>, Source), Failure> {
+) -> Result<(Result<T, E>, Source)> {
     let root = machine.root();
     let registers = backend::open_for(&plan, backend, cpu, &root)?;
     let (name, node) = (registers.driver().name, registers.node(&root));

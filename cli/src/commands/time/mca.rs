@@ -13,7 +13,7 @@ use lbr_msr::text::AsText;
 use super::TimeArgs;
 use super::code::{Prediction, TimedCode};
 use super::figures::{Figures, number};
-use crate::exit::{FAILED, Failure, OrExit, USAGE};
+use crate::exit::{FAILED, OrExit, Result, USAGE};
 use crate::present::number::grouped;
 use crate::present::out::Out;
 
@@ -27,7 +27,7 @@ pub(super) const ANY: &str = "llvm-mca";
 const NEWEST: u32 = 40;
 
 /// Predicts each piece of code, if the arguments ask for it.
-pub(super) fn predict(args: &TimeArgs, codes: &mut [TimedCode]) -> Result<(), Failure> {
+pub(super) fn predict(args: &TimeArgs, codes: &mut [TimedCode]) -> Result<()> {
     let Some(path) = &args.mca else { return Ok(()) };
     let tool = find(path).or_exit(if path == Path::new(ANY) { FAILED } else { USAGE })?;
     let about = run_tool(Command::new(&tool).arg("--version").stdin(Stdio::null()), SIMULATING);

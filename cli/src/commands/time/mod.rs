@@ -26,7 +26,7 @@ use crate::args::heading;
 use crate::commands::backend::Backend;
 use crate::commands::machine::HostArgs;
 use crate::commands::soft::CpuParser;
-use crate::exit::{DONE, FAILED, Failure, NO_LBR, OrExit, Outcome, USAGE, failure, usage};
+use crate::exit::{DONE, FAILED, Failure, NO_LBR, OrExit, Result, USAGE, failure, usage};
 use crate::input;
 use crate::present::out::{Out, say};
 
@@ -248,7 +248,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "more than 0 and up to 86400 seconds".to_owned())
 }
 
-pub(crate) fn run(args: &TimeArgs) -> Outcome {
+pub(crate) fn run(args: &TimeArgs) -> Result {
     let filter = filter(&args.filter)?;
     if !args.unconfined {
         CodeRights::of_caller().or_exit(USAGE)?;
@@ -308,7 +308,7 @@ pub(crate) fn run(args: &TimeArgs) -> Outcome {
     Ok(DONE)
 }
 
-fn filter(text: &str) -> Result<BranchFilter, Failure> {
+fn filter(text: &str) -> Result<BranchFilter> {
     let filter: BranchFilter = text.parse().or_exit(USAGE)?;
     if filter.contains(BranchFilter::STACK) {
         return Err(usage!("call-stack mode records no fall-through ranges: omit `stack`"));

@@ -11,7 +11,7 @@ use anyhow::{Context, anyhow};
 use serde_json::Value;
 
 use crate::{
-    exit::{DONE, FAILED, Failure, OrExit, Outcome, USAGE},
+    exit::{DONE, FAILED, OrExit, Result, USAGE},
     input,
     output::Output,
     present::{json, out::Out},
@@ -38,7 +38,7 @@ struct GroupPair {
 }
 
 /// Compares two reports. The exit status is 1 if they differ.
-pub(super) fn run(one: &Path, other: &Path, json: Option<&Path>) -> Outcome {
+pub(super) fn run(one: &Path, other: &Path, json: Option<&Path>) -> Result {
     let output = json.map(|path| Output::new(path, [one, other])).transpose()?;
     let (first, second) = (read(one)?, read(other)?);
     let pairs = pair(&first, &second);
@@ -59,7 +59,7 @@ const LONGEST: u64 = 16 << 20;
 /// No machine has more kinds of CPU.
 const MOST_GROUPS: usize = 256;
 
-fn read(path: &Path) -> Result<Vec<CpuGroup>, Failure> {
+fn read(path: &Path) -> Result<Vec<CpuGroup>> {
     let wrong = || anyhow!("{} is not a report of lbr verify --json", path.as_text());
     let bytes = input::file::read(path, LONGEST)
         .with_context(|| format!("cannot read {}", path.as_text()))

@@ -8,7 +8,7 @@ use lab::verify::Spec;
 use lbr_msr::soft::SoftCpu;
 use serde::Serialize;
 
-use crate::exit::{DONE, OrExit, Outcome, USAGE, done};
+use crate::exit::{DONE, OrExit, Result, USAGE, done};
 use crate::output::Output;
 use crate::present::json;
 use crate::present::out::Out;
@@ -28,7 +28,7 @@ struct Answer {
 
 /// Explains the check of this name, or lists all checks. With `cpu`, only that CPU's documented
 /// answer is given. `json`: the file to write instead.
-pub(super) fn run(id: &str, cpu: Option<&SoftCpu>, json: Option<&Path>) -> Outcome {
+pub(super) fn run(id: &str, cpu: Option<&SoftCpu>, json: Option<&Path>) -> Result {
     let unknown = || anyhow!("no check is called {id:?}; lbr verify --explain list lists them");
     let listed = id == "list";
     let checks: Vec<&Spec> = Spec::all().filter(|check| listed || check.id == id).collect();

@@ -27,7 +27,7 @@ use super::{
 };
 use crate::args::heading;
 use crate::cpus::CpuList;
-use crate::exit::{DONE, FAILED, Failure, NO_LBR, OrExit, Outcome, USAGE, failure, usage};
+use crate::exit::{DONE, FAILED, NO_LBR, OrExit, Result, USAGE, failure, usage};
 use crate::input;
 use crate::output::Output;
 use crate::present::out::{Out, say};
@@ -119,7 +119,7 @@ impl VerifyArgs {
     }
 }
 
-pub(crate) fn run(args: &VerifyArgs) -> Outcome {
+pub(crate) fn run(args: &VerifyArgs) -> Result {
     if let Some([one, other]) = args.diff.as_deref() {
         return diff::run(one, other, args.json.as_deref());
     }
@@ -159,7 +159,7 @@ pub(crate) fn run(args: &VerifyArgs) -> Outcome {
 }
 
 /// Refuses faults that no check could detect.
-fn check_lies(args: &VerifyArgs) -> Result<(), Failure> {
+fn check_lies(args: &VerifyArgs) -> Result<()> {
     let Some(lies) = args.lies() else { return Ok(()) };
     let cpu = args.machine.soft_cpu.as_ref();
     let soft = cpu.context("--soft-lie needs --soft-cpu, the CPU to change").or_exit(USAGE)?;
@@ -179,7 +179,7 @@ fn check_lies(args: &VerifyArgs) -> Result<(), Failure> {
 }
 
 /// Verifies each CPU in turn; those with one outcome become one.
-fn verify_all(args: &VerifyArgs) -> Result<Machine, Failure> {
+fn verify_all(args: &VerifyArgs) -> Result<Machine> {
     // A signal ends the checks; the registers are then restored.
     let stop = if args.write { input::stop_flag()? } else { Arc::default() };
     let config = Config {
@@ -241,7 +241,7 @@ fn publish(
     machine: &Machine,
     json: Option<&Output>,
     markdown: Option<&Output>,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let stdout = Path::new("-");
     let targets = [args.json.as_deref(), args.markdown.as_deref()];
     if !targets.contains(&Some(stdout)) {

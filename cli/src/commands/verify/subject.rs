@@ -23,7 +23,7 @@ use sampler::keeper;
 use super::VerifyArgs;
 use crate::commands::backend::{self, Hardware};
 use crate::commands::soft::LIST;
-use crate::exit::{FAILED, Failure, OrExit, Outcome, USAGE, done};
+use crate::exit::{FAILED, Failure, OrExit, Result, USAGE, done};
 use crate::present::out::{Out, say};
 use crate::present::table::{Cell, Table};
 
@@ -33,7 +33,7 @@ pub(super) fn verify(
     found: &RecordedCpu,
     config: &Config,
     notice: &mut bool,
-) -> Result<Report, Failure> {
+) -> Result<Report> {
     if let Some(soft) = &args.machine.soft_cpu {
         let subject = SoftSubject::new(soft, args.lies().unwrap_or_default());
         let mut ready = Ready::new(subject, config).map_err(failed)?;
@@ -58,7 +58,7 @@ pub(super) fn verify(
 pub(super) fn without_effect(
     soft: &SoftCpu,
     faults: impl Iterator<Item = Fault>,
-) -> Result<Vec<Fault>, Failure> {
+) -> Result<Vec<Fault>> {
     let config = Config { write: true, ..Config::default() };
     let checks = |faults: Faults| {
         let mut ready = Ready::new(SoftSubject::new(soft, faults), &config).map_err(failed)?;
@@ -75,11 +75,7 @@ pub(super) fn without_effect(
 }
 
 /// Opens the registers of a CPU of this machine, for writing if requested.
-fn open(
-    args: &VerifyArgs,
-    found: &RecordedCpu,
-    config: &Config,
-) -> Result<RealSubject<Hardware>, Failure> {
+fn open(args: &VerifyArgs, found: &RecordedCpu, config: &Config) -> Result<RealSubject<Hardware>> {
     let (cpu, root) = (found.cpu, args.machine.root());
     let needs = [Need { msr: IA32_PERF_CAPABILITIES, write_mask: 0 }];
     // A CPU without an LBR is reported before a missing driver or permission.
@@ -141,7 +137,7 @@ impl FromStr for Lies {
 }
 
 /// Lists the injected faults; only those with an effect on `cpu`, if given.
-pub(super) fn list_lies(cpu: Option<&SoftCpu>) -> Outcome {
+pub(super) fn list_lies(cpu: Option<&SoftCpu>) -> Result {
     let mut faults: Vec<Fault> = Fault::all().collect();
     if let Some(cpu) = cpu {
         let none = without_effect(cpu, Fault::all())?;
