@@ -238,8 +238,8 @@ fn after_an_empty_foreign_stack_the_continuity_is_unknown() {
 /// A hypervisor may hide IA32_PERF_GLOBAL_STATUS of a CPU that has it.
 #[test]
 fn a_hidden_status_register_is_not_read() {
-    for shape in [Shape::Info, Shape::Arch] {
-        let mut model = Model::armed(shape, 16);
+    for (shape, one_call) in all().filter(|(shape, _)| matches!(shape, Shape::Info | Shape::Arch)) {
+        let mut model = Model { one_call, ..Model::armed(shape, 16) };
         model.caps.quirks |= Quirks::STREAMLINED_FREEZE;
         assert_eq!(model.status, None);
         let mut state = begin(&mut model);
