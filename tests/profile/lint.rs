@@ -202,6 +202,17 @@ fn stacks_of_two_runs() {
     let finding = find(&lint, "stacks_do_not_join").unwrap();
     assert_eq!((finding.count, finding.of, finding.severity), (19, 19, Severity::Error));
     assert_eq!(lint.verdict(), Verdict::Poor);
+    // Half of all branches, and always the newest: twice as often as expected.
+    let biased = |stack: &str, times| {
+        find(&text(&stack.repeat(times)), "top_of_stack_bias").map(|finding| finding.count)
+    };
+    let twice = " 0x90/0x10 0x20/0x10\n";
+    assert_eq!((biased(twice, 29), biased(twice, 30)), (None, Some(30)));
+    assert_eq!(biased(" 0x90/0x10 0x90/0x10 0x20/0x10\n", 30), None);
+    // If every branch was recorded, the newest ones are no sample.
+    let newest = [0x90, 0x20, 0x20].map(|from| entry(from, 0x10)).to_vec();
+    let complete: Vec<Event> = (0..100).map(|time| sample(time, newest.clone(), exact())).collect();
+    assert_eq!(find(&events(&complete), "top_of_stack_bias"), None);
 
     // Sorted by time, they still do not join.
     let sorted: Vec<Event> =

@@ -149,7 +149,7 @@ fn bias(found: &mut Findings, scan: &Scan) {
     let biased = |place: &&Position| {
         let (at_top, all) = (u128::from(place.at_top), u128::from(place.all));
         place.at_top >= BIAS_COUNT
-            && at_top * counted > (all * newest).saturating_mul(u128::from(BIAS_FACTOR))
+            && at_top * counted >= (all * newest).saturating_mul(u128::from(BIAS_FACTOR))
     };
     let stacks = scan.places.values().filter(biased);
     let stacks = stacks.fold(0u64, |sum, place| sum.saturating_add(place.at_top));
