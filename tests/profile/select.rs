@@ -190,6 +190,18 @@ fn events_without_names() {
         (1, 9, flags(&[4, 5, 6]), "dummy"),
         (0, 11, 0, "unknown-hardware:HG"),
         (0, 7, flags(&[5, 20]), "stalled-cycles-frontend:uhH"),
+        (0, 8, flags(&[15, 16]), "stalled-cycles-backend:ppp"),
+        (0, 9, 0, "ref-cycles:HG"),
+        (1, 1, 0, "task-clock:HG"),
+        (1, 2, 0, "page-faults:HG"),
+        (1, 3, 0, "context-switches:HG"),
+        (1, 4, 0, "cpu-migrations:HG"),
+        (1, 5, 0, "minor-faults:HG"),
+        (1, 6, 0, "major-faults:HG"),
+        (1, 7, 0, "alignment-faults:HG"),
+        (1, 8, 0, "emulation-faults:HG"),
+        (1, 10, 0, "unknown-software:HG"),
+        (2, 5, 0, "unknown tracepoint"),
     ];
     let mut file = Crafted::new(false);
     for (at, (kind, config, flags, _)) in attributes.iter().enumerate() {
@@ -370,9 +382,11 @@ fn columns_of_text() {
     assert_eq!(counts(alone, comm(&["prog"])).0, [0x10]);
     // perf's names for events without one.
     let nameless = b" prog 7/7 1.5: 1 raw 0x1c2:up: a0 main+0x6 (/bin/x) 0x10/0x18/P/-/-/0\n\
-        prog 7/8 2.5: 1 unknown attr type: 9:  0x20/0x28/P/-/-/0\n";
+        prog 7/8 2.5: 1 unknown attr type: 9:  0x20/0x28/P/-/-/0\n\
+        prog 7/8 2.6: 1 unknown tracepoint:  0x30/0x38/P/-/-/0\n";
     assert_eq!(counts(nameless, event(&["raw 0x1c2"])).0, [0x10]);
     assert_eq!(counts(nameless, event(&["unknown attr type: 9"])).0, [0x20]);
+    assert_eq!(counts(nameless, event(&["unknown tracepoint"])).0, [0x30]);
     let tids = Selection { tids: vec![7], times: Times::parse("1,2").unwrap(), ..none() };
     assert_eq!(counts(nameless, tids).0, [0x10]);
     // Neither column applies here, and no value is invented.

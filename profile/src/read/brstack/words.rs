@@ -12,7 +12,9 @@ pub(super) fn events(rest: &[u8]) -> impl Iterator<Item = (&[u8], usize)> {
     ends.take(TRIED).filter_map(|at| {
         let name = rest.get(..at)?.trim_ascii_start();
         // perf's texts for events without a name.
-        let nameless = name.starts_with(b"raw ") || name.starts_with(b"unknown attr type");
+        let nameless = name.starts_with(b"raw ")
+            || name.starts_with(b"unknown attr type")
+            || name == b"unknown tracepoint";
         let is_name = !name.is_empty()
             && (nameless || !name.iter().any(u8::is_ascii_whitespace))
             && seconds(name).is_none()

@@ -56,8 +56,8 @@ const HARDWARE: [&str; 10] = [
     "ref-cycles",
 ];
 
-/// perf's names of `PERF_COUNT_SW_*`.
-const SOFTWARE: [&str; 11] = [
+/// perf's names of `PERF_COUNT_SW_*`: it derives none for later ones.
+const SOFTWARE: [&str; 10] = [
     "cpu-clock",
     "task-clock",
     "page-faults",
@@ -68,7 +68,6 @@ const SOFTWARE: [&str; 11] = [
     "alignment-faults",
     "emulation-faults",
     "dummy",
-    "bpf-output",
 ];
 
 impl EventAttr {
@@ -130,6 +129,7 @@ impl EventAttr {
         let name = match self.kind {
             0 => generic(&HARDWARE).unwrap_or("unknown-hardware").to_owned(),
             1 => generic(&SOFTWARE).unwrap_or("unknown-software").to_owned(),
+            2 => return "unknown tracepoint".to_owned(),
             4 => format!("raw {:#x}", self.config),
             kind => return format!("unknown attr type: {kind}"),
         };
