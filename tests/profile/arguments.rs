@@ -17,6 +17,8 @@ const BRANCH_STACK: u64 = 1 << 11;
 const REGS_USER: u64 = 1 << 12;
 const STACK_USER: u64 = 1 << 13;
 const WEIGHT: u64 = 1 << 14;
+const DATA_SRC: u64 = 1 << 15;
+const TRANSACTION: u64 = 1 << 17;
 const REGS_INTR: u64 = 1 << 18;
 const ANY: u64 = 8;
 /// di, si and r8, by perf's numbers 5, 4 and 16.
@@ -55,14 +57,14 @@ fn registers_are_found_in_either_byte_order() {
     }
 }
 
-/// The sample's registers follow the user-mode registers, a part of the stack and the weight; they
-/// are closer to the sample and take precedence.
+/// The sample's registers follow the user-mode registers, a part of the stack, the weight, the data
+/// source and the transaction; they are closer to the sample and take precedence.
 #[test]
 fn registers_at_the_sample_come_first() {
     // `PERF_SAMPLE_WEIGHT_STRUCT` replaces the weight.
-    for weight in [WEIGHT, 1 << 24] {
+    for between in [WEIGHT, 1 << 24, DATA_SRC, TRANSACTION] {
         let mut file = Crafted::new(false);
-        let fields = IP | BRANCH_STACK | REGS_USER | STACK_USER | weight | REGS_INTR;
+        let fields = IP | BRANCH_STACK | REGS_USER | STACK_USER | between | REGS_INTR;
         file.attr(128, fields, 0, ANY, &[]);
         file.registers(1 << 5, 1 << 5);
         // 16 bytes of stack, and how many of them are valid.
@@ -72,7 +74,7 @@ fn registers_at_the_sample_come_first() {
         // Truncated.
         file.sample(&[0x20, 0, ABI_64, 1, 16, 0]);
         let of = |value| Some([Some(value), None, None, None, None, None]);
-        assert_eq!(registers(&file), [of(2), of(2), of(1), None]);
+        assert_eq!(registers(&file), [of(2), of(2), of(1), None], "{between:#x}");
     }
 }
 
