@@ -2,15 +2,15 @@
 
 use std::io::Cursor;
 
-use lbr_msr::record::{BranchEntry, Comm, Event, Lost, Task};
-use profile::flow::FlowCounter;
+use lbr_msr::record::{BranchEntry, Comm, Event, Label, Lost, MoveKind, Task, ThreadMove};
+use profile::flow::{Flow, FlowCounter};
 use profile::interval::{Clusters, Interval};
 use profile::note::{Moves, Source};
 use profile::paths::{self, Growth};
 use profile::quality::Quality;
 use profile::{Entries, EntryFlags, RawBranch, Recording, SampleHead, Stack};
 
-use crate::recorded::{entry, exact, sample};
+use crate::recorded::{entry, exact, meta, sample, stream};
 use crate::views::{at, count, ran, text};
 
 fn recording(text: &str) -> Recording {
@@ -33,12 +33,61 @@ fn a_stack_continues_the_one_before_unless_something_happened() {
     let lost = |label| Lost { time: 2, pid: 0, tid: 0, cpu: 1, stacks: 1, label };
     // A loss without a reason may be of any thread.
     assert!(!continues(first(), &[Event::Lost(lost(None))]));
+    let torn = |tid| Event::Lost(Lost { tid, ..lost(Some(Label::Torn)) });
+    assert!(continues(first(), &[torn(102)]), "of another thread");
+    assert!(!continues(first(), &[torn(101)]));
     let comm = |exec| Comm { time: 2, pid: 100, tid: 101, comm: "other".to_owned(), exec };
     assert!(continues(first(), &[Event::Comm(comm(false))]), "only a new name");
     assert!(!continues(first(), &[Event::Comm(comm(true))]));
     let exit = |tid| Event::Exit(Task { time: 2, pid: 100, tid, ppid: 100, ptid: 100 });
     assert!(continues(first(), &[exit(102)]), "of another thread");
     assert!(!continues(first(), &[exit(101)]));
+}
+
+/// Two stacks with other events, or the start of another recording, between them.
+fn parted(first: Event, second: Event) -> [Flow; 3] {
+    let exit = Event::Exit(Task { time: 2, pid: 100, tid: 101, ppid: 100, ptid: 100 });
+    let count_all = |recordings: &[&[Event]]| {
+        let mut counter = FlowCounter::new();
+        for events in recordings {
+            let bytes = stream(meta(), events);
+            let mut recording = Recording::from_stream(Box::new(Cursor::new(bytes))).unwrap();
+            counter.recording(&mut recording, |_, _| {}).unwrap();
+        }
+        counter.finish()
+    };
+    [
+        count_all(&[&[first.clone(), second.clone()]]),
+        count_all(&[&[first.clone(), exit, second.clone()]]),
+        count_all(&[&[first], &[second]]),
+    ]
+}
+
+/// The code before a thread's first branch and after its last one is unknown. A thread that ended,
+/// and one of another recording, is not the one that has its number now.
+#[test]
+fn a_number_that_is_used_again_is_another_thread() {
+    let stack = |time| ran(time, &[(0x10, 0x20)]);
+    let open = parted(stack(1), stack(3)).map(|flow| flow.block_quality.open);
+    assert_eq!(open, [2, 4, 4]);
+}
+
+/// A signal interrupts the code from 0x20 at 0x24. When its handler returns, this code continues,
+/// but not in another thread.
+#[test]
+fn a_handler_returns_only_in_its_own_thread() {
+    let moved = |event: Event, newer, kind, from, to| {
+        let Event::Sample(mut sample) = event else { panic!("{event:?}") };
+        sample.stack.moves = vec![ThreadMove { newer, kind, from: at(from), to: at(to) }];
+        Event::Sample(sample)
+    };
+    let interrupted = moved(ran(1, &[(0x10, 0x20)]), 0, MoveKind::Signal, 0x24, 0x900);
+    let back = moved(ran(3, &[(0x30, 0x40)]), 1, MoveKind::Return, 0x904, 0x24);
+    let ends = |flow: Flow| -> Vec<_> {
+        flow.blocks.iter().map(|block| (block.entry - at(0), block.exit - at(0))).collect()
+    };
+    let expected = [[(0x20, 0x30)], [(0x24, 0x30)], [(0x24, 0x30)]];
+    assert_eq!(parted(interrupted, back).map(ends), expected);
 }
 
 /// An empty newest entry: unknown code ran after the branch before it.
