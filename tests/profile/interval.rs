@@ -1,6 +1,6 @@
 //! Intervals.
 
-use profile::interval::{Clusters, MIN_STACKS};
+use profile::interval::{Clusters, Interval};
 
 use crate::support::random::Random;
 
@@ -35,9 +35,11 @@ fn variance_by_hand() {
 
 #[test]
 fn too_few_stacks_have_no_interval() {
-    let stacks = vec![(3, 1); MIN_STACKS as usize];
+    let stacks = [(3, 1); 10];
     assert!(of(&stacks).interval().is_some());
     assert_eq!(of(&stacks[1..]).interval(), None);
+    assert!(Interval::widest(0.5, 10).is_some());
+    assert_eq!(Interval::widest(0.5, 9), None);
 }
 
 /// 100 stacks without an occurrence: Wilson's upper end for 0 of 100 draws with Student's quantile
