@@ -364,10 +364,13 @@ fn fall_through_never_spans_two_names() {
     let text = "f+0x20([kernel.kallsyms])/g+0x0(/usr/bin/x)/P/-/-/9 g+0x5(/usr/bin/x)/f+0x10([kernel.kallsyms])/P/-/-/3\n";
     assert_eq!(self::flow(text).blocks.len(), 1);
     // Two unknown locations are not the same.
-    let twice = "[unknown]/[unknown]/P/-/-/1 [unknown]/[unknown]/P/-/-/1 f+0x8/[unknown]/P/-/-/1\n";
-    let flow = self::flow(twice);
-    assert_eq!((flow.quality.duplicated_newest, flow.taken), (0, 3));
+    for ends in ["f+0x8/[unknown]", "[unknown]/f+0x0", "[unknown]/[unknown]"] {
+        let twice = format!("{ends}/P/-/-/1 {ends}/P/-/-/1 f+0x8/[unknown]/P/-/-/1\n");
+        let flow = self::flow(&twice);
+        assert_eq!((flow.quality.duplicated_newest, flow.taken), (0, 3), "{ends}");
+    }
     // Nor are they of one type.
+    let twice = "[unknown]/[unknown]/P/-/-/1 [unknown]/[unknown]/P/-/-/1 f+0x8/[unknown]/P/-/-/1\n";
     let typed = twice.replace("P/-/-/1", "P/-/-/1/COND");
     let flow = self::flow(&typed);
     let types: Vec<_> = flow.sites.iter().map(|site| (site.taken, site.conditional)).collect();
