@@ -277,6 +277,17 @@ fn inconsistent_neighbours_form_no_block() {
     assert_eq!(flow.quality.zero_entries, 0);
 }
 
+/// Blocks with equal counts are in the order of their addresses, whichever ran first.
+#[test]
+fn the_order_of_blocks() {
+    let ends = |newest_first: &str| -> Vec<_> {
+        text(newest_first).blocks.iter().map(|block| (block.entry, block.exit)).collect()
+    };
+    let ordered = [(0x10, 0x20), (0x10, 0x30), (0x18, 0x28)];
+    assert_eq!(ends(" 0x30/0x8 0x20/0x10 0x28/0x10 0x4/0x18\n"), ordered);
+    assert_eq!(ends(" 0x28/0x8 0x20/0x18 0x30/0x10 0x4/0x10\n"), ordered);
+}
+
 /// Overlapping blocks remain separate; their basic blocks have the summed counts.
 #[test]
 fn basic_blocks_cut_at_every_end() {
