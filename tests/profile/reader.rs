@@ -3,9 +3,10 @@
 use std::io::Cursor;
 
 use lbr_msr::record::{
-    BranchEntry, BranchSpec, BranchType, Event, Head, Integrity, Label, Lost, Mmap, Sample,
+    BranchEntry, BranchSpec, BranchType, Event, Head, Integrity, Label, Lost, Mmap, MoveKind,
+    Sample, ThreadMove,
 };
-use profile::note::StackNote;
+use profile::note::{Source, StackNote};
 use profile::perf_data::{Meta, ReadError};
 use profile::{EntryFlags, Item, RawBranch, Recording};
 use proptest::prelude::*;
@@ -301,20 +302,20 @@ fn several_events() {
 }
 
 /// Without `IDENTIFIER`, the id of a sample is after its address, and that of another record before
-/// its CPU.
+/// its stream and CPU.
 #[test]
 fn ids_among_other_fields() {
     const SAMPLE_ID_ALL: u64 = 1 << 18;
     let mut file = Crafted::new(false);
-    let with_id = 1 | 8 | 0x40 | 0x80 | BRANCH_STACK;
+    let with_id = 1 | 2 | 8 | 0x40 | 0x80 | 0x200 | BRANCH_STACK;
     file.attr_of(128, (0, 0, SAMPLE_ID_ALL), with_id | 4, 0, 8, &[11]);
     file.attr_of(128, (0, 0, SAMPLE_ID_ALL), with_id, 0, 8, &[12]);
-    // ip, time, address, id, CPU.
-    file.sample(&[0xa0, 99, 0xdead, 11, 3, 1, 0x10, 0x20, 2]);
+    // ip, tid, time, address, id, stream, CPU.
+    file.sample(&[0xa0, 6 << 32 | 6, 99, 0xdead, 11, 77, 3, 1, 0x10, 0x20, 2]);
     let words = |words: &[u64]| -> Vec<u8> { words.iter().flat_map(|w| w.to_le_bytes()).collect() };
     let name = u64::from_le_bytes(*b"prog\0\0\0\0");
-    file.record(3, 2, &words(&[7 << 32 | 7, name, 98, 11, 3]));
-    file.record(3, 2, &words(&[8 << 32 | 8, name, 12, 3]));
+    file.record(3, 2, &words(&[7 << 32 | 7, name, 7 << 32 | 7, 98, 11, 77, 3]));
+    file.record(3, 2, &words(&[8 << 32 | 8, name, 8 << 32 | 8, 12, 77, 3]));
     let mut reader = reader(&file.bytes).unwrap();
     let found = read(&mut reader).unwrap();
     let times: Vec<(u64, u32)> = found
@@ -451,6 +452,27 @@ fn mappings_of_every_form() {
     assert_eq!(mapped(10, 0x4002, &id), of_build);
 }
 
+/// A build ID has 20 bytes. PERF_RECORD_MISC_BUILD_ID_SIZE tells that its length follows (perf since
+/// 5.11), which is 16 for an MD5 hash.
+#[test]
+fn build_ids_of_either_length() {
+    const BUILD_ID_SIZE: u16 = 1 << 15;
+    let mut file = Crafted::new(false);
+    file.attr(128, 1 | BRANCH_STACK, 0, 8, &[]);
+    for (misc, length) in [(BUILD_ID_SIZE, 16), (BUILD_ID_SIZE, 20), (0, 0), (0, 16)] {
+        let mut body = u32::MAX.to_le_bytes().to_vec();
+        body.extend(1..=20);
+        body.extend([length, 0, 0, 0]);
+        file.record(67, misc, &[&body[..], b"/prog\0\0\0"].concat());
+    }
+    file.sample(&[0xa0, 1, 0x30, 0x40, 2]);
+    let mut reader = reader(&file.bytes).unwrap();
+    read(&mut reader).unwrap();
+    let ids = &reader.info().unwrap().build_ids;
+    let expected = [16, 20, 20, 20].map(|length| ("/prog".to_owned(), (1..=length).collect()));
+    assert_eq!(ids[..], expected);
+}
+
 /// Of the features of perf.data (`perf_header` in the kernel's `tools/perf`), a copy holds those
 /// that a record's padding does not change, and no trace data, topology, cache or BPF program.
 #[test]
@@ -486,7 +508,7 @@ fn the_stack_note() {
         truncated: true,
         underflow: false,
     };
-    let note = StackNote { integrity, source: profile::note::Source::Software, tsx_known: true };
+    let note = StackNote { integrity, source: Source::Software, tsx_known: true };
     let bytes = [b'l', b'b', b'r', 1, 1, 2, 0b1011, 2, 0, 0, 0, 0];
     assert_eq!(note.encode(), bytes);
     assert_eq!(StackNote::decode(&bytes), Some(note));
@@ -494,6 +516,39 @@ fn the_stack_note() {
     newer[3] = 2;
     assert_eq!(StackNote::decode(&newer), None);
     assert_eq!(StackNote::decode(&bytes[..7]), None);
+}
+
+/// The codes of recordings, from the tables in the documentation of [`StackNote`].
+#[test]
+fn codes_of_the_stack_note() {
+    let with = |at: usize, code: u8| {
+        let mut bytes = [b'l', b'b', b'r', 1, 0, 0, 0, 0, 0, 0, 0, 0];
+        bytes[at] = code;
+        StackNote::decode(&bytes)
+    };
+    let labels: Vec<_> = (0..9).map_while(|code| Some(with(4, code)?.integrity.label)).collect();
+    let names = ["stream", "snapshot", "gap", "wiped", "torn", "foreign", "stopped", "mixed"];
+    assert_eq!(labels.iter().map(|label| label.name()).collect::<Vec<_>>(), names);
+    let heads: Vec<_> = (0..9).map_while(|code| Some(with(5, code)?.integrity.head)).collect();
+    assert_eq!(heads, [Head::Unknown, Head::Joined, Head::Lost]);
+    let sources: Vec<_> = (0..9).map_while(|code| Some(with(7, code)?.source)).collect();
+    assert_eq!(sources, [Source::Unsaid, Source::Hardware, Source::Software]);
+
+    const RAW: u64 = 0x400;
+    let mut file = Crafted::new(false);
+    file.attr(128, 1 | RAW | BRANCH_STACK, 0, 8, &[]);
+    // The length of the note, its first eight bytes, and the number of moves.
+    let note = u64::from(u32::from_le_bytes(*b"lbr\x01"));
+    let mut words = vec![0xa0, 12 + 7 * 24 | note << 32, 7 << 32];
+    (0..7).for_each(|code| words.extend([0x20, 0x30, 5 | code << 32]));
+    words.extend([1, 0x10, 0x20, 2]);
+    file.sample(&words);
+    let mut moves = Vec::new();
+    each_stack(&mut reader(&file.bytes).unwrap(), |stack| moves.extend(stack.moves.iter()))
+        .unwrap();
+    let moved = |kind| ThreadMove { newer: 5, kind, from: 0x20, to: 0x30 };
+    use MoveKind::{End, Return, Signal, SignalAtBranch, Start, Unknown};
+    assert_eq!(moves, [Start, End, Signal, SignalAtBranch, Return, Unknown, Unknown].map(moved));
 }
 
 fn any_entry() -> impl Strategy<Value = BranchEntry> {
