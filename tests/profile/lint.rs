@@ -1,13 +1,16 @@
 //! Findings.
 
 use std::io::Cursor;
+use std::sync::Arc;
 
 use lbr_msr::record::{BranchEntry, Event, Integrity, Label, Lost, Sample, Task};
-use profile::Recording;
 use profile::lint::{DEFAULT_STRIDE, Finding, Lint, Severity, Verdict};
+use profile::select::Times;
 use profile::symbols::{Module, Sources};
+use profile::{Recording, Selection};
 
 use crate::compiled::{compile, mapped, symbol};
+use crate::reader::Crafted;
 use crate::recorded::{entry, exact, map, meta, sample, stream};
 use crate::support::corpus::corpus;
 
@@ -125,6 +128,22 @@ fn what_is_missing() {
     assert!(lint.findings.is_sorted_by(|a, b| a.severity >= b.severity));
 }
 
+/// A tenth is an error, a thousandth a warning.
+#[test]
+fn severity_depends_on_the_share() {
+    let lost = Lost { time: 9, pid: 1, tid: 1, cpu: 0, stacks: 1, label: None };
+    for (stacks, severity) in [
+        (9, Severity::Error),
+        (10, Severity::Warning),
+        (999, Severity::Warning),
+        (1000, Severity::Note),
+    ] {
+        let mut all = vec![sample(1, vec![entry(0x20, 0x10)], exact()); stacks];
+        all.push(Event::Lost(lost.clone()));
+        assert_eq!(find(&events(&all), "lost").unwrap().severity, severity, "1 of {stacks} + 1");
+    }
+}
+
 #[test]
 fn odd_entries() {
     let lint = text(
@@ -164,6 +183,15 @@ fn kernel_entries() {
     let finding = find(&lint, "kernel_entries").unwrap();
     assert_eq!((finding.count, finding.of, part(finding, "from")), (1, 2, 1));
     assert_eq!(find(&text(" 0x20/0x10 0xffffffff80000000/0x10\n"), "kernel_entries"), None);
+    // PERF_SAMPLE_BRANCH_ANY with _USER, _KERNEL and _HV.
+    for (modes, count) in [(1, Some(1)), (1 | 2, None), (1 | 4, None)] {
+        let mut file = Crafted::new(false);
+        file.attr(128, 1 | 1 << 11, 0, 8 | modes, &[]);
+        file.sample(&[0xa0, 2, 0x20, 0x10, 2, 1 << 63, 0x10, 2]);
+        let mut recording = Recording::from_stream(Box::new(Cursor::new(file.bytes))).unwrap();
+        let lint = self::lint(&mut recording, DEFAULT_STRIDE);
+        assert_eq!(find(&lint, "kernel_entries").map(|finding| finding.count), count, "{modes}");
+    }
 }
 
 /// One branch is newest in every stack and occurs nowhere else.
@@ -174,6 +202,17 @@ fn bias() {
     assert_eq!((finding.count, finding.of, finding.severity), (100, 100, Severity::Warning));
     let even = " 0x20/0x10 0x20/0x10 0x20/0x10 0x20/0x10\n".repeat(100);
     assert_eq!(find(&text(&even), "top_of_stack_bias"), None);
+    // Half of all branches, and always the newest: twice as often as expected.
+    let biased = |stack: &str, times| {
+        find(&text(&stack.repeat(times)), "top_of_stack_bias").map(|finding| finding.count)
+    };
+    let twice = " 0x90/0x10 0x20/0x10\n";
+    assert_eq!((biased(twice, 29), biased(twice, 30)), (None, Some(30)));
+    assert_eq!(biased(" 0x90/0x10 0x90/0x10 0x20/0x10\n", 30), None);
+    // If every branch was recorded, the newest ones are no sample.
+    let newest = [0x90, 0x20, 0x20].map(|from| entry(from, 0x10)).to_vec();
+    let complete: Vec<Event> = (0..100).map(|time| sample(time, newest.clone(), exact())).collect();
+    assert_eq!(find(&events(&complete), "top_of_stack_bias"), None);
 }
 
 /// Ten stacks of a loop in thread 101, ten nanoseconds each, that join.
@@ -202,17 +241,6 @@ fn stacks_of_two_runs() {
     let finding = find(&lint, "stacks_do_not_join").unwrap();
     assert_eq!((finding.count, finding.of, finding.severity), (19, 19, Severity::Error));
     assert_eq!(lint.verdict(), Verdict::Poor);
-    // Half of all branches, and always the newest: twice as often as expected.
-    let biased = |stack: &str, times| {
-        find(&text(&stack.repeat(times)), "top_of_stack_bias").map(|finding| finding.count)
-    };
-    let twice = " 0x90/0x10 0x20/0x10\n";
-    assert_eq!((biased(twice, 29), biased(twice, 30)), (None, Some(30)));
-    assert_eq!(biased(" 0x90/0x10 0x90/0x10 0x20/0x10\n", 30), None);
-    // If every branch was recorded, the newest ones are no sample.
-    let newest = [0x90, 0x20, 0x20].map(|from| entry(from, 0x10)).to_vec();
-    let complete: Vec<Event> = (0..100).map(|time| sample(time, newest.clone(), exact())).collect();
-    assert_eq!(find(&events(&complete), "top_of_stack_bias"), None);
 
     // Sorted by time, they still do not join.
     let sorted: Vec<Event> =
@@ -226,6 +254,39 @@ fn stacks_of_two_runs() {
     let twice: Vec<Event> = one.into_iter().chain(run(0x900_0000, 100)).collect();
     let finding = find(&events(&twice), "time_runs_back").unwrap().clone();
     assert_eq!((finding.count, part(&finding, "two places at once")), (1, 1));
+}
+
+/// Signals part a few stacks from the previous ones. Two runs part more, and more than the branches
+/// within stacks.
+#[test]
+fn many_stacks_that_do_not_join() {
+    const HERE: [u64; 3] = [0x40_0000; 3];
+    const THERE: [u64; 3] = [0x900_0000; 3];
+    let found = |stacks: &[[u64; 3]]| {
+        let stack = |(at, time): (&[u64; 3], u64)| {
+            sample(time, at.iter().map(|at| entry(at + 0x20, *at)).collect(), exact())
+        };
+        let lint = events(&stacks.iter().zip(1..).map(stack).collect::<Vec<_>>());
+        let finding = find(&lint, "stacks_do_not_join").unwrap();
+        (finding.count, finding.of, finding.severity)
+    };
+    let stacks = |joined: usize, apart: usize| {
+        let parted = [THERE, HERE].into_iter().cycle().take(apart);
+        vec![HERE; joined + 1].into_iter().chain(parted).collect::<Vec<_>>()
+    };
+    assert_eq!(found(&stacks(2, 2)), (2, 4, Severity::Note));
+    assert_eq!(found(&stacks(3, 3)), (3, 6, Severity::Error));
+    // A hundredth, or less.
+    assert_eq!(found(&stacks(297, 3)), (3, 300, Severity::Error));
+    assert_eq!(found(&stacks(298, 3)), (3, 301, Severity::Note));
+    // If one in ten within stacks does not join either, four times as many are normal.
+    let within = |joined, apart| {
+        let mut all = stacks(joined, apart);
+        all[0] = [HERE[0], THERE[0], HERE[0]];
+        found(&all)
+    };
+    assert_eq!(within(6, 3), (3, 9, Severity::Note));
+    assert_eq!(within(5, 4), (4, 9, Severity::Error));
 }
 
 /// A recorder starts one process; all others have a parent.
@@ -243,8 +304,14 @@ fn processes_of_two_runs() {
     let finding = find(&lint, "several_runs").unwrap();
     assert_eq!((finding.count, finding.of, lint.verdict()), (1, 2, Verdict::Poor));
     let born = Event::Fork(Task { time: 1, pid: 200, tid: 200, ppid: 100, ptid: 100 });
-    let family: Vec<Event> = [born].into_iter().chain(both).collect();
+    let family: Vec<Event> = [born].into_iter().chain(both.clone()).collect();
     assert_eq!(find(&events(&family), "several_runs"), None);
+    // A selection may omit the parent.
+    let bytes = stream(meta(), &both);
+    let mut recording = Recording::from_stream(Box::new(Cursor::new(bytes))).unwrap();
+    let times = Times::parse("0.000000011,").unwrap();
+    recording.select(&Arc::new(Selection { times, ..Selection::default() })).unwrap();
+    assert_eq!(find(&self::lint(&mut recording, DEFAULT_STRIDE), "several_runs"), None);
 }
 
 /// Good's estimate: the next branch is a new one as often as branches so far were seen once.
