@@ -16,10 +16,11 @@ use crate::read::select::{
     Choice, CommOf, Comms, EventSamples, FirstPass, LeftOut, Names, SelectError, Selection,
 };
 use crate::read::stack::{Entries, EntryFlags, RawBranch, SampleHead, Stack};
+use crate::read::text::TextReader;
 use wrapped::{MAX_LAYERS, first_bytes, is_wrapped, unwrapped};
 
 pub use crate::read::stack::{Item, Straight};
-pub use crate::read::text::{Refused, TextReader};
+pub use crate::read::text::Refused;
 pub use wrapped::is_perf_data;
 
 /// An open recording.
@@ -32,8 +33,6 @@ pub struct Recording {
     taken: Vec<u64>,
     choice: Option<Box<Choice>>,
     unmodelled: Option<Box<Unmodelled>>,
-    stop: Option<Arc<AtomicBool>>,
-    stop_at: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -46,15 +45,7 @@ enum Form {
 
 impl Recording {
     fn new(form: Form) -> Recording {
-        Recording {
-            form,
-            path: None,
-            taken: Vec::new(),
-            choice: None,
-            unmodelled: None,
-            stop: None,
-            stop_at: None,
-        }
+        Recording { form, path: None, taken: Vec::new(), choice: None, unmodelled: None }
     }
 
     /// Opens a file.
@@ -143,38 +134,18 @@ impl Recording {
         }
         let mut found = FirstPass::default();
         match &mut self.form {
-            Form::Text(text) => text.keep_comms(),
+            Form::Text(text) => text.context.wants_comm = true,
             Form::PerfData(reader) => {
-                found.whole = reader.info().sample_time;
-                let late = reader.names_come_late() && selection.needs_names();
+                found.whole = reader.info.sample_time;
+                let late = reader.late_features.is_some() && selection.needs_names();
                 if late || !selection.comms.is_empty() {
-                    let first = self.path.as_deref().map(|path| self.first_pass(path));
+                    let first = self.path.as_deref().map(|path| first_pass(reader, path));
                     found = first.transpose()?.unwrap_or(found);
                 }
             }
         }
         self.choice = Some(Box::new(Choice::new(Arc::clone(selection), found)?));
         Ok(())
-    }
-
-    /// Reads everything but the samples.
-    fn first_pass(&self, path: &Path) -> Result<FirstPass, ReadError> {
-        let mut first = Recording::open(path)?;
-        self.stop.iter().for_each(|flag| first.stop_when(Arc::clone(flag)));
-        self.stop_at.iter().for_each(|position| first.stop_at(*position));
-        let Form::PerfData(mut reader) = first.form else { return Ok(FirstPass::default()) };
-        let (mut events, mut unkept) = (Vec::new(), 0);
-        while let Some(event) = reader.next_event()? {
-            match Comms::is_one(&event) {
-                true if events.len() < Comms::MOST => events.push(event),
-                is_one => unkept += u64::from(is_one),
-            }
-        }
-        Ok(FirstPass {
-            whole: reader.info().sample_time,
-            comms: Some(Comms::of(events, unkept)),
-            events: reader.events().iter().map(|event| event.name.clone()).collect(),
-        })
     }
 
     /// Omits predictions and cycles that were modelled: those of stacks of a software LBR.
@@ -207,7 +178,7 @@ impl Recording {
             (Some(choice), form) => Self::next_chosen(form, choice, look)?,
             (None, Form::PerfData(reader)) => {
                 let next = reader.advance()?;
-                look(reader.events());
+                look(&reader.events);
                 next.and_then(|next| reader.item(next))
             }
             (None, Form::Text(text)) => text.next_item()?,
@@ -230,17 +201,17 @@ impl Recording {
         let (item, comm) = match form {
             Form::PerfData(reader) => {
                 let next = reader.advance()?;
-                look(reader.events());
+                look(&reader.events);
                 // A pipe announces its events along the way.
-                if choice.looked() != reader.events().len() {
-                    choice.look(reader.events().iter().map(EventAttr::perf_name).collect());
+                if choice.looked() != reader.events.len() {
+                    choice.look(reader.events.iter().map(EventAttr::perf_name).collect());
                 }
                 (next.and_then(|next| reader.item(next)), CommOf::Thread)
             }
             Form::Text(text) => {
                 text.advance_named()?;
-                if choice.looked() != text.events().highest() + 1 {
-                    choice.look(text.events().names().map(str::to_owned).collect());
+                if choice.looked() != text.events.highest() + 1 {
+                    choice.look(text.events.names().map(str::to_owned).collect());
                 }
                 let (item, comm) = text.at_hand();
                 (item, CommOf::Sample(comm))
@@ -288,7 +259,7 @@ impl Recording {
         let samples = |at: usize| self.taken.get(at).copied().unwrap_or(0);
         match &self.form {
             Form::PerfData(reader) => {
-                let events = reader.events().iter().enumerate();
+                let events = reader.events.iter().enumerate();
                 let with_branches = events.filter(|(_, event)| event.has_branches());
                 let of = with_branches.map(|(at, event)| EventSamples {
                     name: event.perf_name(),
@@ -299,7 +270,7 @@ impl Recording {
                 of.collect()
             }
             Form::Text(text) => {
-                let names = text.events().names().enumerate();
+                let names = text.events.names().enumerate();
                 let of = names.map(|(at, name)| EventSamples {
                     name: name.to_owned(),
                     named: at > 0,
@@ -347,8 +318,8 @@ impl Recording {
     /// The names of its events, by the number in a sample; empty if unknown.
     pub fn event_names(&self) -> Vec<String> {
         match &self.form {
-            Form::PerfData(reader) => reader.events().iter().map(EventAttr::perf_name).collect(),
-            Form::Text(text) => text.events().names().map(str::to_owned).collect(),
+            Form::PerfData(reader) => reader.events.iter().map(EventAttr::perf_name).collect(),
+            Form::Text(text) => text.events.names().map(str::to_owned).collect(),
         }
     }
 
@@ -360,27 +331,25 @@ impl Recording {
     /// Stops reading as soon as `flag` is set, for example by a signal: the results so far are
     /// valid, and [`notes`](Self::notes) reports that they are partial.
     pub fn stop_when(&mut self, flag: Arc<AtomicBool>) {
-        self.stop = Some(Arc::clone(&flag));
         match &mut self.form {
-            Form::PerfData(reader) => reader.stop_when(flag),
-            Form::Text(text) => text.stop_when(flag),
+            Form::PerfData(reader) => reader.stop = Some(flag),
+            Form::Text(text) => text.lines.stop = Some(flag),
         }
     }
 
     /// Stops reading at the [`position`](Self::position) where an earlier reading stopped, to read
     /// the same part again.
     pub fn stop_at(&mut self, position: u64) {
-        self.stop_at = Some(position);
         match &mut self.form {
-            Form::PerfData(reader) => reader.stop_at(position),
-            Form::Text(text) => text.stop_at(position),
+            Form::PerfData(reader) => reader.stop_at = Some(position),
+            Form::Text(text) => text.lines.stop_at = Some(position),
         }
     }
 
     /// Metadata of the recording; text has none.
     pub fn info(&self) -> Option<&FileInfo> {
         match &self.form {
-            Form::PerfData(reader) => Some(reader.info()),
+            Form::PerfData(reader) => Some(&reader.info),
             Form::Text(_) => None,
         }
     }
@@ -388,7 +357,7 @@ impl Recording {
     /// Its events; text has none.
     pub fn events(&self) -> &[EventAttr] {
         match &self.form {
-            Form::PerfData(reader) => reader.events(),
+            Form::PerfData(reader) => &reader.events,
             Form::Text(_) => &[],
         }
     }
@@ -396,7 +365,7 @@ impl Recording {
     /// The anomalies so far.
     pub fn notes(&self) -> Notes {
         match &self.form {
-            Form::PerfData(reader) => reader.notes().clone(),
+            Form::PerfData(reader) => reader.notes.clone(),
             Form::Text(text) => text.notes(),
         }
     }
@@ -405,7 +374,7 @@ impl Recording {
     pub fn has_names(&self) -> bool {
         match &self.form {
             Form::PerfData(_) => false,
-            Form::Text(text) => text.has_names(),
+            Form::Text(text) => text.context.names.has_symbols(),
         }
     }
 
@@ -413,25 +382,45 @@ impl Recording {
     pub fn refused(&self) -> Option<&Refused> {
         match &self.form {
             Form::PerfData(_) => None,
-            Form::Text(text) => text.refused(),
+            Form::Text(text) => text.refused.as_ref(),
         }
     }
 
     /// Bytes read so far.
     pub fn position(&self) -> u64 {
         match &self.form {
-            Form::PerfData(reader) => reader.position(),
-            Form::Text(text) => text.position(),
+            Form::PerfData(reader) => reader.offset,
+            Form::Text(text) => text.lines.position,
         }
     }
 
     /// Total size in bytes, if known.
     pub fn size(&self) -> Option<u64> {
         match &self.form {
-            Form::PerfData(reader) => reader.size(),
-            Form::Text(text) => text.size(),
+            Form::PerfData(reader) => reader.size,
+            Form::Text(text) => text.lines.size,
         }
     }
+}
+
+/// Reads everything but the samples, as far as `second` will read.
+fn first_pass(second: &Reader, path: &Path) -> Result<FirstPass, ReadError> {
+    let first = Recording::open(path)?;
+    let Form::PerfData(mut reader) = first.form else { return Ok(FirstPass::default()) };
+    reader.stop.clone_from(&second.stop);
+    reader.stop_at = second.stop_at;
+    let (mut events, mut unkept) = (Vec::new(), 0);
+    while let Some(event) = reader.next_event()? {
+        match Comms::is_one(&event) {
+            true if events.len() < Comms::MOST => events.push(event),
+            is_one => unkept += u64::from(is_one),
+        }
+    }
+    Ok(FirstPass {
+        whole: reader.info.sample_time,
+        comms: Some(Comms::of(events, unkept)),
+        events: reader.events.iter().map(|event| event.name.clone()).collect(),
+    })
 }
 
 /// Counts a sample for its event.

@@ -19,7 +19,7 @@ const HEAD: usize = 64 * 1024;
 
 /// A line reader.
 #[derive(Default)]
-pub(super) struct Lines {
+pub(crate) struct Lines {
     /// Taken by `ahead`.
     input: Option<Box<dyn Read + Send>>,
     /// The reader with several threads, and its parsed parts of the buffer: where each piece starts
@@ -31,18 +31,19 @@ pub(super) struct Lines {
     start: usize,
     end: usize,
     /// Text offset of `start`.
-    pub(super) position: u64,
+    pub(crate) position: u64,
     /// Total size in bytes, if known.
-    pub(super) size: Option<u64>,
+    pub(crate) size: Option<u64>,
     /// Number of the last line passed, from 1.
     pub(super) number: u64,
     /// There is no further input after the buffer.
     ended: bool,
     /// Where the text ends early: a truncated compressed file, or an endless line.
     pub(super) cut_at: Option<u64>,
-    pub(super) stop: Option<Arc<AtomicBool>>,
+    /// Reading stops as soon as this is set.
+    pub(crate) stop: Option<Arc<AtomicBool>>,
     /// Lines from this offset on are ignored.
-    pub(super) stop_at: Option<u64>,
+    pub(crate) stop_at: Option<u64>,
     /// Whether reading was stopped early.
     pub(super) stopped: bool,
 }

@@ -9,8 +9,6 @@ mod samples;
 mod tasks;
 
 use std::io::Read;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use lbr_msr::record::Event;
 
@@ -28,9 +26,9 @@ use tasks::Tasks;
 
 /// A text reader.
 #[derive(Default)]
-pub struct TextReader {
-    lines: Lines,
-    context: Context,
+pub(crate) struct TextReader {
+    pub(crate) lines: Lines,
+    pub(crate) context: Context,
     /// Whether the first lines were examined.
     settled: bool,
     entries: Vec<RawBranch>,
@@ -40,8 +38,8 @@ pub struct TextReader {
     /// Whether frames of a call chain were read, without branches since.
     in_chain: bool,
     tasks: Tasks,
-    /// Events by name.
-    events: Interned,
+    /// The events so far, by the number in a sample.
+    pub(crate) events: Interned,
     /// Names of threads, if needed.
     comms: Interned,
     /// The thread name of the last returned sample.
@@ -63,7 +61,8 @@ pub struct TextReader {
     /// Neighbours in stacks until the first two that join.
     pairs: u64,
     is_joined: bool,
-    refused: Option<Refused>,
+    /// The lines refused so far.
+    pub(crate) refused: Option<Refused>,
     /// The first refused line that should hold branches.
     telling: Option<(u64, LineError)>,
 }
@@ -118,23 +117,8 @@ impl TextReader {
         self.lines.read_ahead(threads);
     }
 
-    /// The lines refused so far.
-    pub fn refused(&self) -> Option<&Refused> {
-        self.refused.as_ref()
-    }
-
-    /// Stops reading as soon as `flag` is set.
-    pub fn stop_when(&mut self, flag: Arc<AtomicBool>) {
-        self.lines.stop = Some(flag);
-    }
-
-    /// Stops reading at the [`position`](Self::position) where an earlier reading stopped.
-    pub fn stop_at(&mut self, position: u64) {
-        self.lines.stop_at = Some(position);
-    }
-
     /// The anomalies so far.
-    pub fn notes(&self) -> Notes {
+    pub(crate) fn notes(&self) -> Notes {
         Notes {
             cut_at: self.lines.cut_at,
             stopped: self.lines.stopped,
@@ -147,31 +131,6 @@ impl TextReader {
             guessed: self.context.split.is_some_and(Split::is_guess),
             ..Notes::default()
         }
-    }
-
-    /// Bytes read so far.
-    pub fn position(&self) -> u64 {
-        self.lines.position
-    }
-
-    /// Total size in bytes, if known.
-    pub fn size(&self) -> Option<u64> {
-        self.lines.size
-    }
-
-    /// Whether the part read so far has symbols instead of addresses.
-    pub fn has_names(&self) -> bool {
-        self.context.names.has_symbols()
-    }
-
-    /// Enables keeping names of threads.
-    pub(crate) fn keep_comms(&mut self) {
-        self.context.wants_comm = true;
-    }
-
-    /// The events so far, by the number in a sample.
-    pub(crate) fn events(&self) -> &Interned {
-        &self.events
     }
 
     /// Moves to the next item, which is then [`at_hand`](Self::at_hand); it may have new symbols.

@@ -66,29 +66,33 @@ pub(crate) struct Reader {
     /// Start of the unread part of the buffer.
     start: usize,
     end: usize,
-    /// File offset of `start`.
-    offset: u64,
+    /// File offset of `start`: the bytes read so far.
+    pub(crate) offset: u64,
     /// File offset of the end of the records; `None` for a pipe.
     data_end: Option<u64>,
-    /// Feature table of an unseekable file: read after the records.
-    late_features: Option<[u64; 4]>,
-    size: Option<u64>,
-    events: Vec<EventAttr>,
+    /// Feature table of an unseekable file: read after the records, event names included.
+    pub(crate) late_features: Option<[u64; 4]>,
+    /// Size of the file in bytes, if known.
+    pub(crate) size: Option<u64>,
+    /// Complete after the last record.
+    pub(crate) events: Vec<EventAttr>,
     layouts: Vec<SampleLayout>,
     by_id: HashMap<u64, usize>,
     /// Offset of the id in a sample, and from the end of other records.
     id_in_sample: Option<usize>,
     id_from_end: Option<usize>,
-    info: FileInfo,
-    notes: Notes,
+    /// Complete after the last record.
+    pub(crate) info: FileInfo,
+    pub(crate) notes: Notes,
     done: bool,
     /// Number of rounds that the recorder has finished.
     round: u32,
     /// Created for the first compressed record.
     unpacker: Option<Box<Unpacker>>,
-    stop: Option<Arc<AtomicBool>>,
-    /// Records from this offset on are ignored.
-    stop_at: Option<u64>,
+    /// Reading stops as soon as this is set; `notes` then reports it.
+    pub(crate) stop: Option<Arc<AtomicBool>>,
+    /// Records from this offset on are ignored; `notes` then reports it.
+    pub(crate) stop_at: Option<u64>,
     copied: Copied,
 }
 
@@ -115,47 +119,6 @@ impl Reader {
         let mut reader = Reader { input, buffer: vec![0; BUFFER], size, ..Reader::default() };
         reader.read_header()?;
         Ok(reader)
-    }
-
-    /// Metadata of the file. Complete after the last record.
-    pub(crate) fn info(&self) -> &FileInfo {
-        &self.info
-    }
-
-    /// The events of the file. Complete after the last record.
-    pub(crate) fn events(&self) -> &[EventAttr] {
-        &self.events
-    }
-
-    /// The anomalies so far.
-    pub(crate) fn notes(&self) -> &Notes {
-        &self.notes
-    }
-
-    /// Bytes read so far, for progress.
-    pub(crate) fn position(&self) -> u64 {
-        self.offset
-    }
-
-    /// Size of the file in bytes, if known.
-    pub(crate) fn size(&self) -> Option<u64> {
-        self.size
-    }
-
-    /// Stops reading as soon as `flag` is set; [`notes`](Self::notes) then reports it.
-    pub(crate) fn stop_when(&mut self, flag: Arc<AtomicBool>) {
-        self.stop = Some(flag);
-    }
-
-    /// Stops reading at this [`position`](Self::position), where an earlier reading stopped;
-    /// [`notes`](Self::notes) then reports it.
-    pub(crate) fn stop_at(&mut self, position: u64) {
-        self.stop_at = Some(position);
-    }
-
-    /// Whether event names follow the records: the file is not seekable.
-    pub(crate) fn names_come_late(&self) -> bool {
-        self.late_features.is_some()
     }
 
     fn body(&self, frame: RecordSpan) -> &[u8] {
