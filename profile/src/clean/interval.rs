@@ -68,6 +68,20 @@ impl Clusters {
         add(&mut self.yy, other.yy);
     }
 
+    /// The sums over these stacks and others with one entry each: `x` entries in all, `y` of them
+    /// counted.
+    pub(crate) fn with_single(&self, x: u64, y: u64) -> Clusters {
+        let with = |all: u64, sum: u64, here: u64| all.saturating_add(sum).saturating_sub(here);
+        Clusters {
+            stacks: with(x, self.stacks, self.x),
+            x,
+            y,
+            xx: with(x, self.xx, self.x),
+            xy: with(y, self.xy, self.y),
+            yy: with(y, self.yy, self.y),
+        }
+    }
+
     /// The ratio; `None` if x is 0.
     pub fn ratio(&self) -> Option<f64> {
         (self.x > 0).then(|| self.y as f64 / self.x as f64)

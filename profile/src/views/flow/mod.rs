@@ -24,7 +24,7 @@ use crate::code::maps::{Function, Location, Maps, Owner};
 use crate::code::straight::{self, NotTaken};
 use crate::views::cycles::Cycles;
 
-use sites::{More, Surplus};
+use sites::Surplus;
 
 pub use crate::clean::quality::BlockQuality;
 pub use counts::FlowCounts;
@@ -60,35 +60,34 @@ pub struct Site {
     pub targets: Vec<Target>,
     /// Times taken after a known block.
     settled: u64,
-    /// The difference between sums over stacks and sums over branches: few branches occur in a
-    /// stack more than once.
+    /// The stacks that contain it more than once: few branches have any.
     surplus: Option<Box<Surplus>>,
 }
 
 impl Site {
     /// Mispredicted (y) of known (x), by stack.
     pub fn misses(&self) -> Clusters {
-        let more = self.surplus.as_ref().map_or_else(More::default, |surplus| surplus.misses);
-        more.clusters(self.known, self.mispredicted.unwrap_or(0))
+        let more = self.surplus.as_ref().map_or_else(Clusters::default, |surplus| surplus.misses);
+        more.with_single(self.known, self.mispredicted.unwrap_or(0))
     }
 
     /// Taken (y) of executed (x), by stack: only after a known block, so that both outcomes were
     /// equally observable.
     pub fn outcomes(&self) -> Clusters {
-        let more = self.surplus.as_ref().map_or_else(More::default, |surplus| surplus.outcomes);
+        let more = self.surplus.as_ref().map_or_else(Clusters::default, |surplus| surplus.outcomes);
         let executed = self.settled.saturating_add(self.not_taken.unwrap_or(0));
-        more.clusters(executed, self.settled)
+        more.with_single(executed, self.settled)
     }
 
     /// Taken to this target (y) of taken (x), by stack.
     pub fn to_target(&self, target: &Target) -> Clusters {
-        let more = self.surplus.as_ref().map_or_else(More::default, |surplus| surplus.taken);
+        let more = self.surplus.as_ref().map_or_else(Clusters::default, |surplus| surplus.taken);
         let count = target.count;
         Clusters {
             y: count,
             xy: count.saturating_add(target.xy),
             yy: count.saturating_add(target.yy),
-            ..more.clusters(self.taken, 0)
+            ..more.with_single(self.taken, 0)
         }
     }
 }

@@ -3,7 +3,6 @@
 use lbr_msr::record::BranchType;
 
 use super::Space;
-use crate::clean::add;
 use crate::clean::few::Few;
 use crate::clean::interval::Clusters;
 use crate::read::stack::EntryFlags;
@@ -42,54 +41,15 @@ impl SiteSlot {
     }
 }
 
-/// The difference between sums over stacks and sums over single events. Exists only for branches
-/// that occur more than once in a stack.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct More {
-    fewer_stacks: u64,
-    xx: u64,
-    xy: u64,
-    yy: u64,
-}
-
-impl More {
-    fn add(&mut self, weight: u64, x: u64, y: u64) {
-        let sum = |sum: &mut u64, more: u64| add(sum, weight.saturating_mul(more));
-        sum(&mut self.fewer_stacks, x.saturating_sub(1));
-        sum(&mut self.xx, x.saturating_mul(x) - x);
-        sum(&mut self.xy, x.saturating_mul(y) - y);
-        sum(&mut self.yy, y.saturating_mul(y) - y);
-    }
-
-    fn merge(&mut self, other: &More) {
-        add(&mut self.fewer_stacks, other.fewer_stacks);
-        add(&mut self.xx, other.xx);
-        add(&mut self.xy, other.xy);
-        add(&mut self.yy, other.yy);
-    }
-
-    /// The sums over stacks of `x` events, `y` of which are of the kind in question.
-    pub(super) fn clusters(&self, x: u64, y: u64) -> Clusters {
-        Clusters {
-            stacks: x.saturating_sub(self.fewer_stacks),
-            x,
-            y,
-            xx: x.saturating_add(self.xx),
-            xy: y.saturating_add(self.xy),
-            yy: y.saturating_add(self.yy),
-        }
-    }
-}
-
-/// The difference made by stacks that contain a branch repeatedly.
+/// Sums over the stacks that contain a branch more than once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Surplus {
     /// Mispredicted (y) of known (x).
-    pub(super) misses: More,
+    pub(super) misses: Clusters,
     /// Taken (y) of executed (x), after known blocks.
-    pub(super) outcomes: More,
+    pub(super) outcomes: Clusters,
     /// Taken (x), for the targets.
-    pub(super) taken: More,
+    pub(super) taken: Clusters,
 }
 
 impl Surplus {
