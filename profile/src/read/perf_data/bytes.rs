@@ -1,52 +1,25 @@
 //! Parses numbers and strings in either byte order. Reading past the end returns `None`.
 
 use lbr_msr::text::AsText;
+use object::Endian;
 
 /// Byte order of a file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Order {
-    #[default]
-    Little,
-    Big,
-}
-
-impl Order {
-    pub(crate) fn u16(self, b: [u8; 2]) -> u16 {
-        match self {
-            Order::Little => u16::from_le_bytes(b),
-            Order::Big => u16::from_be_bytes(b),
-        }
-    }
-
-    pub(crate) fn u32(self, b: [u8; 4]) -> u32 {
-        match self {
-            Order::Little => u32::from_le_bytes(b),
-            Order::Big => u32::from_be_bytes(b),
-        }
-    }
-
-    pub(crate) fn u64(self, b: [u8; 8]) -> u64 {
-        match self {
-            Order::Little => u64::from_le_bytes(b),
-            Order::Big => u64::from_be_bytes(b),
-        }
-    }
-}
+pub(crate) use object::Endianness as Order;
 
 /// Appends a record, padded to 8 bytes; drops one that is too long.
 pub(crate) fn put(to: &mut Vec<u8>, order: Order, (kind, misc): (u32, u16), parts: &[&[u8]]) {
     let len: usize = parts.iter().map(|part| part.len()).sum();
     let Ok(size) = u16::try_from(len.next_multiple_of(8) + 8) else { return };
-    to.extend_from_slice(&order.u32(kind.to_ne_bytes()).to_ne_bytes());
-    to.extend_from_slice(&order.u16(misc.to_ne_bytes()).to_ne_bytes());
-    to.extend_from_slice(&order.u16(size.to_ne_bytes()).to_ne_bytes());
+    to.extend_from_slice(&order.write_u32(kind));
+    to.extend_from_slice(&order.write_u16(misc));
+    to.extend_from_slice(&order.write_u16(size));
     parts.iter().for_each(|part| to.extend_from_slice(part));
     to.resize(to.len() + len.next_multiple_of(8) - len, 0);
 }
 
 /// Appends numbers, in reverse for the other byte order.
 pub(crate) fn put_words(to: &mut Vec<u8>, order: Order, words: &[u64]) {
-    words.iter().for_each(|word| to.extend(order.u64(word.to_ne_bytes()).to_ne_bytes()));
+    words.iter().for_each(|word| to.extend(order.write_u64(*word)));
 }
 
 /// A cursor in bytes.
@@ -84,15 +57,15 @@ impl<'a> Bytes<'a> {
     }
 
     pub(crate) fn u16(&mut self) -> Option<u16> {
-        self.array().map(|b| self.order.u16(b))
+        self.array().map(|b| self.order.read_u16(b))
     }
 
     pub(crate) fn u32(&mut self) -> Option<u32> {
-        self.array().map(|b| self.order.u32(b))
+        self.array().map(|b| self.order.read_u32(b))
     }
 
     pub(crate) fn u64(&mut self) -> Option<u64> {
-        self.array().map(|b| self.order.u64(b))
+        self.array().map(|b| self.order.read_u64(b))
     }
 
     /// perf's header string: length, then text padded with NULs.

@@ -9,6 +9,8 @@ use lbr_msr::record::Head;
 use super::Reader;
 use super::frames::RecordSpan;
 use crate::read::note::{HEAD_AT, head_code};
+use object::Endian;
+
 use crate::read::perf_data::bytes::{Bytes, Order, put, put_words, u64_at};
 use crate::read::perf_data::layout::{
     HEADER_SIZE, MAGIC, MAGIC_BIG, PIPE_HEADER_SIZE, feature, record,
@@ -138,7 +140,7 @@ impl Reader {
             let at = table.len();
             table.extend_from_slice(attr);
             table.resize(at + length, 0);
-            let size = order.u32((length as u32).to_ne_bytes()).to_ne_bytes();
+            let size = order.write_u32(length as u32);
             table.iter_mut().skip(at + 4).zip(size).for_each(|(byte, of)| *byte = of);
             let ids_at = HEADER_SIZE + (table_size + numbers.len()) as u64;
             put_words(&mut table, order, &[ids_at, ids.len() as u64]);
@@ -209,7 +211,7 @@ impl Reader {
         let order = self.order;
         for (bit, payload) in self.copied.features() {
             if bit != feature::BUILD_ID {
-                let number = order.u64(u64::from(bit).to_ne_bytes()).to_ne_bytes();
+                let number = order.write_u64(bit.into());
                 if fits_record(bit) && payload.len() <= LARGEST {
                     put(to, order, (record::HEADER_FEATURE, 0), &[&number, &payload]);
                 }
