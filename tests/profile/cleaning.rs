@@ -6,7 +6,7 @@ use lbr_msr::record::{BranchEntry, Comm, Event, Label, Lost, MoveKind, Task, Thr
 use profile::flow::{Flow, FlowCounter};
 use profile::interval::{Clusters, Interval};
 use profile::note::{Moves, Source};
-use profile::paths::{self, Growth};
+use profile::paths;
 use profile::quality::Quality;
 use profile::{Entries, EntryFlags, RawBranch, Recording, SampleHead, Stack};
 
@@ -114,7 +114,7 @@ fn nothing_follows_across_an_empty_entry() {
     let followed = |newest_first: &str| {
         let mut finder = paths::finder();
         finder.recording(&mut recording(newest_first), |_, _| {}).unwrap();
-        let paths = finder.finish().replay(Growth::default()).unwrap();
+        let paths = finder.finish().replay().unwrap();
         paths.paths.iter().map(|path| path.links.len()).max()
     };
     let (one, two) = ("0x10/0x20", "0x24/0x10");

@@ -10,7 +10,6 @@ use profile::flow::{Flow, FlowCounter};
 use profile::hot::{self, HotTable};
 use profile::maps::{Location, Maps};
 use profile::note::Moves;
-use profile::paths::Growth;
 use profile::perf_data::ReadError;
 use profile::{Entries, Item, RawBranch, Recording, SampleHead, Stack};
 
@@ -138,7 +137,7 @@ fn read(bytes: &[u8], follow: bool) -> Rows {
         let loops = profile::loops::finder().count(&mut open(), |_, _| {}).unwrap();
         let loops = loops.counter().count(&mut open(), |_, _| {}).unwrap();
         let paths = profile::paths::finder().count(&mut open(), |_, _| {}).unwrap();
-        let paths = paths.counter(Growth::default()).count(&mut open(), |_, _| {}).unwrap();
+        let paths = paths.counter().count(&mut open(), |_, _| {}).unwrap();
         let graph = profile::callgraph::counter(false).count(&mut open(), |_, _| {}).unwrap();
         tables.insert("loops", rows(&loops.loops));
         tables.insert("paths", rows(&paths.paths));

@@ -7,7 +7,7 @@ use lbr_msr::record::{BranchEntry, BranchType, Event, Integrity};
 use profile::Recording;
 use profile::callgraph::CallGraph;
 use profile::loops::{Loop, Loops, Quantile};
-use profile::paths::{Break, Growth, Paths};
+use profile::paths::{Break, Paths};
 
 use crate::recorded::{exact, meta, sample, stream};
 use crate::structured::{Branch, Structured};
@@ -37,9 +37,9 @@ fn loops(bytes: &[u8]) -> Loops {
     finder.counter().count(&mut open(bytes), |_, _| {}).unwrap()
 }
 
-fn paths(bytes: &[u8], growth: Growth) -> Paths {
+fn paths(bytes: &[u8]) -> Paths {
     let finder = profile::paths::finder().count(&mut open(bytes), |_, _| {}).unwrap();
-    finder.counter(growth).count(&mut open(bytes), |_, _| {}).unwrap()
+    finder.counter().count(&mut open(bytes), |_, _| {}).unwrap()
 }
 
 /// Every branch of a run, `depth` of them per stack.
@@ -313,7 +313,7 @@ fn chains_match_the_execution() {
         let mut program = Structured::new(seed, 3000);
         program.run();
         let bytes = complete(&program.trace, 1 + seed as usize % 31);
-        let paths = paths(&bytes, Growth::default());
+        let paths = paths(&bytes);
         let all: u64 = paths.paths.iter().map(|path| path.branches).sum();
         assert_eq!((all, paths.taken), (program.trace.len() as u64, all), "{seed}");
         let links: usize = paths.paths.iter().map(|path| path.links.len()).sum();
@@ -350,7 +350,7 @@ fn a_chain_is_lost_where_a_stack_ends_within_it() {
     let stacks = [whole.clone(), vec![vec![a], vec![b, c]], whole].concat();
     for (integrity, lost) in [(Integrity::UNKNOWN, 1), (exact(), 0)] {
         let bytes = stream(meta(), &events(stacks.iter().cloned(), integrity));
-        let paths = paths(&bytes, Growth::default());
+        let paths = paths(&bytes);
         let [path] = &paths.paths[..] else { panic!("{:?}", paths.paths) };
         let of = |at: usize| (path.links[at].count, path.links[at].lost);
         assert_eq!([of(0), of(1)], [(21, lost), (21, 0)], "{integrity:?}");
@@ -382,7 +382,7 @@ fn odd_recordings() {
         let bytes = stream(meta(), &events(stacks.into_iter(), integrity));
         let found = loops(&bytes);
         let graph = profile::callgraph::counter(true).count(&mut open(&bytes), |_, _| {}).unwrap();
-        let paths = paths(&bytes, Growth { least: 0.1, cross_calls: true });
+        let paths = paths(&bytes);
         assert_eq!((found.taken, graph.total()), (paths.taken, paths.taken), "{seed}");
         let all: u64 = paths.paths.iter().map(|path| path.branches).sum();
         assert_eq!(all, paths.taken, "{seed}");

@@ -10,7 +10,7 @@ use profile::hot::HotTable;
 use profile::lint::{DEFAULT_STRIDE, Lint};
 use profile::maps::{Location, Maps};
 use profile::note::Source;
-use profile::paths::{Break, Growth};
+use profile::paths::Break;
 use profile::perf_data::Meta;
 use profile::symbols::Sources;
 use proptest::prelude::*;
@@ -135,8 +135,7 @@ fn the_same_code_of_a_thousand_processes_is_one() {
     // block before it.
     assert_eq!(blocks, [(0x8, 4000), (0x10, 3000), (0x10, 4000)]);
     let finder = profile::paths::finder().count(&mut open(&bytes), |_, _| {}).unwrap();
-    let growth = Growth { cross_calls: true, ..Growth::default() };
-    let paths = finder.counter(growth).count(&mut open(&bytes), |_, _| {}).unwrap();
+    let paths = finder.counter().count(&mut open(&bytes), |_, _| {}).unwrap();
     assert_eq!((paths.taken, paths.distinct), (12_000, 3));
     // Each branch is in one chain, whichever process ran it.
     let links = paths.paths.iter().flat_map(|path| &path.links);
@@ -163,7 +162,7 @@ fn a_type_that_one_process_tells_holds_in_all() {
     // Our recorder's processes are counted separately and merged at the end.
     let bytes = stream(meta(), &events);
     let finder = profile::paths::finder().count(&mut open(&bytes), |_, _| {}).unwrap();
-    let paths = finder.counter(Growth::default()).count(&mut open(&bytes), |_, _| {}).unwrap();
+    let paths = finder.counter().count(&mut open(&bytes), |_, _| {}).unwrap();
     let [path] = &paths.paths[..] else { panic!("{} paths", paths.paths.len()) };
     assert_eq!((paths.taken, path.links.len(), &path.ends), (16, 2, &Break::Call));
 }

@@ -4,7 +4,6 @@ use std::io::Cursor;
 
 use lbr_msr::record::{BranchType, Event};
 use profile::flow::FlowCounter;
-use profile::paths::Growth;
 use profile::{Counter, Recording, View};
 
 use crate::recorded::{entry, exact, map, meta, sample, stream};
@@ -44,10 +43,10 @@ fn the_same_code_of_two_recordings_is_one() {
     assert_eq!(one.back_edges.iter().map(|back| back.count).collect::<Vec<_>>(), [8]);
     let kept = all(profile::loops::finder(), &both).replay().unwrap();
     assert_eq!(format!("{:?}", kept.loops), format!("{:?}", loops.loops));
-    let paths = all(all(profile::paths::finder(), &both).counter(Growth::default()), &both);
+    let paths = all(all(profile::paths::finder(), &both).counter(), &both);
     assert_eq!((paths.taken, paths.distinct), (12, 3));
     assert_eq!(paths.quality.samples, 2);
-    let kept = all(profile::paths::finder(), &both).replay(Growth::default()).unwrap();
+    let kept = all(profile::paths::finder(), &both).replay().unwrap();
     assert_eq!(format!("{:?}", kept.paths), format!("{:?}", paths.paths));
     let graph = all(profile::callgraph::counter(false), &both);
     assert_eq!((graph.entries, graph.distinct, graph.quality.samples), (12, 3, 2));

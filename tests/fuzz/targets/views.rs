@@ -12,7 +12,6 @@ use profile::callgraph::score;
 use profile::export::{perf_data, pprof};
 use profile::lint::Lint;
 use profile::overview::OverviewCounter;
-use profile::paths::Growth;
 use profile::symbols::{DebugDirs, RunningKernel, Sources};
 use profile::types::by_type;
 use profile::{HotTable, Recording};
@@ -86,12 +85,11 @@ fuzz_target!(|bytes: &[u8]| {
             }
         }
         4 => {
-            let growth = Growth { least: f64::from(option >> 3) / 31.0, cross_calls: bit(3) };
             if let Ok(found) = profile::paths::finder().count(&mut recording, |_, _| {}) {
                 if bit(4) {
-                    let _ = found.replay(growth);
+                    let _ = found.replay();
                 } else {
-                    let _ = found.counter(growth).count(&mut reopened(), |_, _| {});
+                    let _ = found.counter().count(&mut reopened(), |_, _| {});
                 }
             }
         }

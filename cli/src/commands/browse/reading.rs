@@ -14,7 +14,7 @@ use profile::flow::FlowCounts;
 use profile::loops::{self, Loops};
 use profile::maps::{Location, Maps};
 use profile::overview::{Overview, OverviewCounter};
-use profile::paths::{self, Growth, Paths};
+use profile::paths::{self, Paths};
 use profile::perf_data::ReadError;
 use profile::select::Selection;
 use profile::{Counter, Flow, Recording, View};
@@ -277,9 +277,9 @@ impl Worker {
             }
             Ask::Paths => {
                 let (finder, _) = self.count(recordings, paths::finder())?;
-                let mut paths = match finder.replay(Growth::default()) {
+                let mut paths = match finder.replay() {
                     Ok(paths) => paths,
-                    Err(finder) => self.count(recordings, finder.counter(Growth::default()))?.0,
+                    Err(finder) => self.count(recordings, finder.counter())?.0,
                 };
                 let firsts = paths.paths.iter().filter_map(|path| path.links.first());
                 open_files(&mut paths.maps, firsts.map(|link| link.from_location));

@@ -4,7 +4,7 @@
 use std::io;
 
 use profile::maps::{LocationFilter, Maps};
-use profile::paths::{self, Break, FOLLOWERS, Follower, Growth, Link, Path, Paths};
+use profile::paths::{self, Break, FOLLOWERS, Follower, LEAST, Link, Path, Paths};
 
 use serde_json::{Value, json};
 
@@ -64,9 +64,9 @@ pub(crate) fn ranked<'a>() -> Table<'a, Maps, Ranked<'a, Link>> {
 fn run(args: &Report, out: &mut Out<'_>) -> Result {
     let recordings = Reread::new(args.inputs.paths(), &args.select.reading())?;
     let (finder, sources) = recordings.count(paths::finder())?;
-    let (mut paths, sources) = match finder.replay(Growth::default()) {
+    let (mut paths, sources) = match finder.replay() {
         Ok(paths) => (paths, sources),
-        Err(finder) => recordings.count(finder.counter(Growth::default()))?,
+        Err(finder) => recordings.count(finder.counter())?,
     };
     args.symbols.apply(&mut paths.maps);
     let totals = Totals::of(paths.taken, paths.distinct);
@@ -131,7 +131,7 @@ fn run(args: &Report, out: &mut Out<'_>) -> Result {
     totals["chains"] = json!(list.len());
     totals["followers_kept"] = json!(FOLLOWERS);
     totals["branches_with_more_followers"] = json!(paths.crowded);
-    totals["min_probability"] = json!(paths.growth.least);
+    totals["min_probability"] = json!(LEAST);
     args.end(out, totals, selected.as_ref(), (&sources, &paths.maps))
 }
 
@@ -146,7 +146,7 @@ fn print_bounds(out: &mut Out<'_>, paths: &Paths) -> io::Result<()> {
     out.line(format_args!(
         "a chain goes on while the next branch follows with at least {}; {FOLLOWERS} followers \
          of each branch are kept, {} more",
-        percent(paths.growth.least),
+        percent(LEAST),
         counted(paths.crowded, "branch has", "branches have"),
     ))
 }

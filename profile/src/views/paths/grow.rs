@@ -1,7 +1,7 @@
 //! Grows chains: from the hottest branch, along the most frequent followers.
 
 use super::successors::Followers;
-use super::{Break, Follower};
+use super::{Break, Follower, LEAST};
 use crate::clean::pieces::Pieces;
 use crate::views::walk::{Edge, Transfer};
 
@@ -24,25 +24,17 @@ pub(super) struct Grown {
 }
 
 /// The dominant follower of a branch, if any.
-fn dominant(followers: &Followers, least: f64) -> Option<usize> {
+fn dominant(followers: &Followers) -> Option<usize> {
     let (next, count) = *followers.best().first()?;
-    let surely = count as f64 >= least * followers.all as f64;
+    let surely = count as f64 >= LEAST * followers.all as f64;
     surely.then_some(next)
 }
 
-pub(super) fn grow(
-    edges: &[Edge],
-    followers: &Pieces<Followers>,
-    least: f64,
-    cross: bool,
-) -> Grown {
+pub(super) fn grow(edges: &[Edge], followers: &Pieces<Followers>) -> Grown {
     let count = |edge: usize| edges.get(edge).map_or(0, |edge| edge.count);
-    let stops = |edge: usize| {
-        let kind = edges.get(edge).map(|edge| edge.kind).unwrap_or_default();
-        if cross || kind.is_jump() { None } else { Some(kind) }
-    };
+    let stops = |edge: usize| edges.get(edge).map(|edge| edge.kind).filter(|kind| !kind.is_jump());
     let following = |(edge, after): (usize, &Followers)| {
-        dominant(after, least).filter(|_| stops(edge).is_none()).map(|next| next as u32)
+        dominant(after).filter(|_| stops(edge).is_none()).map(|next| next as u32)
     };
     let followed: Vec<Option<u32>> = followers.iter().enumerate().map(following).collect();
     let next = |edge: usize| followed.get(edge).copied().flatten().map(|next| next as usize);

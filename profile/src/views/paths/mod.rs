@@ -24,23 +24,8 @@ use successors::Followers;
 
 pub use successors::FOLLOWERS;
 
-/// The default for the lowest probability of a follower that continues a chain.
+/// The lowest probability of a follower that continues a chain.
 pub const LEAST: f64 = 0.6;
-
-/// How chains grow.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Growth {
-    /// Lowest probability of a follower, 0 to 1.
-    pub least: f64,
-    /// Whether chains continue through calls and returns.
-    pub cross_calls: bool,
-}
-
-impl Default for Growth {
-    fn default() -> Growth {
-        Growth { least: LEAST, cross_calls: false }
-    }
-}
 
 /// A branch that follows the last one of a chain.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -142,8 +127,6 @@ pub struct Paths {
     pub distinct: u64,
     /// Bytes of code executed in known blocks.
     pub bytes: u64,
-    /// How the chains grew.
-    pub growth: Growth,
     /// Branches with more followers than are kept.
     pub crowded: u64,
     /// Quality of the data.
@@ -205,7 +188,8 @@ impl Visit for FirstWalk {
                 into.merge(&after, &firsts);
             }
         }
-        PathFinder { edges, firsts, followers, whole, trace }
+        let walk = SecondWalk::new(&edges, firsts, followers);
+        PathFinder { edges, walk, whole, trace }
     }
 }
 
@@ -242,7 +226,6 @@ struct OnChain {
 /// The second pass.
 #[derive(Debug)]
 struct SecondWalk {
-    growth: Growth,
     crowded: u64,
     chains: Vec<Chain>,
     /// By branch; equal branches use the first one's.
@@ -254,6 +237,28 @@ struct SecondWalk {
 }
 
 impl SecondWalk {
+    /// Grows chains.
+    fn new(edges: &Edges, firsts: Vec<u32>, followers: Pieces<Followers>) -> SecondWalk {
+        let crowded = followers.iter().filter(|after| after.missing > 0).count() as u64;
+        let Grown { chains, place } = grow(edges.list(), &followers);
+        drop(followers);
+        let places = (0..).zip(&firsts).zip(place).map(|((number, first), place)| {
+            let (chain, at) = place.unwrap_or((NO_CHAIN, 0));
+            let of = chains.get(chain as usize);
+            let last = of.is_some_and(|of| usize::from(at) + 1 >= of.edges.len());
+            Place { chain, at, last, is_other: *first != number, ..Place::default() }
+        });
+        SecondWalk {
+            crowded,
+            places: places.collect(),
+            firsts,
+            whole: vec![0; chains.len()],
+            chains,
+            bytes: 0,
+            threads: ByThread::default(),
+        }
+    }
+
     fn ran(&mut self, edge: usize, change: impl FnOnce(&mut Place)) {
         if let Some(ran) = self.places.get_mut(edge) {
             change(ran);
@@ -390,7 +395,6 @@ impl Visit for SecondWalk {
             taken,
             distinct,
             bytes: self.bytes,
-            growth: self.growth,
             crowded: self.crowded,
             filtered: gaps.filtered,
             complete,
@@ -405,8 +409,7 @@ impl Visit for SecondWalk {
 #[derive(Debug)]
 pub struct PathFinder {
     edges: Edges,
-    firsts: Vec<u32>,
-    followers: Pieces<Followers>,
+    walk: SecondWalk,
     whole: CommonResult,
     trace: Trace,
 }
@@ -417,50 +420,22 @@ pub fn finder() -> Counter<impl View<Table = PathFinder>> {
 }
 
 impl PathFinder {
-    /// Grows chains, and counts executions in the branches that the first pass kept.
+    /// Counts executions in the branches that the first pass kept.
     ///
     /// # Errors
     /// There were too many to keep: [`counter`](Self::counter) reads them again.
-    pub fn replay(mut self, growth: Growth) -> Result<Paths, Box<PathFinder>> {
+    pub fn replay(self) -> Result<Paths, Box<PathFinder>> {
         if !self.trace.is_whole() {
             return Err(Box::new(self));
         }
-        let trace = std::mem::take(&mut self.trace);
-        let (mut walk, edges, whole) = self.grown(growth);
+        let PathFinder { edges, mut walk, whole, trace } = self;
         trace.replay(&edges, &mut walk);
         Ok(walk.finish(edges, whole))
     }
 
-    /// Grows chains, and counts executions in a second pass over the same recordings in the same
-    /// order.
+    /// Counts executions, in a second pass over the same recordings in the same order.
     #[must_use]
-    pub fn counter(self, growth: Growth) -> Counter<impl View<Table = Paths>> {
-        let (walk, edges, whole) = self.grown(growth);
-        Counter::of(Walk::again(edges, whole.maps, walk))
-    }
-
-    fn grown(self, growth: Growth) -> (SecondWalk, Edges, CommonResult) {
-        let PathFinder { edges, firsts, followers, whole, .. } = self;
-        let crowded = followers.iter().filter(|after| after.missing > 0).count() as u64;
-        let Grown { chains, place } =
-            grow(edges.list(), &followers, growth.least, growth.cross_calls);
-        drop(followers);
-        let places = (0..).zip(&firsts).zip(place).map(|((number, first), place)| {
-            let (chain, at) = place.unwrap_or((NO_CHAIN, 0));
-            let of = chains.get(chain as usize);
-            let last = of.is_some_and(|of| usize::from(at) + 1 >= of.edges.len());
-            Place { chain, at, last, is_other: *first != number, ..Place::default() }
-        });
-        let walk = SecondWalk {
-            growth,
-            crowded,
-            places: places.collect(),
-            firsts,
-            whole: vec![0; chains.len()],
-            chains,
-            bytes: 0,
-            threads: ByThread::default(),
-        };
-        (walk, edges, whole)
+    pub fn counter(self) -> Counter<impl View<Table = Paths>> {
+        Counter::of(Walk::again(self.edges, self.whole.maps, self.walk))
     }
 }
