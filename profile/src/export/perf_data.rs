@@ -23,7 +23,9 @@ pub fn perf_data(
     mut progress: impl FnMut(u64, Option<u64>),
 ) -> Result<std::io::Result<Vec<u8>>, ReadError> {
     let (mut bytes, mut written) = (Vec::with_capacity(2 * CHUNK), 0);
-    recording.begin_copy(seekable);
+    let is_part = recording.selection().is_some();
+    let Some(reader) = recording.reader() else { return Ok(Ok(Vec::new())) };
+    reader.begin_copy(seekable, is_part);
     loop {
         let (head, is_left_out, is_end) = match recording.next_item()? {
             Some(Item::Stack(stack)) => (Some(stack.head.integrity.head), false, false),
@@ -31,18 +33,20 @@ pub fn perf_data(
             Some(_) => (None, false, false),
             None => (None, false, true),
         };
+        let Some(reader) = recording.reader() else { return Ok(Ok(Vec::new())) };
         if written == 0 {
-            let head = recording.copy_head();
+            let head = reader.copy_head();
             written = head.len() as u64;
             bytes.extend(head);
         }
         let records = bytes.len();
-        recording.copy_record(head, !is_left_out, &mut bytes);
+        reader.copy_others(!is_left_out, &mut bytes);
+        head.into_iter().for_each(|head| reader.copy_sample(head, &mut bytes));
         written += (bytes.len() - records) as u64;
         let mut header = Vec::new();
         if is_end {
             let tail;
-            (tail, header) = recording.copy_tail(written);
+            (tail, header) = reader.copy_tail(written);
             bytes.extend(tail);
         }
         if bytes.len() >= CHUNK || is_end {

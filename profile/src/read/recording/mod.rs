@@ -8,8 +8,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use lbr_msr::record::Head;
-
 use crate::read::note::Source;
 use crate::read::perf_data::{EventAttr, FileInfo, Notes, ReadError, Reader};
 use crate::read::select::{
@@ -282,36 +280,11 @@ impl Recording {
         }
     }
 
-    /// Starts a copy of the items that [`next_item`](Self::next_item) returns, for
-    /// [`export::perf_data`](crate::export::perf_data).
-    pub(crate) fn begin_copy(&mut self, seekable: bool) {
-        if let Form::PerfData(reader) = &mut self.form {
-            reader.begin_copy(seekable, self.choice.is_some());
-        }
-    }
-
-    /// The start of the copy, before its records.
-    pub(crate) fn copy_head(&mut self) -> Vec<u8> {
+    /// The reader of a perf.data, for [`export::perf_data`](crate::export::perf_data).
+    pub(crate) fn reader(&mut self) -> Option<&mut Reader> {
         match &mut self.form {
-            Form::PerfData(reader) => reader.copy_head(),
-            Form::Text(_) => Vec::new(),
-        }
-    }
-
-    /// The end of the copy, and its header, given the number of bytes written.
-    pub(crate) fn copy_tail(&mut self, written: u64) -> (Vec<u8>, Vec<u8>) {
-        match &mut self.form {
-            Form::PerfData(reader) => reader.copy_tail(written),
-            Form::Text(_) => (Vec::new(), Vec::new()),
-        }
-    }
-
-    /// Appends the records up to the current item, and the item if it is kept; `head` is a stack's
-    /// continuity.
-    pub(crate) fn copy_record(&mut self, head: Option<Head>, keep: bool, to: &mut Vec<u8>) {
-        if let Form::PerfData(reader) = &mut self.form {
-            reader.copy_others(keep, to);
-            head.into_iter().for_each(|head| reader.copy_sample(head, to));
+            Form::PerfData(reader) => Some(reader),
+            Form::Text(_) => None,
         }
     }
 
