@@ -35,11 +35,7 @@ impl Context {
         self.has_counts = records::have_counts(head);
         self.layout = columns_of(head).map_err(|line| (line, LineError::Ambiguous))?;
         let mut apart = Context { layout: self.layout, ..Context::default() };
-        self.files = match numbers(head, &mut apart) {
-            Numbers::Addresses => None,
-            Numbers::InFiles(files) => Some(files),
-            Numbers::Offsets { line } => return Err((line, LineError::Offsets)),
-        };
+        self.files = numbers(head, &mut apart).map_err(|line| (line, LineError::Offsets))?;
         Ok(())
     }
 }
@@ -147,20 +143,6 @@ fn score(lines: &[Numbered<'_>], layout: Layout) -> usize {
     read.map(|reading| reading.end).sum()
 }
 
-/// The kind of numbers.
-#[derive(Debug, PartialEq, Eq)]
-enum Numbers {
-    /// Addresses, as far as the text shows.
-    Addresses,
-    /// Offsets in the files next to them.
-    InFiles(Files),
-    /// Probably offsets, or undecidable.
-    Offsets {
-        /// A line that shows it, from 1.
-        line: u64,
-    },
-}
-
 /// The lowest address of a mapped library.
 const LOWEST_LIBRARY: u64 = 0x800_0000;
 /// Number of samples, or of addresses in libraries, that is enough evidence for offsets.
@@ -245,7 +227,7 @@ impl Evidence {
             || self.maps.iter().any(|(start, end)| (*start..*end).contains(&place))
     }
 
-    fn numbers(self) -> Numbers {
+    fn numbers(self) -> Result<Option<Files>, u64> {
         let low = self.user.range(..LOWEST);
         let low = low.filter(|place| !self.is_known(**place)).take(MANY).count();
         let none_is_known =
@@ -259,19 +241,23 @@ impl Evidence {
             || has_no_library
             || stood_elsewhere
             || none_is_known && !self.maps.is_empty();
-        let Some(line) = self.first.filter(|_| are_offsets) else { return Numbers::Addresses };
+        let Some(line) = self.first.filter(|_| are_offsets) else { return Ok(None) };
         if self.without_file {
-            return Numbers::Offsets { line };
+            return Err(line);
         }
         // Sampled addresses are never offsets: none is in a program at a fixed address.
         let mut stood = self.ips.range(..KERNEL).peekable();
         let all = stood.peek().is_some_and(|lowest| **lowest >= FOUR_GIB);
-        Numbers::InFiles(Files { all, ..self.files })
+        Ok(Some(Files { all, ..self.files }))
     }
 }
 
-/// Decides the kind of numbers of a text that starts like this.
-fn numbers(head: &[u8], context: &mut Context) -> Numbers {
+/// The files whose offsets the numbers of a text that starts like this are; `None` if the numbers
+/// are addresses, as far as the text shows.
+///
+/// # Errors
+/// A line, from 1, which shows that they are probably offsets, without files, or undecidable.
+fn numbers(head: &[u8], context: &mut Context) -> Result<Option<Files>, u64> {
     let mut evidence = Evidence::default();
     for (line, number) in head.split_inclusive(|byte| *byte == b'\n').zip(1u64..) {
         evidence.line(number, line, context);
