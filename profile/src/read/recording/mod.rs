@@ -196,7 +196,7 @@ impl Recording {
         choice: &mut Choice,
         look: impl FnOnce(&[EventAttr]),
     ) -> Result<Option<Item<'a>>, ReadError> {
-        let (item, comm) = match form {
+        let (mut item, comm) = match form {
             Form::PerfData(reader) => {
                 let next = reader.advance()?;
                 look(&reader.events);
@@ -215,23 +215,13 @@ impl Recording {
                 (item, CommOf::Sample(comm))
             }
         };
-        Ok(match item {
-            Some(Item::Stack(mut stack)) => Some(match choice.takes(&mut stack.head, comm) {
-                true => Item::Stack(stack),
-                false => Item::LeftOut,
-            }),
-            Some(Item::Straight(mut straight)) => {
-                Some(match choice.takes(&mut straight.head, comm) {
-                    true => Item::Straight(straight),
-                    false => Item::LeftOut,
-                })
-            }
-            Some(Item::Event(event)) => Some(match choice.event(&event) {
-                true => Item::Event(event),
-                false => Item::LeftOut,
-            }),
-            other => other,
-        })
+        let is_taken = match &mut item {
+            Some(Item::Stack(stack)) => choice.takes(&mut stack.head, comm),
+            Some(Item::Straight(straight)) => choice.takes(&mut straight.head, comm),
+            Some(Item::Event(event)) => choice.event(event),
+            _ => true,
+        };
+        Ok(if is_taken { item } else { Some(Item::LeftOut) })
     }
 
     /// The selection, if any.
