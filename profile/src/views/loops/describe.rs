@@ -244,24 +244,17 @@ pub(super) fn describe(
 /// Sorts by descending number of rounds.
 fn sorted(loops: Vec<Loop>) -> Vec<Loop> {
     let work = |one: &Loop| one.rounds.saturating_add(one.trips.ended.n());
-    let mut order: Vec<usize> = (0..loops.len()).collect();
-    order.sort_by_key(|at| {
-        loops.get(*at).map(|one| (std::cmp::Reverse(work(one)), one.head, one.depth))
-    });
-    let mut place = vec![0; loops.len()];
-    for (new, old) in order.iter().enumerate() {
+    let mut all: Vec<(usize, Loop)> = loops.into_iter().enumerate().collect();
+    all.sort_by_key(|(_, one)| (std::cmp::Reverse(work(one)), one.head, one.depth));
+    let mut place = vec![0; all.len()];
+    for (new, (old, _)) in all.iter().enumerate() {
         if let Some(place) = place.get_mut(*old) {
             *place = new;
         }
     }
-    let mut found: Vec<(usize, Loop)> = loops
-        .into_iter()
-        .enumerate()
-        .map(|(old, mut one)| {
-            one.parent = one.parent.and_then(|parent| place.get(parent).copied());
-            (place.get(old).copied().unwrap_or(old), one)
-        })
-        .collect();
-    found.sort_by_key(|(at, _)| *at);
-    found.into_iter().map(|(_, one)| one).collect()
+    let mut loops: Vec<Loop> = all.into_iter().map(|(_, one)| one).collect();
+    for one in &mut loops {
+        one.parent = one.parent.and_then(|parent| place.get(parent).copied());
+    }
+    loops
 }
