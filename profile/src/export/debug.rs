@@ -76,8 +76,8 @@ pub(super) struct Functions {
     pub(super) parts: BTreeMap<u64, Part>,
     /// The functions' units. By start address: the end address and the unit's offset.
     units_at: BTreeMap<u64, (u64, usize)>,
-    rows: HashMap<usize, Arc<Rows>>,
-    trees: HashMap<usize, Arc<Tree>>,
+    /// By unit.
+    read: HashMap<usize, Arc<(Tree, Rows)>>,
     names: HashSet<Arc<str>>,
 }
 
@@ -89,8 +89,7 @@ impl Functions {
             all: Vec::new(),
             parts: BTreeMap::new(),
             units_at: BTreeMap::new(),
-            rows: HashMap::new(),
-            trees: HashMap::new(),
+            read: HashMap::new(),
             names: HashSet::new(),
         };
         let mut by_name = HashMap::new();
@@ -177,10 +176,11 @@ impl Functions {
         if addr >= end {
             return None;
         }
-        let tree = self.tree(unit)?;
+        let read = self.read(unit);
+        let (tree, rows) = &*read;
         let (_, &(end, innermost)) = tree.innermost.range(..=addr).next_back()?;
         let mut scope = Some(innermost).filter(|_| addr < end);
-        let (mut line, mut discriminator) = self.row(unit, addr).unwrap_or((0, 0));
+        let (mut line, mut discriminator) = row(rows, addr).unwrap_or((0, 0));
         let mut frames = Vec::new();
         while let Some(of) = scope.and_then(|number| tree.scopes.get(number)) {
             let function = super::samples::canonical(&of.name);
@@ -204,24 +204,15 @@ impl Functions {
         Some(frames)
     }
 
-    /// Line and discriminator of an address, from the last row at or before it. Line 0 is code
-    /// without a line, and counts as such.
-    fn row(&mut self, unit: usize, addr: u64) -> Option<(u32, u32)> {
-        let rows = match self.rows.get(&unit) {
-            Some(rows) => Arc::clone(rows),
-            None => {
-                let rows = self.units.get(unit).and_then(|unit| rows(&unit)).unwrap_or_default();
-                let rows = Arc::new(rows);
-                self.rows.insert(unit, Arc::clone(&rows));
-                rows
-            }
-        };
-        // The linker leaves dropped functions at address 0. Of overlapping sequences use the one
-        // that ends first (`LineTable::lookupAddressImpl`).
-        let end = |run: &&Vec<LineRow>| run.last().map_or(0, |last| last.addr);
-        let run = rows.iter().filter(|run| addr < end(run)).min_by_key(end)?;
-        let row = run.get(run.partition_point(|row| row.addr <= addr).checked_sub(1)?)?;
-        Some((row.line, row.discriminator))
+    fn read(&mut self, at: usize) -> Arc<(Tree, Rows)> {
+        if let Some(known) = self.read.get(&at) {
+            return Arc::clone(known);
+        }
+        let tree = self.read_tree(at).unwrap_or_default();
+        let rows = self.units.get(at).and_then(|unit| rows(&unit)).unwrap_or_default();
+        let read = Arc::new((tree, rows));
+        self.read.insert(at, Arc::clone(&read));
+        read
     }
 
     /// A function's linkage name or, without one, its name.
@@ -240,15 +231,6 @@ impl Functions {
         let name: Arc<str> = text.into();
         self.names.insert(Arc::clone(&name));
         Some(name)
-    }
-
-    fn tree(&mut self, unit: usize) -> Option<Arc<Tree>> {
-        if let Some(tree) = self.trees.get(&unit) {
-            return Some(Arc::clone(tree));
-        }
-        let tree = Arc::new(self.read_tree(unit).unwrap_or_default());
-        self.trees.insert(unit, Arc::clone(&tree));
-        Some(tree)
     }
 
     /// Reads functions and the calls inlined into them (`getInlinedChainForAddress`).
@@ -311,6 +293,17 @@ fn paint(innermost: &mut BTreeMap<u64, (u64, usize)>, (start, end): (u64, u64), 
         }
     }
     innermost.insert(start, (end, scope));
+}
+
+/// Line and discriminator of an address, from the last row at or before it. Line 0 is code without
+/// a line, and counts as such.
+fn row(rows: &Rows, addr: u64) -> Option<(u32, u32)> {
+    // The linker leaves dropped functions at address 0. Of overlapping sequences use the one that
+    // ends first (`LineTable::lookupAddressImpl`).
+    let end = |run: &&Vec<LineRow>| run.last().map_or(0, |last| last.addr);
+    let run = rows.iter().filter(|run| addr < end(run)).min_by_key(end)?;
+    let row = run.get(run.partition_point(|row| row.addr <= addr).checked_sub(1)?)?;
+    Some((row.line, row.discriminator))
 }
 
 fn rows(unit: &Unit) -> Option<Rows> {
