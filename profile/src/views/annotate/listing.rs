@@ -33,16 +33,15 @@ pub fn annotate(
     }
     let complete = flow.is_complete();
     let Flow { blocks, sites, maps, block_quality, .. } = flow;
-    let place = Offsets { function };
-    let blocks: Vec<&Block> = blocks.iter().filter(|block| place.is_in(block)).collect();
+    let blocks: Vec<&Block> = blocks.iter().filter(|block| function.is_in(block)).collect();
     let sites: Vec<&Site> =
-        sites.iter().filter(|site| place.within(site.location).is_some()).collect();
+        sites.iter().filter(|site| function.distance(site.location).is_some()).collect();
     let mut ran: Vec<(u64, u64)> =
-        blocks.iter().filter(|block| block.decoded).map(|block| place.ends(block)).collect();
+        blocks.iter().filter(|block| block.decoded).map(|block| function.ends(block)).collect();
     ran.sort_unstable();
     let known: BTreeSet<u64> = {
         let entries = ran.iter().map(|(entry, _)| *entry);
-        entries.chain(sites.iter().filter_map(|site| place.within(site.location))).collect()
+        entries.chain(sites.iter().filter_map(|site| function.distance(site.location))).collect()
     };
 
     let mut listing = Listing { function, maps, instructions: Vec::new(), insns: Vec::new() };
@@ -56,11 +55,11 @@ pub fn annotate(
     let contradicted = contradicted.fold(0, |sum: u64, block| sum.saturating_add(block.count));
     let exact = complete && contradicted == 0;
 
-    let fused = |exit: u64| sites.iter().any(|site| place.within(site.location) == Some(exit));
+    let fused = |exit: u64| sites.iter().any(|site| function.distance(site.location) == Some(exit));
     let decoded = blocks.iter().copied().filter(|block| block.decoded);
     let spans: Vec<(&Block, usize, usize)> = decoded
         .filter_map(|block| {
-            let (entry, exit) = place.ends(block);
+            let (entry, exit) = function.ends(block);
             let (first, last) = listing.span(entry, exit, &fused)?;
             Some((block, first, last))
         })
@@ -70,10 +69,10 @@ pub fn annotate(
         insn.count = (count > 0 || exact).then_some(count);
     }
     for site in &sites {
-        listing.branch(site, &place, exact);
+        listing.branch(site, exact);
     }
     listing.lead(&spans);
-    let timed = listing.timed(&blocks, &place, &fused);
+    let timed = listing.timed(&blocks, &fused);
     Ok(Annotated {
         function: function.clone(),
         isa,
@@ -85,40 +84,28 @@ pub fn annotate(
     })
 }
 
-/// Offsets from the start of the function. Offsets of code before it wrap, so they compare as
-/// signed numbers.
-#[derive(Clone, Copy)]
-struct Offsets<'a> {
-    function: &'a Stretch,
-}
-
-impl Offsets<'_> {
+impl Stretch {
+    /// The distance of a location from its start. Negative before it.
     fn offset(&self, location: Location) -> Option<i128> {
         match location {
-            Location::File { file, offset } if file == self.function.file => {
-                Some(i128::from(offset) - i128::from(self.function.offset))
+            Location::File { file, offset } if file == self.file => {
+                Some(i128::from(offset) - i128::from(self.offset))
             }
             _ => None,
         }
     }
 
-    /// The offset of a location inside the function.
-    fn within(&self, location: Location) -> Option<u64> {
-        let offset = u64::try_from(self.offset(location)?).ok()?;
-        (offset < self.function.len).then_some(offset)
-    }
-
     fn is_in(&self, block: &Block) -> bool {
         let Some(entry) = self.offset(block.entry_location) else { return false };
         let exit = entry + i128::from(block.exit.wrapping_sub(block.entry));
-        entry < i128::from(self.function.len) && exit >= 0
+        entry < i128::from(self.len) && exit >= 0
     }
 
     /// Entry and exit, clipped to the function.
     fn ends(&self, block: &Block) -> (u64, u64) {
         let entry = self.offset(block.entry_location).unwrap_or(0);
         let exit = entry + i128::from(block.exit.wrapping_sub(block.entry));
-        let last = i128::from(self.function.len.saturating_sub(1));
+        let last = i128::from(self.len.saturating_sub(1));
         (entry.max(0) as u64, exit.clamp(0, last) as u64)
     }
 }
@@ -238,13 +225,15 @@ impl Listing<'_> {
     }
 
     /// Adds the counts of a branch to its instruction.
-    fn branch(&mut self, site: &Site, place: &Offsets<'_>, exact: bool) {
-        let Some(at) = place.within(site.location).and_then(|offset| self.index(offset)) else {
+    fn branch(&mut self, site: &Site, exact: bool) {
+        let Some(at) = self.function.distance(site.location).and_then(|offset| self.index(offset))
+        else {
             return;
         };
         let mut went = Vec::new();
         for target in &site.targets {
-            let inside = place.within(target.location).and_then(|offset| self.index(offset));
+            let inside =
+                self.function.distance(target.location).and_then(|offset| self.index(offset));
             let name = self.maps.name(target.location).map(|named| (named.name, named.offset));
             let target_ = Target { address: target.to, inside, name };
             went.push(Went { target: target_, count: target.count });
@@ -298,20 +287,15 @@ impl Listing<'_> {
         }
     }
 
-    fn timed(
-        &mut self,
-        blocks: &[&Block],
-        place: &Offsets<'_>,
-        fused: &impl Fn(u64) -> bool,
-    ) -> Vec<Timed> {
+    fn timed(&mut self, blocks: &[&Block], fused: &impl Fn(u64) -> bool) -> Vec<Timed> {
         let mut timed = Vec::new();
         for block in blocks {
-            if place.within(block.exit_location).is_none() {
+            if self.function.distance(block.exit_location).is_none() {
                 continue;
             }
-            let (entry, exit) = place.ends(block);
+            let (entry, exit) = self.function.ends(block);
             let Some((first, last)) = self.span(entry, exit, fused) else { continue };
-            let begins = place.within(block.entry_location).is_some();
+            let begins = self.function.distance(block.entry_location).is_some();
             let length =
                 straight::instructions(self.maps, block.entry_location, block.entry, block.exit);
             // Includes the branch after a fused compare.
