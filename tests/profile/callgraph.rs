@@ -89,6 +89,17 @@ fn full_stacks_have_callers_missing_until_they_are_stitched() {
     assert_eq!(score(&graph, &truth), None);
 }
 
+/// The previous stack was itself full: callers of both are missing.
+#[test]
+fn a_stack_extended_by_a_truncated_one_is_truncated() {
+    let graph = count(&call_stacks(&[open(1, 40, 9), open(2, 42, 11)]), true);
+    let passage = &graph.passage;
+    assert_eq!((passage.truncated, passage.completed, passage.lengthened), (2, 0, 1));
+    let mut found = paths(&graph);
+    found.sort_by_key(|(path, _)| path.len());
+    assert_eq!(found, [(wanted(40, 9, false), 1), (wanted(42, 9, false), 1)]);
+}
+
 /// Of an LBR with 16 records, a stack of 16 may have lost calls; of a deeper one it has not.
 #[test]
 fn a_stack_is_full_if_none_is_deeper() {
@@ -124,16 +135,17 @@ fn where_it_stood_is_the_innermost_frame() {
 }
 
 /// A stack without a call counts for the outermost function, also before that is known, unless the
-/// recorder says which function was executing.
+/// recorder says which function was executing. A full stack may lack the outermost function.
 #[test]
 fn empty_stacks_are_the_outermost_function() {
     let empty = |time: u64| sample(time, Vec::new(), Integrity::UNKNOWN);
-    let events = [empty(1), open(2, 2, 1), empty(3), empty(4)];
+    let events = [empty(1), open(2, 40, 9), empty(3), open(4, 2, 1), empty(5)];
     let graph = count(&call_stacks(&events), false);
-    assert_eq!(graph.total(), 4);
+    assert_eq!(graph.total(), 5);
     let mut found = paths(&graph);
     found.sort_by_key(|(path, _)| path.len());
-    assert_eq!(found, [(vec!["0x1008".to_owned()], 3), (wanted(2, 1, true), 1)]);
+    let outermost = vec!["0x1008".to_owned()];
+    assert_eq!(found, [(outermost, 3), (wanted(2, 1, true), 1), (wanted(40, 9, false), 1)]);
 }
 
 /// The inverted tree: the callers of the innermost function.
@@ -157,19 +169,53 @@ fn inverted() {
     assert_eq!((total("0x1008"), total("0x3000")), (Some((2, 0)), Some((2, 2))));
 }
 
-/// Without types or code, a branch into the kernel is a call, and one out of it a return.
+/// Without types or code, a branch into the kernel is a call, and one out of it a return: after a
+/// system call to the next instruction, after an interrupt to the interrupted one.
 #[test]
 fn untyped_branches_into_the_kernel_are_calls() {
     const KERNEL: u64 = 0xFFFF_FFFF_8100_0000;
-    let branches = [(0x1000, 0x1010), (0x1020, KERNEL), (KERNEL + 0x40, 0x1022), (0x1030, 0x1040)];
-    let branches = branches.map(|(from, to)| entry(from, to));
-    let newest_first = branches.into_iter().rev().collect();
-    let graph = count(&stream(meta(), &[sample(1, newest_first, exact())]), false);
-    // A branch is counted where it comes from.
-    let path = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-    let kernel = path(&["0x1000", "0xffffffff81000000"]);
-    assert_eq!(paths(&graph), [(path(&["0x1000"]), 3), (kernel, 1)]);
-    assert_eq!((graph.passage.underflow, graph.passage.untyped), (0, 2));
+    for back in [0x1022, 0x1020] {
+        let branches =
+            [(0x1000, 0x1010), (0x1020, KERNEL), (KERNEL + 0x40, back), (0x1030, 0x1040)];
+        let branches = branches.map(|(from, to)| entry(from, to));
+        let newest_first = branches.into_iter().rev().collect();
+        let graph = count(&stream(meta(), &[sample(1, newest_first, exact())]), false);
+        // A branch is counted where it comes from.
+        let path = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let kernel = path(&["0x1000", "0xffffffff81000000"]);
+        assert_eq!(paths(&graph), [(path(&["0x1000"]), 3), (kernel, 1)], "{back:#x}");
+        let passage = &graph.passage;
+        assert_eq!((passage.underflow, passage.untyped, passage.unmatched), (0, 2, 0), "{back:#x}");
+    }
+}
+
+/// perf's types of calls and returns, those of the kernel and of other architectures too.
+#[test]
+fn every_type_of_call_and_return_is_replayed() {
+    for (call, ret) in [
+        (BranchType::CALL, BranchType::RET),
+        (BranchType::IND_CALL, BranchType::RET),
+        (BranchType::COND_CALL, BranchType::COND_RET),
+        (BranchType::SYSCALL, BranchType::SYSRET),
+        (BranchType::IRQ, BranchType::ERET),
+        (BranchType::SERROR, BranchType::ERET),
+    ] {
+        let typed = |from, to, branch_type| BranchEntry {
+            branch_type: Some(branch_type),
+            ..entry(from, to)
+        };
+        let newest_first = vec![
+            typed(0x1030, 0x1040, BranchType::COND),
+            typed(0x5040, 0x1022, ret),
+            typed(0x1020, 0x5000, call),
+        ];
+        let graph = count(&stream(meta(), &[sample(1, newest_first, exact())]), false);
+        let caller = vec!["0x1020".to_owned()];
+        let called = [&caller[..], &["0x5000".to_owned()]].concat();
+        assert_eq!(paths(&graph), [(caller, 2), (called, 1)], "{call:?} {ret:?}");
+        let passage = &graph.passage;
+        assert_eq!((passage.untyped, passage.unmatched, passage.unseen_calls), (0, 0, 0));
+    }
 }
 
 /// A new thread with the number of one that ended has none of its callers.
@@ -179,6 +225,35 @@ fn a_thread_that_ended_gives_no_callers() {
     let completed = |events: &[Event]| count(&call_stacks(events), true).passage.completed;
     assert_eq!(completed(&[open(1, 31, 1), open(3, 33, 2)]), 1);
     assert_eq!(completed(&[open(1, 31, 1), ended, open(3, 33, 2)]), 0);
+}
+
+/// A thread of another recording with the same number has neither its callers nor its outermost
+/// function.
+#[test]
+fn a_thread_is_of_one_recording() {
+    let both = |first: Event, second: &[Event]| {
+        let mut counter = profile::callgraph::counter(true);
+        for events in [&[first], second] {
+            counter.recording(&mut recording(&call_stacks(events)), |_, _| {}).unwrap();
+        }
+        counter.finish()
+    };
+    let graph = both(open(1, 31, 1), &[open(1, 33, 2)]);
+    assert_eq!((graph.passage.truncated, graph.passage.completed), (1, 0));
+    let empty = sample(1, Vec::new(), Integrity::UNKNOWN);
+    let mut found = paths(&both(open(1, 2, 1), &[empty, open(2, 12, 11)]));
+    found.sort();
+    let outermost = (vec!["0xb008".to_owned()], 1);
+    assert_eq!(found, [(wanted(2, 1, true), 1), outermost, (wanted(12, 11, true), 1)]);
+}
+
+/// Without returns, no branch can be replayed.
+#[test]
+fn calls_without_returns_give_no_complete_graph() {
+    let filter: BranchFilter = "any_call,u".parse().unwrap();
+    let stack = sample(1, vec![entry(0x1008, 0x2000)], exact());
+    let graph = count(&stream(Meta { filter, ..meta() }, &[stack]), false);
+    assert_eq!((graph.passage.unusable, graph.total(), graph.complete), (1, 0, false));
 }
 
 /// A jump to the cold part of a function is not a tail call.
@@ -234,4 +309,27 @@ fn a_handlers_return_leaves_the_callers_known() {
     let expected =
         expected.map(|(path, own)| (path.iter().map(|&name| name.into()).collect(), own));
     assert_eq!(paths(&graph), expected);
+}
+
+/// Two more signals interrupt the first instruction of the handler, one after the other: each
+/// return continues the innermost.
+#[test]
+fn signals_at_one_instruction_return_one_by_one() {
+    let call = |from, to| BranchEntry { branch_type: Some(BranchType::CALL), ..entry(from, to) };
+    // Newest first.
+    let mut nested = sample(1, vec![call(0x2008, 0x3000), call(0x1008, 0x2000)], exact());
+    let Event::Sample(first) = &mut nested else { unreachable!() };
+    let moved = |newer, kind, from, to| ThreadMove { newer, kind, from, to };
+    first.stack.moves = vec![
+        moved(2, MoveKind::Start, 0, 0x1000),
+        moved(1, MoveKind::Signal, 0x2004, 0x9000),
+        moved(1, MoveKind::Signal, 0x9000, 0x9000),
+        moved(1, MoveKind::Signal, 0x9000, 0x9000),
+        moved(1, MoveKind::Return, 0x9010, 0x9000),
+        moved(1, MoveKind::Return, 0x9010, 0x9000),
+        moved(1, MoveKind::Return, 0x9010, 0x2004),
+    ];
+    let graph = count(&stream(meta(), &[nested]), false);
+    let path = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    assert_eq!(paths(&graph), [(path(&["0x1008"]), 1), (path(&["0x1008", "0x2000"]), 1)]);
 }
