@@ -183,6 +183,13 @@ fn text_has_no_labels() {
     assert_eq!(flow.quality.exact_share(), None);
 }
 
+/// Only the recorder that reads the registers itself knows continuity.
+#[test]
+fn the_exact_share_is_of_stacks_with_known_continuity() {
+    let quality = Quality { samples: 10, hardware: 3, software: 1, exact: 2, ..Quality::default() };
+    assert_eq!(quality.exact_share(), Some(0.5));
+}
+
 #[test]
 fn excluded_and_empty_stacks_do_not_narrow_an_interval() {
     let quality = Quality { samples: 100, empty_stacks: 10, excluded: 30, ..Quality::default() };

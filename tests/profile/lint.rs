@@ -89,6 +89,19 @@ fn no_branches_at_all() {
     }
 }
 
+/// In call-stack mode, an empty stack is execution in the outermost function.
+#[test]
+fn empty_call_stacks_are_not_missing() {
+    for (label, count) in [(Label::Stream, Some(1)), (Label::Snapshot, None)] {
+        let integrity = Integrity { label, ..exact() };
+        let lint = events(&[
+            sample(1, vec![entry(0x20, 0x10)], integrity),
+            sample(2, Vec::new(), integrity),
+        ]);
+        assert_eq!(find(&lint, "empty_stacks").map(|finding| finding.count), count, "{label:?}");
+    }
+}
+
 /// Two stacks of a library and none of the program.
 #[test]
 fn duplicates_outside_the_program() {
