@@ -194,7 +194,7 @@ proptest! {
     }
 }
 
-fn in_process(mut event: Event, pid: u32) -> Event {
+pub(crate) fn in_process(mut event: Event, pid: u32) -> Event {
     match &mut event {
         Event::Sample(sample) => sample.pid = pid,
         Event::Mmap(map) => map.pid = pid,
@@ -225,7 +225,8 @@ fn processes_are_distinguished_by_file() {
 /// Code that ran before a file was replaced keeps its file, also in a child.
 #[test]
 fn replaced_mappings_keep_their_past() {
-    let run = |pid| in_process(sample(1, vec![entry(0x10010, 0x10020)], exact()), pid);
+    let run_at = |pid, from| in_process(sample(1, vec![entry(from, 0x10020)], exact()), pid);
+    let run = |pid| run_at(pid, 0x10010);
     let fork = Event::Fork(Task { time: 1, pid: 200, tid: 200, ppid: 100, ptid: 100 });
     let table = count(&[
         map("/bin/a", 0x10000, 0x1000, 0),
@@ -235,6 +236,8 @@ fn replaced_mappings_keep_their_past() {
         map("/bin/b", 0x10000, 0x800, 0x3000),
         run(100),
         run(200),
+        // After the new mapping.
+        run_at(100, 0x10900),
     ]);
     let mut found: Vec<_> = table
         .branches
@@ -245,7 +248,7 @@ fn replaced_mappings_keep_their_past() {
         })
         .collect();
     found.sort_unstable();
-    assert_eq!(found, [("/bin/a", 0x10, 3), ("/bin/b", 0x3010, 1)]);
+    assert_eq!(found, [("/bin/a", 0x10, 3), ("/bin/a", 0x900, 1), ("/bin/b", 0x3010, 1)]);
 }
 
 #[test]
