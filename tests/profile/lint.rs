@@ -152,7 +152,7 @@ fn severity_depends_on_the_share() {
         (1000, Severity::Note),
     ] {
         let mut all = vec![sample(1, vec![entry(0x20, 0x10)], exact()); stacks];
-        all.push(Event::Lost(lost.clone()));
+        all.push(Event::Lost(lost));
         assert_eq!(find(&events(&all), "lost").unwrap().severity, severity, "1 of {stacks} + 1");
     }
 }

@@ -539,7 +539,7 @@ fn codes_of_the_stack_note() {
     file.attr(128, 1 | RAW | BRANCH_STACK, 0, 8, &[]);
     // The length of the note, its first eight bytes, and the number of moves.
     let note = u64::from(u32::from_le_bytes(*b"lbr\x01"));
-    let mut words = vec![0xa0, 12 + 7 * 24 | note << 32, 7 << 32];
+    let mut words = vec![0xa0, (12 + 7 * 24) | (note << 32), 7 << 32];
     (0..7).for_each(|code| words.extend([0x20, 0x30, 5 | code << 32]));
     words.extend([1, 0x10, 0x20, 2]);
     file.sample(&words);
