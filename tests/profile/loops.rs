@@ -6,12 +6,14 @@ use std::io::Cursor;
 use lbr_msr::record::{BranchEntry, BranchType, Event, Integrity};
 use profile::Recording;
 use profile::callgraph::CallGraph;
-use profile::loops::{Loop, Loops, Quantile};
+use profile::loops::{Loop, Loops, Quantile, Trips};
 use profile::paths::{Break, Paths};
+use profile::perf_data::Meta;
 
-use crate::recorded::{exact, meta, sample, stream};
+use crate::recorded::{exact, map, meta, sample, stream};
 use crate::structured::{Branch, Structured};
 use crate::support::random::Random;
+use crate::views::{AT, at, elf};
 
 fn events(stacks: impl Iterator<Item = Vec<Branch>>, integrity: Integrity) -> Vec<Event> {
     stacks
@@ -144,6 +146,15 @@ fn an_entry_without_its_end_has_a_lower_bound() {
     assert!(one.tested_at_head);
     assert_eq!(histogram(one), BTreeMap::from([(2, 1)]));
     assert_eq!((one.trips.open.n(), one.trips.open.max()), (1, Some(3)));
+    // Each of the 2 + 3 back edges starts a trip.
+    assert_eq!((one.rounds, one.all_trips()), (5, 5));
+    // A `do` loop makes one trip more than back edges.
+    let back: Branch = (0x1020, 0x1000, BranchType::COND);
+    let [one] = &loops_of(&[vec![ENTRY, back, back]], Integrity::UNKNOWN)[..] else {
+        panic!("one loop")
+    };
+    assert!(!one.tested_at_head);
+    assert_eq!((one.trips.open.n(), one.rounds, one.all_trips()), (1, 2, 3));
 }
 
 /// The thread starts after the head of a `do` loop: it is in its first trip.
@@ -193,6 +204,28 @@ fn rounds_can_fall_through_into_the_head() {
     let from: Vec<(u64, u64)> = one.falls_from.iter().map(|edge| (edge.from, edge.count)).collect();
     assert_eq!((one.head, from), (ENTRY.1, vec![(0x1020, 3)]));
     assert_eq!((one.falls_back, one.rounds, one.back_edges.len()), (3, 3, 0));
+}
+
+/// Neither loop was repeated: the one that was entered more often is first.
+#[test]
+fn loops_of_one_trip_are_in_the_order_of_their_entries() {
+    // Twice: nop    jne to the nop    jmp 40    nop    nop    nop
+    let code = [
+        0x90, 0x75, 0xFD, 0xEB, 0x3B, 0x90, 0x90, 0x90, 0x90, 0x75, 0xFD, 0xEB, 0x33, 0x90, 0x90,
+        0x90,
+    ];
+    let (_dir, path) = elf(&code);
+    let through = |start: u64| {
+        let branch = |from, to| (from, to, BranchType::UNCOND);
+        vec![branch(0x900, at(start)), branch(at(start + 3), at(0x40))]
+    };
+    let stacks = [vec![through(0)], vec![through(8); 5]].concat();
+    let mut events = events(stacks.into_iter(), Integrity::UNKNOWN);
+    events.insert(0, map(&path, AT, 0x1000, 0x1000));
+    // Marked as recorded on this machine.
+    let found = loops(&stream(Meta { hostname: None, osrelease: None, ..meta() }, &events));
+    let found = found.loops.iter().map(|one| (one.head, one.rounds, one.trips.ended.n()));
+    assert_eq!(found.collect::<Vec<_>>(), [(at(8), 0, 5), (at(0), 0, 1)]);
 }
 
 /// 65,536 frames are kept.
@@ -255,6 +288,23 @@ fn loops_longer_than_the_lbr_stack() {
     assert!(matches!(one.trips.quantile(0.5), Quantile::AtLeast(most) if most < 32), "{one:?}");
     let (longest, whole) = one.longest().unwrap();
     assert!(longest < 32 && !whole);
+}
+
+/// By hand, Kaplan and Meier's estimate: of the entries that are open at a count, it is unknown
+/// whether they end there, so they are still at risk.
+#[test]
+fn quantiles_of_open_entries_by_hand() {
+    let trips = |ended: &[u32], open: &[u32]| {
+        let mut trips = Trips::default();
+        ended.iter().for_each(|count| trips.ended.add(*count, 1));
+        open.iter().for_each(|count| trips.open.add(*count, 1));
+        trips
+    };
+    let late = trips(&[2], &[9, 9, 9]);
+    assert_eq!([0.25, 0.9].map(|at| late.quantile(at)), [Quantile::Is(2), Quantile::AtLeast(9)]);
+    // One of three ends at 2.
+    let tied = trips(&[2, 4], &[2]);
+    assert_eq!([0.33, 0.4].map(|at| tied.quantile(at)), [Quantile::Is(2), Quantile::Is(4)]);
 }
 
 /// Windows cut long entries: without the open ones, only the short ones would count.
@@ -339,6 +389,72 @@ fn chains_match_the_execution() {
             }
         }
     }
+}
+
+/// The chains of a branch with several followers, each of which follows it this many times.
+fn paths_after(times: &[usize]) -> Paths {
+    let jump = |from, to| (from, to, BranchType::UNCOND);
+    let stacks = times
+        .iter()
+        .zip(0x1000..)
+        .flat_map(|(times, from)| vec![vec![jump(0x900, 0x1000), jump(from, 0x2000)]; *times]);
+    paths(&stream(meta(), &events(stacks, Integrity::UNKNOWN)), Growth::default())
+}
+
+/// The default threshold is 60%.
+#[test]
+fn a_chain_continues_with_exactly_the_least_share() {
+    let split = paths_after(&[2, 2]);
+    let Break::Splits { followers, exact: true } = &split.paths[0].ends else {
+        panic!("{split:?}")
+    };
+    assert_eq!(followers.iter().map(|follower| follower.share).collect::<Vec<_>>(), [0.5, 0.5]);
+    let links: Vec<usize> =
+        paths_after(&[3, 2]).paths.iter().map(|path| path.links.len()).collect();
+    assert_eq!(links, [2, 1]);
+}
+
+/// Eight followers are kept: a ninth removes one count from each of them.
+#[test]
+fn shares_of_more_than_eight_followers_are_lower_bounds() {
+    let exact = paths_after(&[3, 2, 2, 1, 1, 1, 1, 1]);
+    assert_eq!(exact.crowded, 0);
+    let crowded = paths_after(&[3, 2, 2, 1, 1, 1, 1, 1, 1]);
+    assert_eq!(crowded.crowded, 1);
+    let Break::Splits { followers, exact: false } = &crowded.paths[0].ends else {
+        panic!("{crowded:?}")
+    };
+    let shares: Vec<f64> = followers.iter().map(|follower| follower.share).collect();
+    assert_eq!(shares, [2, 1, 1].map(|count| f64::from(count) / 13.0));
+}
+
+/// The chain with the hottest branch is shorter than the one that joins it, and listed after it.
+#[test]
+fn a_chain_names_the_one_that_it_joins() {
+    let jump = |from, to| (from, to, BranchType::UNCOND);
+    let joint = jump(0x2010, 0x3000);
+    let long = vec![
+        jump(0x1000, 0x1100),
+        jump(0x1108, 0x1200),
+        jump(0x1208, 0x1300),
+        jump(0x1308, 0x2000),
+        joint,
+    ];
+    let stacks = [vec![long; 6], vec![vec![jump(0x1808, 0x2008), joint]; 7]].concat();
+    let bytes = stream(meta(), &events(stacks.into_iter(), Integrity::UNKNOWN));
+    let [joins, joined] = &paths(&bytes, Growth::default()).paths[..] else { panic!("two chains") };
+    assert_eq!((joins.links.len(), joined.links.len()), (4, 2));
+    assert_eq!(joins.ends, Break::Joins { chain: 1, at: 1 });
+}
+
+/// A chain has at most 256 branches.
+#[test]
+fn a_long_chain_ends() {
+    let jumps = (0..300).map(|n| (0x1008 + 0x10 * n, 0x1010 + 0x10 * n, BranchType::UNCOND));
+    let trace: Vec<Branch> = jumps.chain([(0x22C8, 0x1000, BranchType::UNCOND)]).collect();
+    let found = paths(&complete(&trace.repeat(2), 30), Growth::default());
+    let longest = &found.paths[0];
+    assert_eq!((longest.links.len(), &longest.ends), (256, &Break::Long));
 }
 
 /// A stack that ends within a chain leaves it unless the next one continues it.
