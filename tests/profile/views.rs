@@ -11,6 +11,7 @@ use profile::note::{Moves, Source};
 use profile::perf_data::Meta;
 use profile::{Entries, EntryFlags, RawBranch, Recording, SampleHead, Stack};
 
+use crate::hot::in_process;
 use crate::recorded::{entry, exact, map, meta, sample, stream};
 use crate::support::random::Random;
 
@@ -168,6 +169,54 @@ fn without_code_outcomes_are_unknown() {
     assert_eq!((block.entry, block.exit, block.count, block.decoded), (at(0), at(8), 1, false));
 }
 
+/// A branch from a `nop` contradicts the file. Three of them prove that it is another one if at
+/// most half as many branches match, eight if at most three times as many do.
+#[test]
+fn few_contradictions_prove_nothing() {
+    // 25 jumps to the next instruction, and nops.
+    let code = [[0xEB, 0].repeat(25), vec![0x90; 14]].concat();
+    let (_dir, path) = elf(&code);
+    let is_other = |right: u64, wrong: u64, wrong_type: BranchType| {
+        let jumps = (0..right).map(|n| (2 * n, 2 * n + 2, BranchType::UNCOND));
+        let wrong = (0..wrong).map(|n| (50 + n, 0x100 + n, wrong_type));
+        let typed = |(from, to, branch_type)| BranchEntry {
+            branch_type: Some(branch_type),
+            ..entry(at(from), at(to))
+        };
+        let entries: Vec<BranchEntry> = jumps.chain(wrong).map(typed).collect();
+        let newest_first = entries.into_iter().rev().collect();
+        let events = [map(&path, AT, 0x1000, 0x1000), sample(1, newest_first, exact())];
+        count(&events).maps.failures().count() > 0
+    };
+    for (right, wrong, other) in [
+        (0, 2, false),
+        (0, 3, true),
+        (1, 3, true),
+        (2, 3, false),
+        (24, 7, false),
+        (24, 8, true),
+        (25, 8, false),
+    ] {
+        assert_eq!(is_other(right, wrong, BranchType::UNCOND), other, "{right} {wrong}");
+    }
+    // Interrupts occur at any instruction.
+    assert!(!is_other(0, 10, BranchType::IRQ) && !is_other(0, 10, BranchType::SERROR));
+}
+
+/// In a recording of user code, the kernel returns from a system call, and from `int`, without a
+/// record.
+#[test]
+fn blocks_span_calls_of_the_kernel() {
+    for call in [[0x0F, 0x05], [0xCD, 0x80]] {
+        // nop    call    nop    jmp 0
+        let (_dir, path) = elf(&[&[0x90], &call[..], &[0x90, 0xEB, 0xFA]].concat());
+        let flow = count(&[map(&path, AT, 0x1000, 0x1000), ran(1, &[(4, 0), (4, 0)])]);
+        let blocks: Vec<_> =
+            flow.blocks.iter().map(|b| (b.entry, b.exit, b.decoded, b.contradicted)).collect();
+        assert_eq!(blocks, [(at(0), at(4), true, false)], "{call:x?}");
+    }
+}
+
 /// Blocks that cannot have run do not count for their branches.
 #[test]
 fn contradictions_are_counted() {
@@ -315,6 +364,28 @@ fn basic_blocks_cut_at_every_end() {
     assert_eq!(
         basics,
         [(a(0), Bound::Before(at(4)), 2), (a(4), a(4), 3), (Bound::After(at(4)), a(8), 1)]
+    );
+}
+
+/// A file at two addresses: its blocks are cut as one, hottest first.
+#[test]
+fn basic_blocks_of_two_processes() {
+    const MOVED: u64 = 0x10_0000;
+    let (_dir, path) = elf(CODE);
+    let other = |event| in_process(event, 200);
+    // 0..8 in one process, 4..8 in the other.
+    let flow = count(&[
+        map(&path, AT, 0x1000, 0x1000),
+        other(map(&path, AT + MOVED, 0x1000, 0x1000)),
+        ran(1, &[(8, 0), (8, 0)]),
+        other(ran(2, &[(MOVED + 8, MOVED + 4), (MOVED + 8, MOVED + 4)])),
+    ]);
+    let basics = Cuts::of(&flow.blocks).basic_blocks();
+    let basics: Vec<_> = basics.iter().map(|b| (b.start, b.end, b.count)).collect();
+    let a = |offset| Bound::At(at(offset));
+    assert_eq!(
+        basics,
+        [(a(4), a(4), 2), (a(6), a(8), 2), (a(0), a(0), 1), (a(2), Bound::Before(at(4)), 1)]
     );
 }
 
