@@ -199,39 +199,43 @@ fn shares(comparison: &Comparison) -> Vec<(String, Option<f64>, Option<f64>, boo
 }
 
 /// By hand: two stacks of a build whose function `gone` became `new`; the third function moved but
-/// is the same. Functions on only one side are tested, and have no value on the other.
+/// is the same. Functions on only one side are tested, and have no value on the other. Fewer than
+/// ten stacks of a side are not tested.
 #[test]
 fn what_one_side_lacks_is_listed() {
-    let build = |names: &str, at: u64| {
+    let build = |names: &str, at: u64, stacks: u64| {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("perf-100.map"), names).unwrap();
         let branch = |from, to| BranchEntry { mispredicted: Some(true), ..entry(from, to) };
         let entries = vec![branch(BASE + at, BASE + 0x10), branch(BASE + 0x10, BASE + at)];
         let events: Vec<Event> = [map("//anon", BASE, 0x1000, 0)]
             .into_iter()
-            .chain((0..12).map(|n| sample(2000 + n, entries.clone(), exact())))
+            .chain((0..stacks).map(|n| sample(2000 + n, entries.clone(), exact())))
             .collect();
         (dir, stream(meta(), &events))
     };
     let line = |at: u64, name: &str| format!("{:x} 20 {name}\n", BASE + at);
-    let (a, before) = build(&(line(0, "stays") + &line(0x40, "goes")), 0x48);
-    let (b, after) = build(&(line(0, "stays") + &line(0x80, "comes")), 0x90);
     let sources = |dir: &Path| Sources { jit: dir.to_owned(), ..Sources::default() };
-    let (a, b) = (sources(a.path()), sources(b.path()));
-    let comparison = compared([(&a, &before), (&b, &after)], None);
-    assert_eq!(
-        shares(&comparison),
-        [
-            ("comes".to_owned(), None, Some(0.5), true),
-            ("goes".to_owned(), Some(0.5), None, true),
-            ("stays".to_owned(), Some(0.5), Some(0.5), true),
-        ]
-    );
-    let stays = comparison.rows.iter().find(|row| row.is_matched() && row.changes.len() == 3);
-    let missed = stays.and_then(|row| row.change(Measure::Mispredict)).unwrap();
-    assert_eq!((missed.before, missed.after), (Some(1.0), Some(1.0)));
-    let cycles = stays.and_then(|row| row.change(Measure::Cycles)).unwrap();
-    assert_eq!((cycles.before, cycles.after, cycles.p), (None, None, None));
+    for (stacks, tested) in [([12, 12], true), ([12, 10], true), ([12, 9], false)] {
+        let (a, before) = build(&(line(0, "stays") + &line(0x40, "goes")), 0x48, stacks[0]);
+        let (b, after) = build(&(line(0, "stays") + &line(0x80, "comes")), 0x90, stacks[1]);
+        let (a, b) = (sources(a.path()), sources(b.path()));
+        let comparison = compared([(&a, &before), (&b, &after)], None);
+        assert_eq!(
+            shares(&comparison),
+            [
+                ("comes".to_owned(), None, Some(0.5), tested),
+                ("goes".to_owned(), Some(0.5), None, tested),
+                ("stays".to_owned(), Some(0.5), Some(0.5), tested),
+            ]
+        );
+        let stays = comparison.rows.iter().find(|row| row.is_matched() && row.changes.len() == 3);
+        let missed = stays.and_then(|row| row.change(Measure::Mispredict)).unwrap();
+        assert_eq!((missed.before, missed.after), (Some(1.0), Some(1.0)));
+        assert_eq!(missed.p.is_some(), tested);
+        let cycles = stays.and_then(|row| row.change(Measure::Cycles)).unwrap();
+        assert_eq!((cycles.before, cycles.after, cycles.p), (None, None, None));
+    }
 }
 
 /// Files of one side match none of the other, even where functions have the same name.
@@ -255,6 +259,24 @@ fn files_of_one_side_match_nothing() {
     assert_eq!(shares(&compared(sides, None)), wanted);
 }
 
+/// A row is tested if at least ten stacks of both sides together have it.
+#[test]
+fn rare_rows_are_not_tested() {
+    let text = |rare: usize| {
+        let branch = |function| format!(" {function}+0x8(/bin/a)/{function}+0x0(/bin/a)/P/-/-/0");
+        let (usual, both) = (branch("main"), branch("main") + &branch("rare"));
+        format!("{both}\n").repeat(rare) + &format!("{usual}\n").repeat(12 - rare)
+    };
+    let sources = Sources::default();
+    for (rare, tested) in [(4, false), (5, true)] {
+        let (before, after) = (text(5), text(rare));
+        let sides = [(&sources, before.as_bytes()), (&sources, after.as_bytes())];
+        let found = shares(&compared(sides, None));
+        let found: Vec<_> = found.iter().map(|(name, .., tested)| (&**name, *tested)).collect();
+        assert_eq!(found, [("main", true), ("rare", tested)]);
+    }
+}
+
 /// Totals are means over a side's recordings.
 #[test]
 fn totals_of_several_recordings() {
@@ -273,4 +295,20 @@ fn totals_of_several_recordings() {
             (means.0, means.1, None, 0.0)
         );
     }
+}
+
+/// A complete side has no error: by hand, 25 equal periods have a relative error of 1/5, so the
+/// ends are 100 / 24 · exp(±1.95996 / 5).
+#[test]
+fn only_sampled_totals_widen_the_interval() {
+    let of = |stacks: u64, integrity: Integrity| {
+        let stack = |n| sample(2000 + n, vec![entry(BASE, BASE + 0x10); 4], integrity);
+        let bytes = stream(meta(), &(0..stacks).map(stack).collect::<Vec<_>>());
+        count(compare::looker(), &Sources::default(), &bytes)
+    };
+    let (before, after) = (of(6, exact()), of(25, Integrity::UNKNOWN));
+    let total = Total::of([&before, &after], [1, 1], true).unwrap();
+    assert_eq!((total.before, total.after), (24.0, 100.0));
+    let [low, high] = total.interval.unwrap();
+    assert!((low - 2.8155).abs() < 1e-4 && (high - 6.1664).abs() < 1e-4, "{low} {high}");
 }

@@ -125,3 +125,32 @@ impl<'a> Pairing<'a> {
         self.pairs
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_match_by_build_id_then_path_then_name() {
+        let files = |files: &[(&str, Option<u8>)]| -> Files {
+            let used = |(path, id): &(&str, Option<u8>)| Used {
+                path: (*path).to_owned(),
+                build_id: id.map(|id| vec![id; 20]),
+                ..Used::default()
+            };
+            files.iter().map(used).enumerate().collect()
+        };
+        // The file of the second side that the first one of the first side is paired with.
+        let partner = |before: &[(&str, Option<u8>)], after: &[(&str, Option<u8>)]| {
+            let [before, after] = pair(&files(before), &files(after));
+            after.iter().find(|(_, number)| **number == before[&0]).map(|(file, _)| *file)
+        };
+        let moved = [("/x/p", Some(2)), ("/y/q", Some(1))];
+        assert_eq!(partner(&[("/x/p", Some(1))], &moved), Some(1));
+        let unknown = [("/y/p", None), ("/x/p", None)];
+        assert_eq!(partner(&[("/x/p", None)], &unknown), Some(1));
+        // Versions of one file.
+        let named = [("/b/p-2", None), ("/b/p-1", None)];
+        assert_eq!(partner(&[("/a/p-1", None)], &named), Some(1));
+    }
+}
