@@ -1,11 +1,13 @@
 //! Annotated functions, with counts computed by hand.
 
-use lbr_msr::record::BranchType;
+use lbr_msr::record::{BranchEntry, BranchType, Integrity};
 use profile::Flow;
-use profile::annotate::{Annotated, EdgeKind, FindError, Syntax, annotate, find, hottest_one};
+use profile::annotate::{
+    Annotated, EdgeKind, FindError, Syntax, annotate, find, hottest, hottest_one,
+};
 use profile::maps::LocationFilter;
 
-use crate::compiled::{compile, extent, mapped};
+use crate::compiled::{compile, extent, mapped, symbol};
 use crate::recorded::{entry, exact, map, meta, sample};
 use crate::support::random::Random;
 use crate::views::{AT, CODE, at, count, count_as, elf, ran};
@@ -202,6 +204,39 @@ fn functions_of_a_range_are_labelled() {
     let labels =
         annotated.instructions.iter().filter_map(|insn| Some((insn.address, insn.label.clone()?)));
     assert_eq!(labels.collect::<Vec<_>>(), [(second.0, "two".to_owned())]);
+}
+
+/// By hand: 10 blocks of three instructions (dec, js, call), and 12 of two (nop, ret).
+#[test]
+fn the_hottest_function_executed_most_instructions() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("program");
+    if compile("nested.S", &path, &["-nostdlib", "-static", "-no-pie"]).is_none() {
+        return;
+    }
+    let branch = |from, to| entry(symbol(&path, from), symbol(&path, to));
+    let recursion = sample(1, vec![branch("down_c", "down"); 11], Integrity::UNKNOWN);
+    let call = sample(2, vec![branch("c_r", "b_r1"), branch("b_c1", "c")], Integrity::UNKNOWN);
+    let events = [vec![mapped(100, &path, 0, None), recursion], vec![call; 12]].concat();
+    let found = hottest(&mut count(&events));
+    let found = found.iter().map(|hot| (hot.function.name.as_str(), hot.heat));
+    assert_eq!(found.collect::<Vec<_>>(), [("down", 30), ("c", 24)]);
+}
+
+/// Of several blocks with one end, the listing shows the one with cycles, even if it ran less.
+#[test]
+fn a_timed_block_is_shown_first() {
+    let (_dir, path) = elf(CODE);
+    let branch = |to| entry(at(8), at(to));
+    // Newest first: 8..8 once in 7 cycles, and 0..8 five times.
+    let mut entries = vec![BranchEntry { cycles: Some(7), ..branch(0) }, branch(8)];
+    entries.extend(vec![branch(0); 5]);
+    let events = [map(&path, AT, 0x1000, 0x1000), sample(1, entries, exact())];
+    let annotated = all(&mut count(&events), CODE.len());
+    let blocks = annotated.blocks.iter().map(|b| (b.entry, b.count, b.cycles.n()));
+    assert_eq!(blocks.collect::<Vec<_>>(), [(at(0), 5, 0), (at(8), 1, 1)]);
+    // The seventh instruction is the jump at 8.
+    assert_eq!(annotated.blocks_by_end()[6].unwrap().entry, at(8));
 }
 
 /// Random bytes and branches: every byte is printed once, and no count exceeds the sum of all
