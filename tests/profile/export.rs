@@ -182,14 +182,19 @@ fn pairing_of_neighbours() {
     assert_eq!(ranges(bolt, &['F', 'f']), ["F 401000 401003 1"]);
 }
 
-/// The newest branch twice over 0x58 bytes: AutoFDO drops one of them, LLVM neither.
+/// The newest branch twice: AutoFDO drops one of them above a distance of 0x50 bytes
+/// (`strip_dup_backedge_stride_limit`), LLVM neither.
 #[test]
 fn autofdo_drops_the_newest_of_two() {
-    let around = (CODE + 0x60, CODE + 8, 'P');
-    let stack = [(OUT, CODE, 'P'), around, around];
-    let (made, losses) = made::<false>(text(&[&stack]), ProfileKind::AutoFdo);
+    let twice = |from: u64| {
+        let around = (from, CODE + 8, 'P');
+        made::<false>(text(&[&[(OUT, CODE, 'P'), around, around]]), ProfileKind::AutoFdo)
+    };
+    let (made, losses) = twice(CODE + 0x60);
     assert_eq!(made, "1\n1000-1060:1\n0\n1\n1060->1008:1\n");
     assert_eq!(losses.recorded, 2);
+    let recorded = [0x58, 0x59].map(|offset| twice(CODE + offset).1.recorded);
+    assert_eq!(recorded, [3, 2]);
 }
 
 /// The code between two stacks of a thread counts if they join.

@@ -55,6 +55,16 @@ fn never_seen_has_an_upper_end() {
     assert_eq!(always.high, 1.0);
 }
 
+/// Two of four entries in each of 25 stacks: no stack differs, so each entry is a draw. Wilson's
+/// interval for 50 of 100 with Student's quantile of 24 degrees, 2.064: k = 2.064² / 100, half the
+/// width is sqrt(k / 4 + k² / 4) / (1 + k).
+#[test]
+fn entries_of_equal_stacks_are_draws() {
+    let interval = of(&[(4, 2); 25]).interval().unwrap();
+    assert!((interval.low - 0.3989).abs() < 1e-4, "{interval:?}");
+    assert!((interval.high - 0.6011).abs() < 1e-4, "{interval:?}");
+}
+
 /// Sums from a hostile file do not overflow.
 #[test]
 fn huge_sums() {

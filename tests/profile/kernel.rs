@@ -115,6 +115,22 @@ fn the_kernel_that_runs_here() {
     assert_eq!(maps.failures().count(), 0);
 }
 
+/// Of several symbols at one address, a global one gives the name, and one that marks the start of
+/// a section does not.
+#[test]
+fn a_kernel_function_has_its_own_name() {
+    let machine = Machine::new(
+        "ffffffff81000000 T _text\n\
+         ffffffff81000500 T __irqentry_text_start\nffffffff81000500 t asm_x\n\
+         ffffffff81000600 t local\nffffffff81000600 T global\n",
+    );
+    let mut maps = Maps::with_sources(machine.sources(None));
+    map_kernel(&mut maps, THEN, None);
+    let at = [0x510, 0x610].map(|offset| locate(&mut maps, 7, THEN + offset));
+    maps.recorded(&info(Some(RELEASE)));
+    assert_eq!(at.map(|at| maps.name(at)), [named("asm_x", 0x10), named("global", 0x10)]);
+}
+
 /// Views that decode code need it while they read, and the call graph needs names: the kernel's
 /// identity may be at the end of a file, or at its start.
 #[test]
