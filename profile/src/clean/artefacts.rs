@@ -23,7 +23,7 @@ pub(super) fn repeated(newer: RawBranch, older: RawBranch) -> Option<u64> {
     let same = same && newer.flags.abort() == older.flags.abort();
     // Unknown locations may differ.
     let known = !names::is_unknown(newer.from) && !names::is_unknown(newer.to);
-    let is_one = same && known && !newer.is_empty() && !crosses(newer.from, newer.to);
+    let is_one = same && known && !crosses(newer.from, newer.to);
     is_one.then(|| newer.from.wrapping_sub(newer.to))
 }
 
