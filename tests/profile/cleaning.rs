@@ -5,13 +5,18 @@ use std::io::Cursor;
 use lbr_msr::record::{BranchEntry, Comm, Event, Label, Lost, MoveKind, Task, ThreadMove};
 use profile::flow::{Flow, FlowCounter};
 use profile::interval::{Clusters, Interval};
+use profile::maps::Maps;
 use profile::note::{Moves, Source};
 use profile::paths;
-use profile::quality::Quality;
-use profile::{Entries, EntryFlags, RawBranch, Recording, SampleHead, Stack};
+use profile::quality::{Periods, Quality};
+use profile::{
+    Cleaned, CommonResult, Counter, Entries, EntryFlags, RawBranch, RecordedBranches, Recording,
+    SampleHead, Stack, View,
+};
 
-use crate::recorded::{entry, exact, meta, sample, stream};
-use crate::views::{at, count, ran, text};
+use crate::reader::Crafted;
+use crate::recorded::{entry, exact, map, meta, sample, stream};
+use crate::views::{AT, CODE, at, count, elf, ran, text};
 
 fn recording(text: &str) -> Recording {
     Recording::from_stream(Box::new(Cursor::new(text.as_bytes().to_vec()))).unwrap()
@@ -36,6 +41,7 @@ fn a_stack_continues_the_one_before_unless_something_happened() {
     let torn = |tid| Event::Lost(Lost { tid, ..lost(Some(Label::Torn)) });
     assert!(continues(first(), &[torn(102)]), "of another thread");
     assert!(!continues(first(), &[torn(101)]));
+    assert!(continues(first(), &[sample(5, vec![], exact())]), "no branch was taken meanwhile");
     let comm = |exec| Comm { time: 2, pid: 100, tid: 101, comm: "other".to_owned(), exec };
     assert!(continues(first(), &[Event::Comm(comm(false))]), "only a new name");
     assert!(!continues(first(), &[Event::Comm(comm(true))]));
@@ -90,22 +96,84 @@ fn a_handler_returns_only_in_its_own_thread() {
     assert_eq!(parted(interrupted, back).map(ends), expected);
 }
 
+/// The blocks of one branch with moves around it, and the number of places at which the end or the
+/// start of straight-line code is unknown. The code is [`CODE`].
+#[test]
+fn code_that_no_branch_ends() {
+    use MoveKind::{End, Return, Signal, SignalAtBranch, Start, Unknown};
+    let (_dir, path) = elf(CODE);
+    let mapped = map(&path, AT, 0x1000, 0x1000);
+    let ran = |branch: Option<(u64, u64)>, moves: &[(u32, MoveKind, u64, u64)]| {
+        let entries =
+            branch.map(|(from, to)| BranchEntry { cycles: Some(7), ..entry(at(from), at(to)) });
+        let mut event = sample(2000, entries.into_iter().collect(), exact());
+        let Event::Sample(sample) = &mut event else { unreachable!() };
+        let moved =
+            |&(newer, kind, from, to)| ThreadMove { newer, kind, from: at(from), to: at(to) };
+        sample.stack.moves = moves.iter().map(moved).collect();
+        let flow = count(&[mapped.clone(), event]);
+        let mut blocks: Vec<_> =
+            flow.blocks.iter().map(|block| (block.entry - AT, block.exit - AT)).collect();
+        blocks.sort_unstable();
+        // The start of the recording, a signal and a return have no cycle count.
+        assert!(flow.blocks.iter().all(|block| block.cycles.n() == 0));
+        (blocks, flow.block_quality.open)
+    };
+    let start = (1, Start, 0, 0);
+    // To the jump at 8, and then the two bytes at 2.
+    assert_eq!(ran(Some((8, 0)), &[start, (0, End, 4, 0)]), (vec![(0, 3), (0, 8)], 0));
+    // No instruction after the jump.
+    assert_eq!(ran(Some((8, 0)), &[start, (0, End, 0, 0)]), (vec![(0, 8)], 0));
+    // Without the end.
+    assert_eq!(ran(Some((8, 0)), &[start]), (vec![(0, 8)], 1));
+    // In a handler at 0xc.
+    let signal = (0, Signal, 4, 0xc);
+    let in_handler = (vec![(0, 3), (0, 8), (0xc, 0xc)], 0);
+    assert_eq!(ran(Some((8, 0)), &[start, signal, (0, End, 0xe, 0)]), in_handler);
+    // The branch at 8 executed, and its target is unknown.
+    assert_eq!(
+        ran(None, &[(0, Start, 0, 6), (0, SignalAtBranch, 8, 0xc), (0, End, 0xe, 0)]),
+        (vec![(6, 7), (0xc, 0xc)], 1)
+    );
+    // The handler returns to where the signal was, or elsewhere.
+    let begun = [(1, Start, 0, 0), (1, Signal, 4, 0xc)];
+    let then = |back: &[(u32, MoveKind, u64, u64)]| {
+        ran(Some((8, 0)), &[&begun[..], back, &[(0, End, 0, 0)]].concat())
+    };
+    assert_eq!(then(&[(1, Return, 0xe, 4)]), (vec![(0, 8), (0xc, 0xc)], 0));
+    assert_eq!(then(&[(1, Return, 0xe, 6)]), (vec![(0, 3), (6, 8), (0xc, 0xc)], 0));
+    // It gave up the interrupted code, which is not at 4 any more.
+    let elsewhere = [(1, Return, 0xe, 6), (1, Signal, 8, 0xc), (1, Return, 0xe, 4)];
+    assert_eq!(then(&elsewhere), (vec![(0, 3), (4, 8), (6, 7), (0xc, 0xc)], 0));
+    // Of two signals at one instruction, the inner handler returns.
+    let twice = [(1, Signal, 0xe, 2), (1, Signal, 4, 0xc), (1, Return, 0xe, 4)];
+    assert_eq!(then(&twice), (vec![(0, 3), (2, 8), (0xc, 0xc)], 0));
+    // A thread that starts has no code to return to.
+    let started = [(1, Start, 0, 0xc), (1, Return, 0xe, 4)];
+    assert_eq!(then(&started), (vec![(0, 3), (4, 8), (0xc, 0xc)], 0));
+    // The code after the return ends somewhere.
+    assert_eq!(then(&[(1, Return, 0xe, 4), (1, Unknown, 0, 6)]), (vec![(6, 8), (0xc, 0xc)], 1));
+}
+
 /// An empty newest entry: unknown code ran after the branch before it.
 #[test]
 fn nothing_continues_after_an_empty_newest_entry() {
     let branch = |from, to| RawBranch { from, to, flags: EntryFlags(0) };
-    let blocks = |first: &[RawBranch]| {
+    let blocks = |stacks: &[&[RawBranch]]| {
         let integrity = exact();
         let head = SampleHead { source: Source::Software, integrity, ..SampleHead::default() };
         let mut counter = FlowCounter::new();
-        for entries in [first, &[branch(0x24, 0x30)]] {
+        for entries in stacks {
             let (entries, moves) = (Entries::Parsed(entries), Moves::default());
             counter.stack(&Stack { head, entries, counters: None, registers: None, moves });
         }
         counter.finish().blocks.len()
     };
-    assert_eq!(blocks(&[branch(0x10, 0x20)]), 1);
-    assert_eq!(blocks(&[branch(0, 0), branch(0x10, 0x20)]), 0);
+    let (first, next) = (branch(0x10, 0x20), branch(0x24, 0x30));
+    assert_eq!(blocks(&[&[first], &[next]]), 1);
+    assert_eq!(blocks(&[&[branch(0, 0), first], &[next]]), 0);
+    // The last of these stacks continues the one with an oldest empty entry.
+    assert_eq!(blocks(&[&[branch(0, 0), first], &[first, branch(0, 0)], &[next]]), 1);
 }
 
 /// Around an empty entry, no block and no chain.
@@ -137,6 +205,54 @@ fn a_call_graph_starts_again_after_an_empty_entry() {
     assert_eq!(depth(&format!(" {inside} 0x0/0x0/P/-/-/0/- {call}\n")), Some(2));
 }
 
+/// Collects the branches that each stack holds.
+#[derive(Default)]
+struct Held(Vec<RecordedBranches>);
+
+impl View for Held {
+    type Table = Vec<RecordedBranches>;
+
+    fn stack(&mut self, stack: &Cleaned<'_>, _: &mut Maps) {
+        self.0.push(stack.holds);
+    }
+
+    fn finish(self, _: CommonResult) -> Vec<RecordedBranches> {
+        self.0
+    }
+}
+
+/// By the bits of `perf_branch_sample_type`.
+#[test]
+fn a_filter_decides_what_a_stack_holds() {
+    use RecordedBranches::{CallStack, CallsAndReturns, Everything, Other};
+    const USER: u64 = 1;
+    let [any, any_call, any_return, ind_call] = [3, 4, 5, 6].map(|bit| 1 << bit);
+    let [cond, call_stack, ind_jump, call] = [10, 11, 12, 13].map(|bit| 1 << bit);
+    for (filter, held) in [
+        (0, Everything),
+        (any, Everything),
+        (any | any_call, Everything),
+        (any_call | any_return, CallsAndReturns),
+        (call | ind_call | any_return, CallsAndReturns),
+        (any_call, Other),
+        (any_return, Other),
+        (call | any_return, Other),
+        (ind_call | any_return, Other),
+        (call, Other),
+        (ind_call, Other),
+        (cond, Other),
+        (ind_jump, Other),
+        (call_stack, CallStack),
+    ] {
+        let mut file = Crafted::new(false);
+        file.attr(128, 1 | 1 << 11, 0, USER | filter, &[]);
+        file.sample(&[0xa0, 1, 0x10, 0x20, 2]);
+        let mut recording = Recording::from_stream(Box::new(Cursor::new(file.bytes))).unwrap();
+        let found = Counter::<Held>::new().count(&mut recording, |_, _| {}).unwrap();
+        assert_eq!(found, [held], "{filter:#x}");
+    }
+}
+
 /// AutoFDO's limit: a block of 0x1000 bytes is a loop, a longer one a duplicate.
 #[test]
 fn a_repeated_newest_entry_is_a_duplicate_above_the_stride() {
@@ -146,6 +262,16 @@ fn a_repeated_newest_entry_is_a_duplicate_above_the_stride() {
     };
     assert_eq!(counted(0x2000), (3, 0));
     assert_eq!(counted(0x2001), (2, 1));
+    // Two interrupts at one instruction.
+    let flow = text(" 0xffffffff81000000/0x1000 0xffffffff81000000/0x1000\n");
+    assert_eq!((flow.taken, flow.quality.duplicated_newest), (2, 0));
+    // Two calls from one address: PERF_SAMPLE_BRANCH_ANY_CALL.
+    let mut file = Crafted::new(false);
+    file.attr(128, 1 | 1 << 11, 0, 1 << 4, &[]);
+    file.sample(&[0xa0, 2, 0x2001, 0x1000, 2, 0x2001, 0x1000, 2]);
+    let mut calls = Recording::from_stream(Box::new(Cursor::new(file.bytes))).unwrap();
+    let flow = FlowCounter::new().count(&mut calls, |_, _| {}).unwrap();
+    assert_eq!((flow.taken, flow.quality.duplicated_newest), (2, 0));
     // A software LBR records nothing twice.
     let flow = count(&[ran(1, &[(0x10, 0x20), (0x9000, 0), (0x9000, 0)])]);
     assert_eq!((flow.taken, flow.quality.duplicated_newest), (3, 0));
@@ -188,6 +314,16 @@ fn text_has_no_labels() {
 fn the_exact_share_is_of_stacks_with_known_continuity() {
     let quality = Quality { samples: 10, hardware: 3, software: 1, exact: 2, ..Quality::default() };
     assert_eq!(quality.exact_share(), Some(0.5));
+}
+
+/// Two samples of 3 events, one of 5, and some of unknown periods.
+#[test]
+fn sums_of_periods() {
+    let mut quality = Quality::default();
+    for (period, weight) in [(Some(3), 2), (Some(5), 1), (None, 4), (Some(0), 1)] {
+        quality.sample(&SampleHead { period, weight, ..SampleHead::default() }, 1);
+    }
+    assert_eq!(quality.periods, Periods { events: 11, squares: 9 + 9 + 25, unknown: 5 });
 }
 
 #[test]

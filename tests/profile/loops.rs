@@ -398,7 +398,7 @@ fn paths_after(times: &[usize]) -> Paths {
         .iter()
         .zip(0x1000..)
         .flat_map(|(times, from)| vec![vec![jump(0x900, 0x1000), jump(from, 0x2000)]; *times]);
-    paths(&stream(meta(), &events(stacks, Integrity::UNKNOWN)), Growth::default())
+    paths(&stream(meta(), &events(stacks, Integrity::UNKNOWN)))
 }
 
 /// The default threshold is 60%.
@@ -442,7 +442,7 @@ fn a_chain_names_the_one_that_it_joins() {
     ];
     let stacks = [vec![long; 6], vec![vec![jump(0x1808, 0x2008), joint]; 7]].concat();
     let bytes = stream(meta(), &events(stacks.into_iter(), Integrity::UNKNOWN));
-    let [joins, joined] = &paths(&bytes, Growth::default()).paths[..] else { panic!("two chains") };
+    let [joins, joined] = &paths(&bytes).paths[..] else { panic!("two chains") };
     assert_eq!((joins.links.len(), joined.links.len()), (4, 2));
     assert_eq!(joins.ends, Break::Joins { chain: 1, at: 1 });
 }
@@ -452,7 +452,7 @@ fn a_chain_names_the_one_that_it_joins() {
 fn a_long_chain_ends() {
     let jumps = (0..300).map(|n| (0x1008 + 0x10 * n, 0x1010 + 0x10 * n, BranchType::UNCOND));
     let trace: Vec<Branch> = jumps.chain([(0x22C8, 0x1000, BranchType::UNCOND)]).collect();
-    let found = paths(&complete(&trace.repeat(2), 30), Growth::default());
+    let found = paths(&complete(&trace.repeat(2), 30));
     let longest = &found.paths[0];
     assert_eq!((longest.links.len(), &longest.ends), (256, &Break::Long));
 }
