@@ -76,6 +76,8 @@ fn quality_counts_what_is_missing() {
     assert_eq!(quality.labels.get(&Label::Gap), Some(&1));
     assert_eq!(quality.lost.get(&Some(Label::Torn)), Some(&11));
     assert_eq!((quality.lost.get(&None), quality.lost_total()), (Some(&1), 12));
+    // Without a sample, nothing is missing, but nothing is known either.
+    assert!(!count(&[]).quality.is_complete());
 }
 
 /// A hash map of the standard library counts the same.
@@ -266,7 +268,8 @@ fn orders() {
             branch(0x30, true, 1),
             branch(0x20, true, 5),
             branch(0x10, false, 9),
-            entry(0x40, 0x1),
+            // Unknown comes after zero.
+            entry(0x8, 0x1),
         ],
         exact(),
     )]);
@@ -274,11 +277,24 @@ fn orders() {
         table.sort(order);
         table.branches.iter().map(|b| b.from).collect::<Vec<_>>()
     };
-    assert_eq!(sorted(Order::Count), [0x30, 0x10, 0x20, 0x40]);
-    assert_eq!(sorted(Order::Mispredicts), [0x20, 0x30, 0x10, 0x40]);
-    assert_eq!(sorted(Order::Rate), [0x20, 0x30, 0x10, 0x40]);
-    assert_eq!(sorted(Order::Cycles), [0x10, 0x20, 0x30, 0x40]);
-    assert_eq!(sorted(Order::Address), [0x10, 0x20, 0x30, 0x40]);
+    assert_eq!(sorted(Order::Count), [0x30, 0x8, 0x10, 0x20]);
+    assert_eq!(sorted(Order::Mispredicts), [0x20, 0x30, 0x10, 0x8]);
+    assert_eq!(sorted(Order::Rate), [0x20, 0x30, 0x10, 0x8]);
+    assert_eq!(sorted(Order::Cycles), [0x10, 0x20, 0x30, 0x8]);
+    assert_eq!(sorted(Order::Address), [0x8, 0x10, 0x20, 0x30]);
+}
+
+/// Branches from one address are in the order of their targets, whichever ran first.
+#[test]
+fn the_order_of_targets() {
+    for stack in [" 0x10/0x30 0x10/0x20 0x10/0x28\n", " 0x10/0x20 0x10/0x28 0x10/0x30\n"] {
+        let mut table = text(stack);
+        let ranked: Vec<u64> = table.branches.iter().map(|branch| branch.to).collect();
+        table.branches.reverse();
+        table.sort(Order::Count);
+        let sorted: Vec<u64> = table.branches.iter().map(|branch| branch.to).collect();
+        assert_eq!((ranked, sorted), (vec![0x20, 0x28, 0x30], vec![0x20, 0x28, 0x30]));
+    }
 }
 
 /// A recording without types gets them from the code of the file: a `ret`

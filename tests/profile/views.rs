@@ -102,6 +102,9 @@ fn untaken_branches_are_found_in_the_code() {
         count(&[mapped.clone(), ran(1, &[(8, 0), (0, 4), (4, 8), (8, 0), (8, 0), (4, 8), (8, 0)])]);
     assert_eq!(outcome(&flow, 0), (1, Some(2)));
     assert_eq!(outcome(&flow, 4), (2, Some(1)));
+    // All in one stack.
+    let outcomes = site(&flow, 0).outcomes();
+    assert_eq!((outcomes.stacks, outcomes.xx, outcomes.xy, outcomes.yy), (1, 9, 3, 1));
     assert_eq!(outcome(&flow, 8), (4, Some(0)));
     assert_eq!(site(&flow, 0).conditional, Some(true));
     assert_eq!(site(&flow, 8).conditional, Some(false));
@@ -326,15 +329,28 @@ fn inconsistent_neighbours_form_no_block() {
     assert_eq!(flow.quality.zero_entries, 0);
 }
 
-/// Blocks with equal counts are in the order of their addresses, whichever ran first.
+/// Sites and blocks with equal counts are in the order of their addresses, whichever ran first.
 #[test]
-fn the_order_of_blocks() {
-    let ends = |newest_first: &str| -> Vec<_> {
-        text(newest_first).blocks.iter().map(|block| (block.entry, block.exit)).collect()
-    };
-    let ordered = [(0x10, 0x20), (0x10, 0x30), (0x18, 0x28)];
-    assert_eq!(ends(" 0x30/0x8 0x20/0x10 0x28/0x10 0x4/0x18\n"), ordered);
-    assert_eq!(ends(" 0x28/0x8 0x20/0x18 0x30/0x10 0x4/0x10\n"), ordered);
+fn the_order_of_sites_and_blocks() {
+    for stack in
+        [" 0x30/0x8 0x20/0x10 0x28/0x10 0x4/0x18\n", " 0x28/0x8 0x20/0x18 0x30/0x10 0x4/0x10\n"]
+    {
+        let flow = text(stack);
+        let blocks: Vec<_> = flow.blocks.iter().map(|block| (block.entry, block.exit)).collect();
+        assert_eq!(blocks, [(0x10, 0x20), (0x10, 0x30), (0x18, 0x28)]);
+        let sites: Vec<_> = flow.sites.iter().map(|site| site.from).collect();
+        assert_eq!(sites, [0x4, 0x20, 0x28, 0x30]);
+    }
+}
+
+/// Of different types at one address, the one with the lowest number counts.
+#[test]
+fn a_branch_has_one_type() {
+    for types in [["COND", "UNCOND"], ["UNCOND", "COND"]] {
+        let [newest, next] = types.map(|name| format!("0x20/0x10/P/-/-/0/{name}"));
+        let flow = text(&format!(" {newest} {next} 0x30/0x10/P/-/-/0\n"));
+        assert_eq!(flow.sites[0].branch_type, Some(BranchType::COND), "{types:?}");
+    }
 }
 
 /// Overlapping blocks remain separate; their basic blocks have the summed counts.
