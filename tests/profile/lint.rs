@@ -141,6 +141,14 @@ fn what_is_missing() {
     assert!(lint.findings.is_sorted_by(|a, b| a.severity >= b.severity));
 }
 
+/// In call-stack mode, a stack without a call is one of the outermost function.
+#[test]
+fn no_open_call_is_no_missing_branch() {
+    let calls = Integrity { label: Label::Snapshot, ..exact() };
+    let lint = events(&[sample(1, vec![entry(0x20, 0x10)], calls), sample(2, vec![], calls)]);
+    assert_eq!(find(&lint, "empty_stacks"), None);
+}
+
 /// A tenth is an error, a thousandth a warning.
 #[test]
 fn severity_depends_on_the_share() {
@@ -171,6 +179,16 @@ fn odd_entries() {
     assert_eq!(count("joins_unknown"), Some((4, 4)));
 }
 
+/// A block of the stride itself is not suspicious. A stack of one entry has no pair.
+#[test]
+fn duplicates_longer_than_the_stride() {
+    let suspected = |from: u64| {
+        let lint = text(&format!(" {from:#x}/0x10 {from:#x}/0x10\n 0x8/0x10\n"));
+        find(&lint, "duplicated_newest").map(|finding| (finding.count, finding.of))
+    };
+    assert_eq!((suspected(0x10 + 0x50), suspected(0x11 + 0x50)), (None, Some((1, 1))));
+}
+
 #[test]
 fn fields_that_are_never_set() {
     let stacks = " 0x20/0x10/P/-/-/7  0x20/0x10/P/-/-/7  0x20/0x10/P/-/-/7\n".repeat(600);
@@ -180,6 +198,13 @@ fn fields_that_are_never_set() {
     // Cycles of a stack's oldest entry have an unknown start.
     assert_eq!(count("cycles_constant"), Some((1200, 1200)));
     assert_eq!(lint.verdict(), Verdict::Doubtful);
+    // A thousand are enough to judge.
+    for (stacks, count) in [(999, None), (1000, Some(1000))] {
+        let lint = text(&" 0x20/0x10/P/-/-/7 0x20/0x10/-/-/-/7\n".repeat(stacks));
+        let count_of = |id| find(&lint, id).map(|finding| finding.count);
+        let found = ["mispredict_never_set", "cycles_constant"].map(count_of);
+        assert_eq!(found, [count, count], "{stacks}");
+    }
     let lint = text(&stacks.replacen("P/-/-/7", "M/-/-/65535", 1));
     assert_eq!(find(&lint, "mispredict_never_set"), None);
     assert_eq!(find(&lint, "cycles_constant"), None);
@@ -267,6 +292,12 @@ fn stacks_of_two_runs() {
     let twice: Vec<Event> = one.into_iter().chain(run(0x900_0000, 100)).collect();
     let finding = find(&events(&twice), "time_runs_back").unwrap().clone();
     assert_eq!((finding.count, part(&finding, "two places at once")), (1, 1));
+    // At one place at the same time, and another thread of the same number.
+    let stack = |time| sample(time, vec![entry(0x20, 0x10)], exact());
+    let exit = Event::Exit(Task { time: 9, pid: 100, tid: 101, ppid: 100, ptid: 100 });
+    for sound in [vec![stack(5), stack(5)], vec![stack(9), exit, stack(5)]] {
+        assert_eq!(find(&events(&sound), "time_runs_back"), None);
+    }
 }
 
 /// Signals part a few stacks from the previous ones. Two runs part more, and more than the branches
@@ -316,9 +347,20 @@ fn processes_of_two_runs() {
     let lint = events(&both);
     let finding = find(&lint, "several_runs").unwrap();
     assert_eq!((finding.count, finding.of, lint.verdict()), (1, 2, Verdict::Poor));
-    let born = Event::Fork(Task { time: 1, pid: 200, tid: 200, ppid: 100, ptid: 100 });
-    let family: Vec<Event> = [born].into_iter().chain(both.clone()).collect();
-    assert_eq!(find(&events(&family), "several_runs"), None);
+    let born = |pid| [Event::Fork(Task { time: 1, pid, tid: 200, ppid: 100, ptid: 100 })];
+    // Whenever it is recorded; that of a thread is not one of a process.
+    for (events_of, found) in [
+        ([&born(200)[..], &both].concat(), false),
+        ([&both, &born(200)[..]].concat(), false),
+        ([&born(100)[..], &both].concat(), true),
+    ] {
+        assert_eq!(find(&events(&events_of), "several_runs").is_some(), found);
+    }
+    // The registers of a CPU record every process.
+    let hardware = profile::perf_data::Meta { source: profile::note::Source::Hardware, ..meta() };
+    let bytes = stream(hardware, &both);
+    let mut recording = Recording::from_stream(Box::new(Cursor::new(bytes))).unwrap();
+    assert_eq!(find(&self::lint(&mut recording, DEFAULT_STRIDE), "several_runs"), None);
     // A selection may omit the parent.
     let bytes = stream(meta(), &both);
     let mut recording = Recording::from_stream(Box::new(Cursor::new(bytes))).unwrap();
