@@ -331,6 +331,28 @@ fn quantiles_include_truncated_entries() {
     }
 }
 
+/// The product-limit estimator by hand. Of 4 entries at risk at one trip, one ends: 3/4 remain. Of
+/// those with one trip and no end, nothing more is known; the last one ends after three.
+#[test]
+fn quantiles_by_hand() {
+    let trips = |ended: &[(u32, u64)], open: &[(u32, u64)]| {
+        let mut trips = Trips::default();
+        ended.iter().for_each(|&(count, n)| trips.ended.add(count, n));
+        open.iter().for_each(|&(count, n)| trips.open.add(count, n));
+        trips
+    };
+    let one = trips(&[(1, 1), (3, 1)], &[(1, 2)]);
+    let found = [0.25, 0.26, 1.0].map(|share| one.quantile(share));
+    assert_eq!(found, [Quantile::Is(1), Quantile::Is(3), Quantile::Is(3)]);
+    // Half of them ran at least seven trips.
+    let long = trips(&[(2, 1)], &[(7, 1)]);
+    assert_eq!(
+        [0.5, 0.51].map(|share| long.quantile(share)),
+        [Quantile::Is(2), Quantile::AtLeast(7)]
+    );
+    assert_eq!(trips(&[], &[]).quantile(0.5), Quantile::Unknown);
+}
+
 /// Folded stacks of the replay, by function address.
 fn stacks(graph: &CallGraph) -> BTreeMap<Vec<u64>, u64> {
     let nodes = graph.nodes.iter().enumerate().filter(|(_, node)| node.own > 0);
