@@ -107,6 +107,18 @@ mod tests {
 
     use super::*;
 
+    /// Of two names from the same time on, the later in the file counts.
+    #[test]
+    fn the_last_of_two_names_counts() {
+        let mut comms = Comms::default();
+        for name in ["first", "second"] {
+            let comm = name.to_owned();
+            comms.event(&Event::Comm(Comm { pid: 7, tid: 7, time: 5, comm, exec: false }));
+        }
+        let found = [4, 5, 6].map(|time| comms.at(7, Some(time)));
+        assert_eq!(found, [None, Some("second"), Some("second")]);
+    }
+
     /// Dropped changes are counted, for a file read twice and for a stream.
     #[test]
     fn changes_beyond_the_most_are_counted() {

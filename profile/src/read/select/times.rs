@@ -149,6 +149,7 @@ mod tests {
         assert_eq!(parse("10%-20%"), Ok(vec![Times::Share { from: 0.1, to: 0.2 }]));
         assert_eq!(parse("25%/2,25%/4").map(|all| all.len()), Ok(2));
         assert_eq!(parse("25%/2"), Ok(vec![Times::Share { from: 0.25, to: 0.5 }]));
+        assert_eq!(parse("75%/2"), Ok(vec![Times::Share { from: 0.75, to: 1.0 }]));
         for wrong in
             ["", "a", "1,b", "2,1", "1.0000000001,", "-1,", "20%-10%", "10%/0", "50%/3", "0%/1"]
         {
@@ -160,6 +161,8 @@ mod tests {
     fn shares_are_of_the_time_between_the_first_and_the_last_sample() {
         let share = Times::Share { from: 0.25, to: 0.5 };
         assert_eq!(share.resolve(Some((1000, 2000))), Some((1250, 1500)));
+        // To the nearest nanosecond.
+        assert_eq!(share.resolve(Some((1000, 2003))), Some((1251, 1502)));
         assert_eq!(share.resolve(None), None);
         assert_eq!(between(None, Some(5)).resolve(None), Some((0, 5)));
     }
