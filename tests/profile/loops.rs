@@ -290,23 +290,6 @@ fn loops_longer_than_the_lbr_stack() {
     assert!(longest < 32 && !whole);
 }
 
-/// By hand, Kaplan and Meier's estimate: of the entries that are open at a count, it is unknown
-/// whether they end there, so they are still at risk.
-#[test]
-fn quantiles_of_open_entries_by_hand() {
-    let trips = |ended: &[u32], open: &[u32]| {
-        let mut trips = Trips::default();
-        ended.iter().for_each(|count| trips.ended.add(*count, 1));
-        open.iter().for_each(|count| trips.open.add(*count, 1));
-        trips
-    };
-    let late = trips(&[2], &[9, 9, 9]);
-    assert_eq!([0.25, 0.9].map(|at| late.quantile(at)), [Quantile::Is(2), Quantile::AtLeast(9)]);
-    // One of three ends at 2.
-    let tied = trips(&[2, 4], &[2]);
-    assert_eq!([0.33, 0.4].map(|at| tied.quantile(at)), [Quantile::Is(2), Quantile::Is(4)]);
-}
-
 /// Windows cut long entries: without the open ones, only the short ones would count.
 #[test]
 fn quantiles_include_truncated_entries() {
