@@ -212,10 +212,11 @@ fn trailers_of_several_events() {
     let bare = IDENTIFIER | IP | BRANCH_STACK;
     let full = bare | TID | TIME;
     for events in [[(bare, 1), (full, 2)], [(full, 2), (bare, 1)]] {
-        // LOST: id of the event and count.
+        // LOST: id of the event and count. LOST_SAMPLES: only the count.
         let records = [
             PLAIN.record(2, 0, &PLAIN.words(&[1, 5, 1])),
             PLAIN.record(2, 0, &PLAIN.words(&[2, 7, 33 << 32 | 22, 4000, 2])),
+            PLAIN.record(13, 0, &PLAIN.words(&[9, 33 << 32 | 22, 4001, 2])),
             PLAIN.record(9, 2, &PLAIN.words(&[1, 0xA0, 1, 0x10, 0x20, 0])),
         ];
         let (branches, found, notes) = from_file(&PLAIN.file(&events, &records)).unwrap();
@@ -227,6 +228,6 @@ fn trailers_of_several_events() {
                 other => panic!("{other:?}"),
             })
             .collect();
-        assert_eq!(lost, [(5, 0, 0, 0), (7, 22, 33, 4000)]);
+        assert_eq!(lost, [(5, 0, 0, 0), (7, 22, 33, 4000), (9, 22, 33, 4001)]);
     }
 }
