@@ -239,17 +239,19 @@ fn attributes_of_every_size() {
     }
 }
 
-/// HW_INDEX before the entries, COUNTERS after them.
+/// HW_INDEX before the entries, COUNTERS after them. An index of -1 is unknown (`perf_event.h`).
 #[test]
 fn index_and_counters() {
-    let mut file = Crafted::new(false);
-    file.attr(128, 1 | BRANCH_STACK, 0, 8 | 1 << 17 | 1 << 19, &[]);
-    file.sample(&[0xa0, 2, 5, 0x10, 0x20, 2, 0x30, 0x40, 1, 77, 78]);
-    let mut reader = reader(&file.bytes).unwrap();
-    let Some(Item::Stack(stack)) = reader.next_item().unwrap() else { panic!() };
-    assert_eq!(stack.head.hw_idx, Some(5));
-    let found: Vec<_> = stack.entries.iter().collect();
-    assert_eq!(found, [branch(0x10, 0x20, 2), branch(0x30, 0x40, 1)]);
+    for (index, known) in [(5, Some(5)), (u64::MAX, None)] {
+        let mut file = Crafted::new(false);
+        file.attr(128, 1 | BRANCH_STACK, 0, 8 | 1 << 17 | 1 << 19, &[]);
+        file.sample(&[0xa0, 2, index, 0x10, 0x20, 2, 0x30, 0x40, 1, 77, 78]);
+        let mut reader = reader(&file.bytes).unwrap();
+        let Some(Item::Stack(stack)) = reader.next_item().unwrap() else { panic!() };
+        assert_eq!(stack.head.hw_idx, known);
+        let found: Vec<_> = stack.entries.iter().collect();
+        assert_eq!(found, [branch(0x10, 0x20, 2), branch(0x30, 0x40, 1)]);
+    }
 }
 
 /// Every field that can precede the stack.
