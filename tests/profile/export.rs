@@ -182,19 +182,37 @@ fn pairing_of_neighbours() {
     assert_eq!(ranges(bolt, &['F', 'f']), ["F 401000 401003 1"]);
 }
 
-/// The newest branch twice: AutoFDO drops one of them above a distance of 0x50 bytes
-/// (`strip_dup_backedge_stride_limit`), LLVM neither.
+/// AutoFDO drops one of two equal newest branches over more than 0x50 bytes; LLVM drops neither.
 #[test]
 fn autofdo_drops_the_newest_of_two() {
-    let twice = |from: u64| {
-        let around = (from, CODE + 8, 'P');
-        made::<false>(text(&[&[(OUT, CODE, 'P'), around, around]]), ProfileKind::AutoFdo)
+    let of = |kind, bytes| {
+        let around = (CODE + 8 + bytes, CODE + 8, 'P');
+        made::<false>(text(&[&[(OUT, CODE, 'P'), around, around]]), kind)
     };
-    let (made, losses) = twice(CODE + 0x60);
-    assert_eq!(made, "1\n1000-1060:1\n0\n1\n1060->1008:1\n");
+    let (text, losses) = of(ProfileKind::AutoFdo, 0x51);
+    assert_eq!(text, "1\n1000-1059:1\n0\n1\n1059->1008:1\n");
     assert_eq!(losses.recorded, 2);
-    let recorded = [0x58, 0x59].map(|offset| twice(CODE + offset).1.recorded);
-    assert_eq!(recorded, [3, 2]);
+    let (text, losses) = of(ProfileKind::AutoFdo, 0x50);
+    assert_eq!(text, "2\n1000-1058:1\n1008-1058:1\n0\n1\n1058->1008:2\n");
+    assert_eq!(losses.recorded, 3);
+    assert_eq!(of(ProfileKind::LlvmRaw, 0x51).1.recorded, 3);
+}
+
+/// A source in the program's data is outside for LLVM, which decodes code, and leaves the file for
+/// AutoFDO.
+#[test]
+fn branches_to_the_outside_are_counted_by_source() {
+    let stacks = [
+        &RUN[..],
+        &[(CODE + 8, OUT, 'P')],
+        &[(CODE + 0x100, OUT, 'P')],
+        &[(CODE + 0x100, OUT, 'P')],
+        &[(OUT, OUT + 8, 'P')],
+    ];
+    for (kind, expected) in [(ProfileKind::LlvmRaw, (1, 3)), (ProfileKind::AutoFdo, (3, 1))] {
+        let (_, losses) = made::<false>(text(&stacks), kind);
+        assert_eq!((losses.leaving, losses.outside), expected, "{kind:?}");
+    }
 }
 
 /// The code between two stacks of a thread counts if they join.
