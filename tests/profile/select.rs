@@ -323,6 +323,14 @@ fn threads_by_their_names_at_the_time() {
     named(&mut file, (7, 8), 3000, "a worker");
     named(&mut file, (7, 7), 3000, "renamed");
     full(&mut file, 11, (7, 7), 4000, 0, 0x60);
+    // perf writes a running thread's fork and name with time 0.
+    named(&mut file, (5, 5), 0, "parent");
+    forked(&mut file, (5, 6), (5, 5), 0);
+    named(&mut file, (5, 6), 0, "child");
+    full(&mut file, 11, (5, 6), 100, 0, 0x70);
+    // From the very time of its name on.
+    named(&mut file, (5, 5), 500, "exec");
+    full(&mut file, 11, (5, 5), 500, 0, 0x80);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("perf.data");
     std::fs::write(&path, &file.bytes).unwrap();
@@ -334,14 +342,17 @@ fn threads_by_their_names_at_the_time() {
     assert_eq!(of(&["a worker"]).0, [0x30]);
     assert_eq!(of(&["renamed", "a worker"]).0, [0x30, 0x60]);
     assert_eq!(of(&["swapper"]).0, [0x50]);
+    assert_eq!(of(&["child"]).0, [0x70]);
+    assert_eq!(of(&["exec"]).0, [0x80]);
     // perf names an unnamed thread by its number.
     assert_eq!(of(&[":4"]).0, [0x40]);
     let (none, names, left) = of(&["nobody"]);
     assert!(none.is_empty());
     assert_eq!(names.known_comms, [false]);
-    let met = [("main", 2), ("a worker", 1), ("renamed", 1), ("swapper", 1)];
+    let met =
+        [("main", 2), ("a worker", 1), ("child", 1), ("exec", 1), ("renamed", 1), ("swapper", 1)];
     assert_eq!(names.comms, met.map(|(name, n)| (name.to_owned(), n)));
-    assert_eq!(left.by[&(Field::Comm, Why::Other)], 5);
+    assert_eq!(left.by[&(Field::Comm, Why::Other)], 7);
     assert_eq!(left.by[&(Field::Comm, Why::Unsaid)], 1);
     // A stream must name threads before their samples: these names come later.
     assert_eq!(counts(&file.bytes, comm(&["main"])).0, [0x10]);
