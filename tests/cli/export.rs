@@ -242,6 +242,59 @@ fn the_firefox_profile_is_consistent() {
     assert_eq!(weights.iter().map(|weight| weight.as_u64().unwrap()).sum::<u64>(), 3);
 }
 
+/// By hand, for a call of `a` by main and of `b` by `a`: a branch counts in the function that it
+/// leaves.
+#[test]
+fn viewers_show_the_functions_of_each_context() {
+    let dir = tempfile::tempdir().unwrap();
+    let input = dir.path().join("calls.txt");
+    let text = "main+0x20/main+0x8/P/-/-/0/COND a+0x20/main+0x18/P/-/-/0/RET \
+                b+0x20/a+0x18/P/-/-/0/RET b+0x10/b+0x18/P/-/-/0/COND b+0x4/b+0x8/P/-/-/0/COND \
+                a+0x14/b+0x0/P/-/-/0/CALL main+0x14/a+0x0/P/-/-/0/CALL \
+                main+0x4/main+0x10/P/-/-/0/COND main+0x20/main+0x0/P/-/-/0/COND\n";
+    std::fs::write(&input, text).unwrap();
+    let expected = ["main 4", "main;a 2", "main;a;b 3"].map(|of| format!("[callers missing];{of}"));
+
+    let (text, _) = export(&input, &["--to", "speedscope"]);
+    let made: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let row = |list: &serde_json::Value| list.as_array().unwrap().clone();
+    let index = |value: &serde_json::Value| value.as_u64().unwrap() as usize;
+    let names = |functions: Vec<String>, weight: &serde_json::Value| {
+        format!("{} {weight}", functions.join(";"))
+    };
+    let profile = &made["profiles"][0];
+    let name = |frame: &serde_json::Value| {
+        made["shared"]["frames"][index(frame)]["name"].as_str().unwrap().to_owned()
+    };
+    let found = row(&profile["samples"]).into_iter().zip(row(&profile["weights"]));
+    let mut found: Vec<String> = found
+        .map(|(sample, weight)| names(row(&sample).iter().map(name).collect(), &weight))
+        .collect();
+    found.sort();
+    assert_eq!(found, expected);
+
+    let (text, _) = export(&input, &["--to", "firefox"]);
+    let made: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let of = |table: &str, column: &str, at: usize| made["threads"][0][table][column][at].clone();
+    let samples = row(&made["threads"][0]["samples"]["stack"]);
+    let context = |(at, stack): (usize, &serde_json::Value)| {
+        let mut functions = Vec::new();
+        let mut next = stack.as_u64();
+        while let Some(stack) = next.map(|stack| stack as usize) {
+            let function =
+                index(&of("frameTable", "func", index(&of("stackTable", "frame", stack))));
+            let text = index(&of("funcTable", "name", function));
+            let name = made["threads"][0]["stringArray"][text].as_str().unwrap().to_owned();
+            functions.insert(0, name);
+            next = of("stackTable", "prefix", stack).as_u64();
+        }
+        names(functions, &of("samples", "weight", at))
+    };
+    let mut found: Vec<String> = samples.iter().enumerate().map(context).collect();
+    found.sort();
+    assert_eq!(found, expected);
+}
+
 #[test]
 fn a_flame_graph_is_drawn() {
     let dir = tempfile::tempdir().unwrap();
