@@ -2,8 +2,16 @@
 
 use std::collections::HashMap;
 use std::io::Read as _;
+use std::path::Path;
 
-use crate::support::lbr::{done, traced};
+use lbr_msr::record::{BranchEntry, BranchStack, Event, Integrity, Sample, Sink};
+use profile::note::Source;
+use profile::perf_data::Writer;
+use serde_json::Value;
+
+use crate::drawn::meta;
+use crate::support::lbr::{done, json_lines, lbr, traced};
+use crate::support::mapping::mapping;
 use crate::support::programs::build;
 
 /// Takes a number from the start: seven bits a byte, the lowest first.
@@ -27,6 +35,18 @@ fn fields(mut bytes: &[u8]) -> Vec<(u64, u64, &[u8])> {
     found
 }
 
+/// Exports a recording and decompresses the result.
+fn export(input: &Path, kind: &str) -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("pprof.gz");
+    let [input, file] = [input, &out].map(|path| path.to_str().unwrap());
+    done(&["export", "--to", kind, "-i", input, "-o", file]);
+    let mut bytes = Vec::new();
+    let packed = std::fs::File::open(&out).unwrap();
+    flate2::read::GzDecoder::new(packed).read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
 /// As Go's cmd/internal/pgo reads it: the sample type `samples`/`count`, an edge for each pair of
 /// neighbours in a sample, and a function's start line.
 #[test]
@@ -38,12 +58,7 @@ fn pprof_for_go_has_calls_and_start_lines() {
     if traced(&[&record[..], &[program.name(), "50"]].concat()).is_none() {
         return;
     }
-    let out = dir.path().join("go.pprof");
-    let [input, file] = [&input, &out].map(|path| path.to_str().unwrap());
-    done(&["export", "--to", "pprof:go", "-i", input, "-o", file]);
-    let mut bytes = Vec::new();
-    let packed = std::fs::File::open(&out).unwrap();
-    flate2::read::GzDecoder::new(packed).read_to_end(&mut bytes).unwrap();
+    let bytes = export(&input, "pprof:go");
     let all = fields(&bytes);
     let of = |wanted: u64| all.iter().filter(move |(field, ..)| *field == wanted);
     let part = |bytes: &[u8], wanted| {
@@ -81,4 +96,92 @@ fn pprof_for_go_has_calls_and_start_lines() {
     for edge in [("main", 6, "pick", 25), ("three", 1, "three", 21), ("pick", 4, "two", 12)] {
         assert!(edges.contains(&edge), "{edge:?} in {edges:?}");
     }
+}
+
+/// Branches from `main` of a program to a library that is missing, and one back to `pick`: each end
+/// has its own names. Fields by profile.proto.
+#[test]
+fn each_end_has_its_own_file_function_and_line() {
+    const LIBRARY: &str = "/nowhere/libother.so";
+    const AT: u64 = 0x7f31_4000_0000;
+    let flags = ["-O0", "-g", "-no-pie", "-Wl,--build-id=0x0123456789abcdef"];
+    let Some(program) = build("calls.c", &flags) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let input = dir.path().join("perf.data");
+    let file = std::fs::File::create(&input).unwrap();
+    let mut writer = Writer::new(file, meta(Source::Hardware)).unwrap();
+    let map = |addr, path: &str, build_id: &[u8]| {
+        let Event::Mmap(mut map) = mapping(7, addr, 0x10000, 0, path) else { unreachable!() };
+        map.build_id = Some(build_id.to_vec());
+        Event::Mmap(map)
+    };
+    // It is linked at 0x400000.
+    let own = [0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef];
+    writer.event(&map(0x40_0000, program.name(), &own)).unwrap();
+    writer.event(&map(AT, LIBRARY, &[0xfe; 8])).unwrap();
+    let [main, pick] = ["main", "pick"].map(|name| program.at(name));
+    let entry =
+        |from, to, mispredicted| BranchEntry { from, to, mispredicted, ..BranchEntry::default() };
+    let out = |mispredicted| entry(main, AT + 0x10, mispredicted);
+    let entries = vec![entry(AT + 0x20, pick, None), out(None), out(Some(true)), out(Some(false))];
+    let sample = Sample {
+        arguments: None,
+        time: 1,
+        pid: 7,
+        tid: 7,
+        cpu: 0,
+        ip: pick,
+        period: 1,
+        stack: BranchStack { entries, integrity: Integrity::UNKNOWN, moves: Vec::new() },
+    };
+    writer.event(&Event::Sample(sample)).unwrap();
+    writer.finish_file().unwrap();
+
+    let bytes = export(&input, "pprof");
+    let all = fields(&bytes);
+    let of = |wanted: u64| all.iter().filter(move |(field, ..)| *field == wanted);
+    let texts: Vec<&str> = of(6).map(|(.., text)| std::str::from_utf8(text).unwrap()).collect();
+    let value = |message: &[u8], wanted| {
+        let found = fields(message).into_iter().find(|(field, ..)| *field == wanted);
+        found.map_or(0, |(_, value, _)| value)
+    };
+    let text = |message: &[u8], wanted| texts[value(message, wanted) as usize];
+    let types: Vec<_> = of(1).map(|(.., of)| (text(of, 1), text(of, 2))).collect();
+    let names = ["branches", "mispredicted", "predictions_known"];
+    assert_eq!(types, names.map(|name| (name, "count")));
+    assert_eq!(texts[of(14).next().unwrap().1 as usize], "branches");
+    let values = |(.., sample): &(u64, u64, &[u8])| {
+        let (.., mut packed) = fields(sample).into_iter().find(|(field, ..)| *field == 2).unwrap();
+        [(); 3].map(|()| number(&mut packed))
+    };
+    assert_eq!(of(2).map(values).collect::<Vec<_>>(), [[3, 1, 2], [1, 0, 0]]);
+    let mappings: Vec<_> = of(3).map(|(.., of)| (text(of, 5), text(of, 6))).collect();
+    let expected = [(program.name(), "0123456789abcdef"), (LIBRARY, "fefefefefefefefe")];
+    assert_eq!(mappings, expected);
+    let functions: Vec<_> = of(5).map(|(.., of)| [2, 3, 4].map(|field| text(of, field))).collect();
+    let [[name, linked, file]] = functions[..] else { panic!("{functions:?}") };
+    assert_eq!((name, linked), ("main", "main"));
+    assert!(file.ends_with("/calls.c"), "{file}");
+    let (.., location) = of(4).next().unwrap();
+    let (.., line) = fields(location).into_iter().find(|(field, ..)| *field == 4).unwrap();
+    assert_eq!(value(line, 2), 41);
+
+    let rows = json_lines(&lbr(&["export", "--to", "jsonl:edges", "-i", input.to_str().unwrap()]));
+    let end = |row: &Value, end: &str| {
+        let field = |name: &str| row[format!("{end}_{name}")].clone();
+        let line = field("line").as_str().map(|line| line.rsplit('/').next().unwrap().to_owned());
+        (field("build_id"), field("file"), field("offset"), field("symbol"), line)
+    };
+    let program = |offset: u64, symbol: &str, line: &str| {
+        let file = Value::from(program.name());
+        ("0123456789abcdef".into(), file, offset.into(), symbol.into(), Some(line.to_owned()))
+    };
+    let library =
+        |offset: u64| ("fefefefefefefefe".into(), LIBRARY.into(), offset.into(), Value::Null, None);
+    let found: Vec<_> = rows.iter().map(|row| (end(row, "from"), end(row, "to"))).collect();
+    let expected = [
+        (program(main - 0x40_0000, "main", "calls.c:41"), library(0x10)),
+        (library(0x20), program(pick - 0x40_0000, "pick", "calls.c:25")),
+    ];
+    assert_eq!(found, expected);
 }
