@@ -17,7 +17,7 @@ pub(super) fn meant(wanted: &[String], events: &[String]) -> Vec<Vec<usize>> {
 /// `cycles` of `cycles:u`, `cpu_core/cycles/` of `cpu_core/cycles/u`.
 fn without_modifiers(name: &str) -> &str {
     /// Every modifier of perf (`perf list --help`).
-    const MODIFIERS: &[u8] = b"ukhIGHpPSDWeb";
+    const MODIFIERS: &[u8] = b"ukhIGHpPSDWebRX";
     let is_modifiers = |text: &str| text.bytes().all(|byte| MODIFIERS.contains(&byte));
     if let Some(at) = name.rfind('/') {
         return name.get(..=at).unwrap_or(name);
@@ -89,5 +89,11 @@ mod tests {
         assert!(meant("cycle").is_empty() && meant("cycles:p").is_empty());
         let tracepoint = ["sched:sched_switch".to_owned()];
         assert!(super::meant(&["sched".to_owned()], &tracepoint).remove(0).is_empty());
+        // perf-list(1).
+        for modifier in "ukhIGHpPSDWebRX".chars() {
+            let name = format!("cycles:{modifier}");
+            assert_eq!(super::meant(&["cycles".to_owned()], &[name]), [[0]], "{modifier}");
+        }
+        assert!(super::meant(&["cycles".to_owned()], &["cycles:x".to_owned()])[0].is_empty());
     }
 }
