@@ -265,8 +265,8 @@ impl Symbols {
 
 /// Whether a file name is perf's name for kernel code: the kernel, its modules and BPF code.
 fn is_of_kernel(file: &str) -> bool {
-    const OF_PROCESSES: [&str; 7] =
-        ["[unknown]", "[vdso", "[vsyscall", "[heap", "[stack", "[anon", "[JIT"];
+    const OF_PROCESSES: [&str; 8] =
+        ["[unknown]", "[vdso", "[vsyscall", "[uprobes", "[heap", "[stack", "[anon", "[JIT"];
     if file.starts_with('[') {
         return !OF_PROCESSES.iter().any(|start| file.starts_with(start));
     }
@@ -304,6 +304,22 @@ mod tests {
             .collect();
         assert_eq!(offsets, [0x1C, 0x1C, REACH, 0]);
         assert!(!names.has_new() && names.has(b"main") && !names.has(b"schedule"));
+    }
+
+    /// By perf's names of files; `[uprobes]` is the kernel's for the code of probed instructions.
+    #[test]
+    fn code_is_the_kernels_or_a_processs_by_its_file() {
+        let of_processes = "[unknown] [vdso] [vsyscall] [uprobes] [heap] [stack] [anon:x] [JIT] \
+                            //anon /l/not.kok /l/libx.so";
+        let of_kernel = "[kernel.kallsyms] [xfs] /l/xfs.ko /l/xfs.ko.xz /l/xfs.ko.gz /l/xfs.ko.zst \
+                         /boot/vmlinux-6.1 bpf_prog_1_x";
+        let mut names = Names::default();
+        for (files, expected) in [(of_processes, false), (of_kernel, true)] {
+            for file in files.split(' ') {
+                let number = names.number(b"f", Some(file.as_bytes()), 0).unwrap();
+                assert_eq!(number >= KERNEL, expected, "{file}");
+            }
+        }
     }
 
     #[test]
