@@ -25,6 +25,16 @@ type Branch = (u64, u64, BranchType);
 
 /// Writes threads of branches, offsets of a made-up program at `base`, as a recording.
 fn write(path: &Path, base: u64, threads: &[Vec<Branch>]) {
+    write_of(path, ("/made/up", None), base, threads);
+}
+
+/// The same for a program with a path and a build ID.
+fn write_of(
+    path: &Path,
+    (program, build_id): (&str, Option<u8>),
+    base: u64,
+    threads: &[Vec<Branch>],
+) {
     let source = profile::note::Source::Software;
     let meta = Meta { source, rate: Rate::Period(31), ..Meta::of_this_machine() };
     let mut writer = Writer::new(std::fs::File::create(path).unwrap(), meta).unwrap();
@@ -38,10 +48,10 @@ fn write(path: &Path, base: u64, threads: &[Vec<Branch>]) {
         dev: (8, 1),
         ino: 1,
         ino_generation: 0,
-        build_id: None,
+        build_id: build_id.map(|byte| vec![byte; 20]),
         prot: 5,
         flags: 2,
-        path: "/made/up".to_owned(),
+        path: program.to_owned(),
     };
     writer.event(&Event::Mmap(Box::new(map))).unwrap();
     let integrity =
@@ -134,6 +144,24 @@ fn a_planted_divergence_is_found_and_nothing_else() {
             (&1.into(), &(extra + 1).into())
         );
         assert_eq!(end["agreed"], 2000 * other.len() - 1, "pair {pair}");
+    }
+}
+
+#[test]
+fn a_program_is_identified_by_its_build_id_before_its_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let (a, b) = (folder.path().join("a"), folder.path().join("b"));
+    let threads = [walk(&mut 5, 100)];
+    for (one, other, code, why) in [
+        (("/made/up", Some(1)), ("/moved/up", Some(1)), 0, ""),
+        (("/made/up", Some(1)), ("/made/up", Some(2)), 2, "ran /made/up (another build)"),
+        (("/made/up", None), ("/moved/up", None), 2, "ran /moved/up: only runs of one program"),
+    ] {
+        write_of(&a, one, 0x5555_5555_4000, &threads);
+        write_of(&b, other, 0x5555_5555_4000, &threads);
+        let (out, _) = compare(&a, &b, &[]);
+        assert_eq!(out.status.code(), Some(code), "{}", stderr(&out));
+        assert!(stderr(&out).contains(why), "{}", stderr(&out));
     }
 }
 

@@ -64,6 +64,9 @@ impl Survey {
                 _ => is_exact = false,
             }
         }
+        if let Some(info) = recording.info() {
+            survey.maps.recorded(info);
+        }
         let any = |filter: u64| filter & branch::ANY != 0 && filter & branch::CALL_STACK == 0;
         Ok(if survey.threads.is_empty() {
             Err(Unfit::Empty)
