@@ -389,7 +389,7 @@ mod pebs {
         assert_eq!(lbr_entries(PebsLayout::Arch, &words), Ok(vec![ENTRY]));
         // With XMM and ZMM16 to 31 before it: 33 words, and 164.
         for distance in [33, 164] {
-            let mut words = record(1 << 31 | 8 * distance as u64, distance + 2 + 6, 8);
+            let mut words = record((1 << 31) | (8 * distance as u64), distance + 2 + 6, 8);
             words[distance] = 1 << 40;
             assert_eq!(lbr_entries(PebsLayout::Arch, &words), Ok(vec![ENTRY]), "{distance}");
         }
