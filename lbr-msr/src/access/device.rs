@@ -16,22 +16,23 @@ use std::{
     io,
     os::{
         fd::{AsFd, BorrowedFd},
-        unix::fs::{FileExt, FileTypeExt, OpenOptionsExt, PermissionsExt},
+        unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt},
     },
     path::{Path, PathBuf},
 };
 
 use msru::Accessor as _;
-use nix::{errno::Errno, libc, sys::uio::pwrite};
+use nix::{
+    errno::Errno,
+    libc,
+    sys::uio::{pread, pwrite},
+};
 
 use super::{
     Access::{self, Read, Write},
     MsrError, MsrRead, MsrWrite, Op,
 };
 use crate::address::Msr;
-
-/// The cause of an error without an errno. Drivers transfer 8 bytes or none; a file can end early.
-pub(super) const SHORT: &str = "fewer than 8 bytes were transferred";
 
 /// The directory that holds `/dev`, `/sys` and `/proc`: `/`, or another tree in tests and
 /// user-space replacements.
@@ -210,17 +211,16 @@ impl Device {
         loop {
             return match pwrite(&self.file, &value.to_le_bytes(), i64::from(msr.0)) {
                 Ok(8) => Ok(()),
-                Ok(_) => Err(self.other(msr, Write, SHORT)),
+                Ok(count) => {
+                    Err(self.other(msr, Write, format!("{count} bytes were written instead of 8")))
+                }
                 Err(Errno::EINTR) => continue,
-                Err(errno) => Err(self.error(msr, Write, &errno.into())),
+                Err(errno) => Err(self.error(msr, Write, errno)),
             };
         }
     }
 
-    fn error(&self, msr: Msr, access: Access, error: &io::Error) -> MsrError {
-        let Some(errno) = error.raw_os_error().map(Errno::from_raw) else {
-            return self.other(msr, access, SHORT);
-        };
+    fn error(&self, msr: Msr, access: Access, errno: Errno) -> MsrError {
         match (errno, access) {
             (Errno::EIO, _) => MsrError::Fault { cpu: self.cpu, msr, access },
             (Errno::ENXIO, _) => absent(self.cpu, &self.root),
@@ -251,9 +251,16 @@ impl MsrRead for Device {
 
     fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
         let mut bytes = [0; 8];
-        let read = self.file.read_exact_at(&mut bytes, msr.0.into());
-        read.map_err(|error| self.error(msr, Read, &error))?;
-        Ok(u64::from_le_bytes(bytes))
+        loop {
+            return match pread(&self.file, &mut bytes, i64::from(msr.0)) {
+                Ok(8) => Ok(u64::from_le_bytes(bytes)),
+                Ok(count) => {
+                    Err(self.other(msr, Read, format!("{count} bytes came back instead of 8")))
+                }
+                Err(Errno::EINTR) => continue,
+                Err(errno) => Err(self.error(msr, Read, errno)),
+            };
+        }
     }
 }
 
@@ -265,7 +272,11 @@ impl MsrWrite for Device {
         control.reg = msr.0;
         control.set_value(value);
         control.write().map_err(|error| match error {
-            msru::MsrError::IoError(error) => self.error(msr, Write, &error),
+            msru::MsrError::IoError(error) => match error.raw_os_error() {
+                Some(errno) => self.error(msr, Write, Errno::from_raw(errno)),
+                // A short write; the driver makes none of 8 bytes.
+                None => self.other(msr, Write, error.to_string()),
+            },
             error => self.other(msr, Write, error.to_string()),
         })
     }

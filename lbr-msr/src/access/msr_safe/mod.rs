@@ -17,13 +17,16 @@ use alloc::{
     string::{String, ToString},
     vec::Vec,
 };
-use std::{fs::File, io, os::unix::fs::FileExt, path::Path};
+use std::{fs::File, path::Path};
 
-use nix::{errno::Errno, sys::uio::pwrite};
+use nix::{
+    errno::Errno,
+    sys::uio::{pread, pwrite},
+};
 
 use super::{
     Access, MsrError, MsrRead, MsrWrite, Op, Root,
-    device::{SHORT, absent, hold, open_error},
+    device::{absent, hold, open_error},
 };
 use crate::{address::Msr, arm::Need};
 use abi::{Batch, BatchOp};
@@ -97,14 +100,13 @@ impl MsrSafe {
         MsrError::NotListed { msr, access, line: line(&Need { msr, write_mask }) }
     }
 
-    fn error(&self, msr: Msr, access: Access, error: &io::Error) -> MsrError {
+    fn error(&self, msr: Msr, access: Access, errno: Errno) -> MsrError {
         let cpu = self.cpu.into();
-        match error.raw_os_error().map(Errno::from_raw) {
-            Some(Errno::EIO) => MsrError::Fault { cpu, msr, access },
-            Some(Errno::ENXIO) => absent(cpu, &self.root),
-            Some(Errno::EACCES | Errno::EROFS) => self.not_listed(msr, access),
-            Some(errno) => MsrError::Os { cpu, msr, access, cause: errno.to_string() },
-            None => MsrError::Os { cpu, msr, access, cause: SHORT.into() },
+        match errno {
+            Errno::EIO => MsrError::Fault { cpu, msr, access },
+            Errno::ENXIO => absent(cpu, &self.root),
+            Errno::EACCES | Errno::EROFS => self.not_listed(msr, access),
+            errno => MsrError::Os { cpu, msr, access, cause: errno.to_string() },
         }
     }
 
@@ -140,14 +142,14 @@ impl MsrSafe {
         let access = |op: &BatchOp| if op.is_read != 0 { Access::Read } else { Access::Write };
         if let Some(op) = ops.iter().find(|op| op.err != 0) {
             let errno = Errno::from_raw(op.err.checked_neg().unwrap_or(0));
-            return self.error(Msr(op.msr), access(op), &errno.into());
+            return self.error(Msr(op.msr), access(op), errno);
         }
         let refused = |op: &&BatchOp| {
             let mask = self.allowlist.as_ref().and_then(|list| list.write_mask(Msr(op.msr)));
             matches!((access(op), mask), (_, None) | (Access::Write, Some(0)))
         };
         match ops.iter().find(refused).or(ops.first()) {
-            Some(op) => self.error(Msr(op.msr), access(op), &errno.into()),
+            Some(op) => self.error(Msr(op.msr), access(op), errno),
             None => MsrError::Open { path: "msr_batch".into(), cause: errno.to_string() },
         }
     }
@@ -160,9 +162,14 @@ impl MsrRead for MsrSafe {
 
     fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
         let mut bytes = [0; 8];
-        let read = self.node.read_exact_at(&mut bytes, msr.0.into());
-        read.map_err(|error| self.error(msr, Access::Read, &error))?;
-        Ok(u64::from_le_bytes(bytes))
+        loop {
+            return match pread(&self.node, &mut bytes, i64::from(msr.0)) {
+                Ok(8) => Ok(u64::from_le_bytes(bytes)),
+                Ok(count) => Err(self.short(msr, Access::Read, count)),
+                Err(Errno::EINTR) => continue,
+                Err(errno) => Err(self.error(msr, Access::Read, errno)),
+            };
+        }
     }
 
     fn read_many(&mut self, msrs: &[Msr], out: &mut [u64]) -> Result<(), MsrError> {
@@ -187,15 +194,22 @@ impl MsrWrite for MsrSafe {
         loop {
             return match pwrite(&self.node, &value.to_le_bytes(), i64::from(msr.0)) {
                 Ok(8) => Ok(()),
-                Ok(_) => Err(self.error(msr, Access::Write, &io::ErrorKind::WriteZero.into())),
+                Ok(count) => Err(self.short(msr, Access::Write, count)),
                 Err(Errno::EINTR) => continue,
-                Err(errno) => Err(self.error(msr, Access::Write, &errno.into())),
+                Err(errno) => Err(self.error(msr, Access::Write, errno)),
             };
         }
     }
 
     fn run(&mut self, batch: &mut [Op]) -> Result<(), MsrError> {
         self.call(batch)
+    }
+}
+
+impl MsrSafe {
+    fn short(&self, msr: Msr, access: Access, count: usize) -> MsrError {
+        let cause = format!("{count} bytes were transferred instead of 8");
+        MsrError::Os { cpu: self.cpu.into(), msr, access, cause }
     }
 }
 
