@@ -251,6 +251,7 @@ impl MsrRead for Device {
 
     fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
         let mut bytes = [0; 8];
+        // Not `read_exact_at`: after a short read it goes on at an offset that is another register.
         loop {
             return match pread(&self.file, &mut bytes, i64::from(msr.0)) {
                 Ok(8) => Ok(u64::from_le_bytes(bytes)),
