@@ -172,7 +172,7 @@ struct Altered {
     written: Vec<(Msr, u64)>,
     /// The kernels that were run.
     ran: Vec<Kernel>,
-    /// What every register of the sibling thread holds, whatever is written here.
+    /// The value of every register of the sibling thread, even after a write on this thread.
     sibling: Option<u64>,
 }
 
@@ -477,7 +477,7 @@ fn a_sibling_that_holds_a_written_value_does_not_share_the_filter() {
     }
 }
 
-/// What an assumption calls branch records may be any register: 174H is IA32_SYSENTER_CS.
+/// An assumption may name any register as a branch record: 174H is IA32_SYSENTER_CS.
 #[test]
 fn registers_that_are_no_branch_records_are_never_written() {
     let documented = "depth=4,from=680,to=6c0,info=dc0,tos=1c9,select=1c8,format=5";
@@ -506,7 +506,7 @@ fn registers_that_are_no_branch_records_are_never_written() {
     }
 }
 
-/// SDM Vol. 2A, CPUID 1CH: what the format of the records does not use is 0.
+/// SDM Vol. 2A, CPUID 1CH: unused bits are 0.
 #[test]
 fn reserved_bits_of_leaf_1ch_differ() {
     for (eax, ecx, edx, is_reserved) in [

@@ -183,7 +183,7 @@ fn saving_reports_other_users_and_writes_nothing() {
     }
 }
 
-/// With a control register of its own, DEBUGCTL is a second one to look at.
+/// Where LBR_CTL controls recording, DEBUGCTL is checked, too.
 #[test]
 fn a_freeze_on_pmi_of_others_is_a_use_of_the_lbr() {
     let plan = ArmPlan::new(&by_hand::golden_cove(), 0x7F_0005, FREEZING).unwrap();

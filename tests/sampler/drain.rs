@@ -361,7 +361,7 @@ fn remote_drains_are_truncated_unless_made_in_one_call() {
         assert_eq!(stack.integrity.is_exact(), !cut);
         assert_eq!((stack.thread, stack.cpu), (THREAD, 3));
         assert!(stack.time > 0);
-        // The caller's freeze and thaw are calls of their own.
+        // The caller freezes and thaws in separate calls.
         let (stack, _) = state.drain_frozen(&mut model, THREAD, None).unwrap();
         assert_eq!(stack.integrity.cut, placement == Placement::Beside);
     }

@@ -58,7 +58,7 @@ fn signals_reach_the_program() {
     let (exit, _) = run(&["sh", "-c", "trap 'exit 5' USR1; kill -USR1 $$; sleep 5"]);
     assert_eq!(exit, Exit::Code(5));
     assert_eq!(run(&["sh", "-c", "kill -KILL $$"]).0, Exit::Signal(9));
-    // Rust programs ignore it; what they start must not.
+    // A Rust program ignores it; its children must not.
     assert_eq!(run(&["sh", "-c", "kill -PIPE $$; exit 3"]).0, Exit::Signal(13));
     // Stopped and continued like any program.
     let since = Instant::now();
