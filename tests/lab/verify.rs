@@ -135,11 +135,16 @@ fn every_needed_check_comes_earlier() {
     }
 }
 
+/// 06_5E with an unknown model number.
+fn unknown_model() -> SoftCpu {
+    let mut cpu = SoftCpu::preset("06_5E").unwrap();
+    cpu.cpuid.insert(1, 0, 0x000F_06F0, 0, 1 << 15, 0);
+    cpu
+}
+
 #[test]
 fn an_unknown_model_is_checked_against_the_assumption() {
-    let mut cpu = SoftCpu::preset("06_5E").unwrap();
-    // The same CPU with an unknown model number.
-    cpu.cpuid.insert(1, 0, 0x000F_06F0, 0, 1 << 15, 0);
+    let cpu = unknown_model();
     let check = |assume: &str| {
         let config =
             Config { write: true, assume: Some(assume.parse().unwrap()), ..Config::default() };
@@ -435,15 +440,19 @@ fn mispredictions_are_judged_by_their_shares() {
     assert_eq!(judged(0, 0), (Verdict::Differs, format!("never set ({})", found(0, 0))));
 }
 
+/// 06_8F with another leaf 1CH.
+fn with_leaf_1ch(eax: u32, ecx: u32, edx: u32) -> SoftCpu {
+    let mut cpu = SoftCpu::preset("06_8F").unwrap();
+    cpu.cpuid.insert(0x1C, 0, eax, 7, ecx, edx);
+    cpu.caps = lbr_msr::probe::probe(&cpu.cpuid, None).unwrap();
+    cpu
+}
+
 /// CPUID 1CH EAX\[7:0\]: bit n is a depth of 8 * (n + 1).
 #[test]
 fn depths_up_to_64_are_tried() {
     for (listed, found) in [(0x8B, "8, 16, 32, 64"), (0x91, "8, 40, 64")] {
-        let mut cpu = SoftCpu::preset("06_8F").unwrap();
-        let arch = cpu.cpuid.get(0x1C, 0).unwrap();
-        cpu.cpuid.insert(0x1C, 0, 0x4000_0000 | listed, arch.ebx, arch.ecx, arch.edx);
-        cpu.caps = lbr_msr::probe::probe(&cpu.cpuid, None).unwrap();
-        let report = verify(&cpu, Faults::NONE, true);
+        let report = verify(&with_leaf_1ch(0x4000_0000 | listed, 7, 0), Faults::NONE, true);
         let expected = (Verdict::AsDocumented, found.to_owned());
         assert_eq!(judged(&report, "bits.depth"), expected);
     }
@@ -483,11 +492,7 @@ fn registers_that_are_no_branch_records_are_never_written() {
     let documented = "depth=4,from=680,to=6c0,info=dc0,tos=1c9,select=1c8,format=5";
     let written = |assume: &str| {
         let mut altered = Altered::new("06_5E", Faults::NONE, plainly);
-        altered.soft = {
-            let mut cpu = SoftCpu::preset("06_5E").unwrap();
-            cpu.cpuid.insert(1, 0, 0x000F_06F0, 0, 1 << 15, 0);
-            SoftSubject::new(&cpu, Faults::NONE)
-        };
+        altered.soft = SoftSubject::new(&unknown_model(), Faults::NONE);
         let config =
             Config { write: true, assume: Some(assume.parse().unwrap()), ..Config::default() };
         let mut ready = Ready::new(altered, &config).unwrap();
@@ -518,10 +523,8 @@ fn reserved_bits_of_leaf_1ch_differ() {
         (0x4000_000B, 0x8007, 0, true),
         (0x4000_000B, 7, 1, true),
     ] {
-        let mut cpu = SoftCpu::preset("06_8F").unwrap();
-        cpu.cpuid.insert(0x1C, 0, eax, 7, ecx, edx);
-        cpu.caps = lbr_msr::probe::probe(&cpu.cpuid, None).unwrap();
-        let (verdict, found) = judged(&verify(&cpu, Faults::NONE, false), "cpuid");
+        let report = verify(&with_leaf_1ch(eax, ecx, edx), Faults::NONE, false);
+        let (verdict, found) = judged(&report, "cpuid");
         let expected = if is_reserved { Verdict::Differs } else { Verdict::AsDocumented };
         assert_eq!(verdict, expected, "{eax:#x} {ecx:#x} {edx:#x}: {found}");
     }

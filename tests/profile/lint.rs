@@ -247,7 +247,7 @@ fn bias() {
     let twice = " 0x90/0x10 0x20/0x10\n";
     assert_eq!((biased(twice, 29), biased(twice, 30)), (None, Some(30)));
     assert_eq!(biased(" 0x90/0x10 0x90/0x10 0x20/0x10\n", 30), None);
-    // If every branch was recorded, the newest ones are no sample.
+    // Where every branch was recorded, the newest ones are not a sample.
     let newest = [0x90, 0x20, 0x20].map(|from| entry(from, 0x10)).to_vec();
     let complete: Vec<Event> = (0..100).map(|time| sample(time, newest.clone(), exact())).collect();
     assert_eq!(find(&events(&complete), "top_of_stack_bias"), None);

@@ -173,17 +173,15 @@ fn other_control_bits_are_foreign_and_stay_as_they_are() {
 
 #[test]
 fn a_control_register_taken_over_and_off_is_not_switched_on() {
-    let (mut model, mut state) = running_by(Shape::Arch, true);
-    model.control = 0;
-    let stack = state.drain(&mut model, THREAD).unwrap();
-    assert_eq!((stack.integrity.label, model.control), (Label::Foreign, 0));
-    let (mut model, mut state) = running(Shape::Arch);
-    model.control = 0;
-    let stack = state.drain(&mut model, THREAD).unwrap();
-    assert_eq!((stack.integrity.label, model.control), (Label::Foreign, 0));
-    // Nor does a caller switch it on that thaws.
-    let (stack, thawed) = state.drain_frozen(&mut model, THREAD, Some(0)).unwrap();
-    assert_eq!((stack.integrity.label, thawed), (Label::Foreign, 0));
+    for one_call in [false, true] {
+        let (mut model, mut state) = running_by(Shape::Arch, one_call);
+        model.control = 0;
+        let stack = state.drain(&mut model, THREAD).unwrap();
+        assert_eq!((stack.integrity.label, model.control), (Label::Foreign, 0));
+        // Nor does a caller switch it on that thaws.
+        let (stack, thawed) = state.drain_frozen(&mut model, THREAD, Some(0)).unwrap();
+        assert_eq!((stack.integrity.label, thawed), (Label::Foreign, 0));
+    }
 }
 
 #[test]

@@ -224,34 +224,38 @@ fn call_stacks_are_snapshots() {
     assert_eq!(summary.not_joined, 0);
 }
 
+/// Registers that something else changes before their 20th branch.
+struct Changed(Model, u64, fn(&mut Model));
+
+impl lbr_msr::MsrRead for Changed {
+    fn cpu(&self) -> u32 {
+        0
+    }
+    fn read(&mut self, msr: lbr_msr::Msr) -> Result<u64, lbr_msr::MsrError> {
+        self.0.read(msr)
+    }
+}
+
+impl lbr_msr::MsrWrite for Changed {
+    fn write(&mut self, msr: lbr_msr::Msr, value: u64) -> Result<(), lbr_msr::MsrError> {
+        self.0.write(msr, value)
+    }
+}
+
+impl sampler::gate::BranchRegisters for Changed {
+    fn retire(&mut self, branch: &Retired) -> bool {
+        self.1 += 1;
+        if self.1 == 20 {
+            (self.2)(&mut self.0);
+        }
+        self.0.retire(branch)
+    }
+}
+
 #[test]
 fn a_wipe_is_announced_and_breaks_completeness() {
-    /// Wiped before its 20th branch.
-    struct Wiped(Model, u64);
-    impl lbr_msr::MsrRead for Wiped {
-        fn cpu(&self) -> u32 {
-            0
-        }
-        fn read(&mut self, msr: lbr_msr::Msr) -> Result<u64, lbr_msr::MsrError> {
-            self.0.read(msr)
-        }
-    }
-    impl lbr_msr::MsrWrite for Wiped {
-        fn write(&mut self, msr: lbr_msr::Msr, value: u64) -> Result<(), lbr_msr::MsrError> {
-            self.0.write(msr, value)
-        }
-    }
-    impl sampler::gate::BranchRegisters for Wiped {
-        fn retire(&mut self, branch: &Retired) -> bool {
-            self.1 += 1;
-            if self.1 == 20 {
-                self.0.wipe();
-            }
-            self.0.retire(branch)
-        }
-    }
     let open: sampler::gate::OpenRegisters =
-        Box::new(|_| Ok(Box::new(Wiped(Model::armed(Shape::Arch, 16), 0))));
+        Box::new(|_| Ok(Box::new(Changed(Model::armed(Shape::Arch, 16), 0, Model::wipe))));
     let mut events = Vec::new();
     let mut source = Scripted::straight(1, 60);
     let config = config(Shape::Arch, 16);
@@ -293,33 +297,10 @@ fn a_recording_lacks_what_its_source_could_not_see() {
 /// The drains have no access left to read it.
 #[test]
 fn a_filter_changed_after_the_last_drain_breaks_completeness() {
-    /// Another program sets the filter after the 20th branch.
-    struct Seized(Model, u64);
-    impl lbr_msr::MsrRead for Seized {
-        fn cpu(&self) -> u32 {
-            0
-        }
-        fn read(&mut self, msr: lbr_msr::Msr) -> Result<u64, lbr_msr::MsrError> {
-            self.0.read(msr)
-        }
-    }
-    impl lbr_msr::MsrWrite for Seized {
-        fn write(&mut self, msr: lbr_msr::Msr, value: u64) -> Result<(), lbr_msr::MsrError> {
-            self.0.write(msr, value)
-        }
-    }
-    impl sampler::gate::BranchRegisters for Seized {
-        fn retire(&mut self, branch: &Retired) -> bool {
-            self.1 += 1;
-            if self.1 == 20 {
-                self.0.select = 0;
-            }
-            self.0.retire(branch)
-        }
-    }
     for (branches, complete) in [(19, true), (20, false)] {
-        let open: sampler::gate::OpenRegisters =
-            Box::new(|_| Ok(Box::new(Seized(Model::armed(Shape::Info, 16), 0))));
+        let open: sampler::gate::OpenRegisters = Box::new(|_| {
+            Ok(Box::new(Changed(Model::armed(Shape::Info, 16), 0, |model| model.select = 0)))
+        });
         let mut source = Scripted::straight(1, branches);
         let config = config(Shape::Info, 16);
         let summary = record_on(&mut source, config, open, &mut Vec::new()).unwrap();

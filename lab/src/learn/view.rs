@@ -63,20 +63,16 @@ impl PartialEq for Bits {
 impl View {
     /// Builds the view of a session's current state.
     pub fn of(session: &Session) -> View {
-        let at = |state: &State| {
-            let lbr = &mut state.lbr.clone();
-            View::at(state, controls(lbr, &state.cpu.caps), lbr)
-        };
-        View::after(session, session.before().map(at).as_ref())
+        View::after(session, session.before().map(View::alone).as_ref())
     }
 
     /// Builds the view of a session's current state; `before` is the view of the state before it.
     pub fn after(session: &Session, before: Option<&View>) -> View {
         let now = session.state();
-        let lbr = &mut now.lbr.clone();
         let is_same = |state: &State| state.cpu == now.cpu && state.faulty == now.faulty;
         match before.filter(|_| session.before().is_some_and(is_same)) {
             Some(before) => {
+                let lbr = &mut now.lbr.clone();
                 let again = |was: &Bits| {
                     let value = lbr.read(was.msr).ok()?;
                     Some(Bits { value, changed: was.value ^ value, ..was.clone() })
@@ -86,8 +82,14 @@ impl View {
                 view.mark(before, now.cpu.caps.order);
                 view
             }
-            None => View::at(now, controls(lbr, &now.cpu.caps), lbr),
+            None => View::alone(now),
         }
+    }
+
+    /// Without the changes since another state.
+    fn alone(state: &State) -> View {
+        let lbr = &mut state.lbr.clone();
+        View::at(state, controls(lbr, &state.cpu.caps), lbr)
     }
 
     /// `lbr` is a copy of the state's, which reading may change.
