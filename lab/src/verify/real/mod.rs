@@ -48,6 +48,10 @@ pub struct RealSubject<M> {
     kind: SubjectKind,
     root: Root,
     random: Random,
+    /// The last run's code. The next run unmaps it: doing so takes milliseconds where a CPU is
+    /// emulated, and the timer's interrupt would overwrite the last-exception pair before it is
+    /// read.
+    ran: Option<Frame>,
     /// Unpins the thread on drop.
     _moved: Moved,
 }
@@ -88,6 +92,7 @@ impl<M: MsrWrite> RealSubject<M> {
             cpuid,
             root,
             random: Random(fresh_seed()),
+            ran: None,
         })
     }
 
@@ -97,6 +102,7 @@ impl<M: MsrWrite> RealSubject<M> {
     }
 
     fn run_program(&mut self, kernel: Kernel, switch: Switch) -> Result<Ran, RunError> {
+        self.ran = None;
         let mut program = KernelCode::of(kernel);
         let mut frame = Frame::new(&program.code.finish(), program.entry).map_err(|error| {
             RunError::unavailable(format!(
@@ -124,7 +130,7 @@ impl<M: MsrWrite> RealSubject<M> {
             run(&mut choices, frame::SwitchWrites::NONE);
         }
         let ran = run(&mut choices, switched);
-        let base = frame.mapping().start;
+        let base = self.ran.insert(frame).mapping().start;
         let (cpu, msr) = (self.registers.cpu(), switch.msr);
         for returned in ran.switched {
             transferred(returned, cpu, msr, lbr_msr::access::Access::Write)?;
