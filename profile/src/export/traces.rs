@@ -11,8 +11,9 @@ use crate::read::stack::{Entries, RawBranch};
 pub(super) const NOT_KNOWN: u64 = u64::MAX;
 /// BOLT treats addresses from here on as the kernel's (`KernelBaseAddr` in its `DataAggregator`).
 const BOLT_KERNEL: u64 = 0xffff_8000_0000_0000;
-/// AutoFDO treats a repeated newest entry as a duplicate if the branch goes back by more than this
-/// many bytes (`strip_dup_backedge_stride_limit`).
+/// AutoFDO treats a repeated newest entry as a duplicate if the branch goes back by more than
+/// `strip_dup_backedge_stride_limit` bytes. This is the value in its `sample_reader_test.cc`; the
+/// default of `create_llvm_prof` is 0x1000.
 const AUTOFDO_STRIDE: u64 = 0x50;
 /// Maximum number of newer entries searched for one with an end in a file: no LBR stack is deeper.
 const DEPTH: usize = 64;
