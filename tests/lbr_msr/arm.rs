@@ -132,6 +132,11 @@ fn depth_is_one_of_those_offered() {
     assert!(ArmPlan::new(&by_hand::skylake(), 0, with(32)).is_ok());
     let error = refused(&by_hand::skylake(), 0, with(16));
     assert!(error.to_string().ends_with("it can keep 32"), "{error}");
+    // A mask that lists more than the CPU has.
+    let mut shallow = by_hand::golden_cove();
+    shallow.depth = 16;
+    assert!(ArmPlan::new(&shallow, 0x7F_0005, with(8)).is_ok());
+    assert!(matches!(refused(&shallow, 0x7F_0005, with(32)), ArmError::Depth { depth: 16, .. }));
 }
 
 #[test]
@@ -235,10 +240,12 @@ fn freeze_and_thaw_cost_three_accesses_and_report_interference() {
     use Access::{Read, Write};
     assert_eq!(log.log, [(Read, DEBUGCTL), (Write, DEBUGCTL), (Write, DEBUGCTL)]);
 
-    // #DB.
+    // #DB has cleared the bit already.
     log.soft.debug_exception();
+    log.log.clear();
     let frozen = plan.freeze(&mut log, &armed).unwrap();
     assert!(frozen.stopped && !frozen.foreign);
+    assert_eq!(log.log, [(Read, DEBUGCTL)]);
     let armed = plan.thaw(&mut log, &frozen).unwrap();
     assert!(log.soft.retire(&jump(4)), "a thaw enables recording again");
 

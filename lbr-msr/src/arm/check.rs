@@ -6,9 +6,6 @@ use crate::table::unlisted;
 
 use super::ArmError;
 
-/// The largest depth of any facility: depth mask bit 7 of CPUID leaf 1CH.
-const MAX_DEPTH: u32 = 64;
-
 pub(super) fn ring(caps: &LbrCaps) -> Result<(), ArmError> {
     let facility = caps.facility;
     let refuse = |why| Err(ArmError::NoRing { facility, why });
@@ -21,9 +18,6 @@ pub(super) fn ring(caps: &LbrCaps) -> Result<(), ArmError> {
             return refuse("it records only for a counter's interrupt, which the kernel owns");
         }
         Facility::IntelLegacy | Facility::IntelArch | Facility::AmdLbrV2 | Facility::Brbe => {}
-    }
-    if caps.quirks.contains(Quirks::READ_ONLY_RECORDS) {
-        return refuse("its records cannot be written");
     }
     if !addresses_exist(caps) {
         return refuse("its register addresses exceed 32 bits");
@@ -43,11 +37,10 @@ pub(super) fn ring(caps: &LbrCaps) -> Result<(), ArmError> {
 fn addresses_exist(caps: &LbrCaps) -> bool {
     let map = &caps.registers;
     let last = caps.depth.checked_mul(map.stride);
-    caps.depth <= MAX_DEPTH
-        && [Some(map.from), map.to, map.info]
-            .into_iter()
-            .flatten()
-            .all(|base| last.is_some_and(|last| base.0.checked_add(last).is_some()))
+    [Some(map.from), map.to, map.info]
+        .into_iter()
+        .flatten()
+        .all(|base| last.is_some_and(|last| base.0.checked_add(last).is_some()))
 }
 
 /// Splits a filter value into the value without its enable bit and whether it enables call-stack

@@ -89,9 +89,7 @@ impl ArmPlan {
         }
         let depth = options.depth.unwrap_or(caps.depth);
         let offered = depth == caps.depth
-            || caps.registers.depth.is_some()
-                && depth < caps.depth
-                && caps.depths().any(|offered| offered == depth);
+            || depth < caps.depth && caps.depths().any(|offered| offered == depth);
         if !offered || depth == 0 {
             return Err(ArmError::Depth {
                 facility,

@@ -291,7 +291,6 @@ impl SoftLbr {
     /// NetBurst's records and TOS. SDM 17.11.2.
     fn records_are_read_only(&self) -> bool {
         self.caps.facility == Facility::NetBurst
-            || self.caps.quirks.contains(Quirks::READ_ONLY_RECORDS)
     }
 
     /// The bits of IA32_LBR_CTL that CPUID leaf 1CH offers.
