@@ -2,16 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use lbr_msr::access::MsrError;
+use lbr_msr::access::{MsrError, Op};
 use lbr_msr::address::Msr;
 use lbr_msr::arm::{Allowlisted, ArmError, ArmOptions, ArmPlan, Restored};
-use lbr_msr::caps::LbrCaps;
+use lbr_msr::caps::{Facility, LbrCaps, RegisterMap};
 use lbr_msr::probe::{Assumption, RecordedCpuid, probe_assuming};
 use lbr_msr::record::HwBranchType;
 use lbr_msr::soft::{Retired, SoftLbr};
+use lbr_msr::table::{unlisted, unlisted_tos};
 use lbr_msr::{MsrRead, MsrWrite};
 
-use crate::caps_by_hand::{self as by_hand, DEBUGCTL};
+use crate::caps_by_hand::{self as by_hand, DEBUGCTL, TOS};
 
 fn plan(caps: &LbrCaps, value: u64) -> ArmPlan {
     ArmPlan::new(caps, value, ArmOptions::default()).unwrap()
@@ -66,7 +67,6 @@ fn the_allowlist_is_exact() {
 
 #[test]
 fn a_batch_with_one_forbidden_write_does_not_run() {
-    use lbr_msr::access::Op;
     let caps = by_hand::nehalem();
     let mut guarded = Allowlisted::new(SoftLbr::new(&caps, Some(3)), &plan(&caps, 0));
     let mut batch =
@@ -223,4 +223,102 @@ fn an_assumed_depth_is_limited_by_the_record_registers() {
     assert!(!arms(1, "ffffffb0") && !arms(64, "ffffffb0"));
     // A read-only record block is not accepted as a writable one.
     assert!(!arms(4, "1db"));
+}
+
+/// Linux's msr-index.h: sixteen pairs of FROM and TO from C001_0300H on. CPUID.1CH:EAX\[7:0\] lists
+/// depths up to 64.
+#[test]
+fn a_stack_of_more_records_than_registers_is_not_armed() {
+    for (mut caps, facility, most, msr) in [
+        (by_hand::zen4(), Facility::AmdLbrV2, 16, Msr(0xC001_0320)),
+        (by_hand::golden_cove(), Facility::IntelArch, 64, Msr(0x1540)),
+    ] {
+        caps.depth = most;
+        assert!(planned(&caps).is_some(), "{facility:?}");
+        caps.depth = most + 1;
+        let refused = ArmPlan::new(&caps, 0, ArmOptions::default());
+        assert_eq!(refused, Err(ArmError::Unlisted { facility, msr }));
+    }
+}
+
+/// Without a top of stack, only one record is read.
+#[test]
+fn an_assumed_single_record_is_not_armed() {
+    let plan = |depth: u32| {
+        let caps = described(&format!("depth={depth},from=680,to=6c0,format=3"));
+        ArmPlan::new(&caps, 0, ArmOptions::default())
+    };
+    assert!(matches!(plan(1), Err(ArmError::NoRing { .. })));
+    assert!(plan(2).is_ok());
+}
+
+/// 174H is IA32_SYSENTER_CS. A top of stack belongs to its facility: 1DAH to NetBurst, 1C9H to the
+/// others (SDM 17.4.8, 17.11.2).
+#[test]
+fn a_register_that_no_cpu_has_there_is_named() {
+    const OTHER: Msr = Msr(0x174);
+    let parts: [fn(&mut RegisterMap); 5] = [
+        |map| map.from = OTHER,
+        |map| map.to = Some(OTHER),
+        |map| map.select = Some(OTHER),
+        |map| map.control = OTHER,
+        |map| map.depth = Some(OTHER),
+    ];
+    for (name, caps, _) in by_hand::every() {
+        assert_eq!((unlisted(&caps), unlisted_tos(&caps)), (None, None), "{name}");
+        for part in parts {
+            let mut other = caps.clone();
+            part(&mut other.registers);
+            assert_eq!(unlisted(&other), Some(OTHER), "{name}: {:?}", other.registers);
+        }
+    }
+    for (mut caps, tos) in [(by_hand::skylake(), Msr(0x1DA)), (by_hand::prescott(), TOS)] {
+        caps.registers.tos = Some(tos);
+        assert_eq!(unlisted_tos(&caps), Some(tos));
+    }
+}
+
+/// A backend that reaches its CPU in one call, and counts the calls.
+#[derive(Default)]
+struct OneCall(u32);
+
+impl MsrRead for OneCall {
+    fn cpu(&self) -> u32 {
+        5
+    }
+    fn read(&mut self, _: Msr) -> Result<u64, MsrError> {
+        panic!("a batch was taken apart");
+    }
+    fn read_many(&mut self, _: &[Msr], _: &mut [u64]) -> Result<(), MsrError> {
+        self.0 += 1;
+        Ok(())
+    }
+    fn one_call(&self) -> bool {
+        true
+    }
+}
+
+impl MsrWrite for OneCall {
+    fn write(&mut self, _: Msr, _: u64) -> Result<(), MsrError> {
+        panic!("a batch was taken apart");
+    }
+    fn run(&mut self, _: &mut [Op]) -> Result<(), MsrError> {
+        self.0 += 1;
+        Ok(())
+    }
+}
+
+#[test]
+fn a_batch_stays_one_call_behind_an_allowlist_and_pointers() {
+    fn use_batches(mut registers: impl MsrWrite) {
+        assert!(registers.one_call());
+        assert_eq!(registers.cpu(), 5);
+        registers.read_many(&[DEBUGCTL, TOS], &mut [0; 2]).unwrap();
+        registers.run(&mut [Op::Write { msr: DEBUGCTL, value: 0 }]).unwrap();
+    }
+    let plan = plan(&by_hand::nehalem(), 0);
+    let mut backend = OneCall::default();
+    use_batches(Allowlisted::new(&mut backend, &plan));
+    use_batches(Box::new(&mut backend));
+    assert_eq!(backend.0, 4);
 }
