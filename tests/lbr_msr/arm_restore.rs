@@ -1,5 +1,6 @@
 //! Restoring the previous state, also after failures.
 
+use lbr_msr::access::{Access, MsrError};
 use lbr_msr::address::Msr;
 use lbr_msr::arm::{ArmOptions, ArmPlan, ChangedControl, Restored};
 use lbr_msr::caps::{LbrCaps, Quirks};
@@ -9,7 +10,7 @@ use lbr_msr::{MsrRead, MsrWrite};
 use proptest::prelude::*;
 
 use crate::caps_by_hand::{
-    self as by_hand, DBG_EXTN_CFG, DEBUGCTL, LBR_CTL, LBR_DEPTH, SELECT, STATUS,
+    self as by_hand, DBG_EXTN_CFG, DEBUGCTL, LBR_CTL, LBR_DEPTH, SELECT, STATUS, STATUS_RESET,
 };
 use crate::faulty::Faulty;
 
@@ -170,6 +171,46 @@ fn a_freeze_from_before_stays() {
     }
 }
 
+/// Without FREEZE_LBRS_ON_PMI of ours, an LBR_FRZ is somebody else's freeze.
+#[test]
+fn a_freeze_that_others_caused_stays() {
+    let rows = [(by_hand::skylake(), 0x101, 5), (by_hand::golden_cove(), 0x7F_0005, 0x3F)];
+    for (caps, value, perf) in rows {
+        let plan = plan(&caps, value);
+        let mut soft = SoftLbr::new(&caps, Some(perf));
+        let saved = plan.save(&mut soft).unwrap();
+        plan.arm(&mut soft, &saved).unwrap();
+        soft.write(STATUS_SET, 1 << 58).unwrap();
+        plan.restore(&mut soft, &saved).unwrap();
+        assert_eq!(soft.read(STATUS), Ok(1 << 58));
+    }
+}
+
+/// Recording stays off until the filter and the records are restored. The freeze is released after
+/// FREEZE_LBRS_ON_PMI is cleared, or the next PMI would freeze again.
+#[test]
+fn a_restore_has_its_order() {
+    let options = ArmOptions { freeze_on_pmi: true, depth: None };
+    let records: Vec<Msr> =
+        (0..32).flat_map(|i| [0x680, 0x6C0, 0xDC0].map(|first| Msr(first + i))).collect();
+    let skylake = [&[DEBUGCTL, SELECT], &records[..], &[DEBUGCTL, STATUS_RESET]].concat();
+    let golden_cove = vec![LBR_CTL, LBR_DEPTH, LBR_CTL, DEBUGCTL, STATUS_RESET];
+    for (caps, value, perf, expected) in [
+        (by_hand::skylake(), 0x101, 5, skylake),
+        (by_hand::golden_cove(), 0x7F_0005, 0x3F, golden_cove),
+    ] {
+        let plan = ArmPlan::new(&caps, value, options).unwrap();
+        let mut log = Faulty::new(SoftLbr::new(&caps, Some(perf)), 0..0);
+        let saved = plan.save(&mut log).unwrap();
+        plan.arm(&mut log, &saved).unwrap();
+        log.soft.pmi();
+        log.log.clear();
+        plan.restore(&mut log, &saved).unwrap();
+        let written = log.log.iter().filter(|(access, _)| *access == Access::Write);
+        assert_eq!(written.map(|(_, msr)| *msr).collect::<Vec<_>>(), expected);
+    }
+}
+
 /// FREEZE_LBRS_ON_PMI is ours only if arming changed it.
 #[test]
 fn a_freeze_bit_that_was_set_before_is_not_set_again() {
@@ -205,6 +246,21 @@ fn disarming_disables_recording_whoever_enabled_it() {
             assert_eq!(soft.read(caps.registers.from_at(i)), Ok(0));
         }
     }
+}
+
+#[test]
+fn disarming_continues_after_failures_and_reports_the_first() {
+    let caps = by_hand::nehalem();
+    let plan = plan(&caps, 0x101);
+    let mut soft = SoftLbr::new(&caps, Some(3));
+    let saved = plan.save(&mut soft).unwrap();
+    plan.arm(&mut soft, &saved).unwrap();
+    soft.retire(&jump(1));
+    // Of DEBUGCTL and LBR_SELECT.
+    let mut faulty = Faulty::new(soft, 0..2);
+    let error = MsrError::WriteFiltered { msr: DEBUGCTL, why: "off".into() };
+    assert_eq!(plan.disarm(&mut faulty), Err(error));
+    assert!(no_records(&mut faulty.soft, &caps));
 }
 
 /// Registers that must be restored, and the values of those that must not.
