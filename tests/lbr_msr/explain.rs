@@ -332,6 +332,21 @@ fn absent_registers_are_refused_by_name() {
         FindError::NoSuchName { near, .. } => assert_eq!(near, ["LBR_SELECT"]),
         other => panic!("{other:?}"),
     }
+    // The nearest three, by Levenshtein distance: 2, 2 and 3.
+    match refused("BRBX_EL1", None) {
+        FindError::NoSuchName { near, .. } => {
+            assert_eq!(near, ["BRBCR_EL1", "BRBTS_EL1", "BRBCR_EL12"]);
+        }
+        other => panic!("{other:?}"),
+    }
+    // Each name once, whatever its prefix.
+    match refused("LASTBRANCH_0_XX_IP", None) {
+        FindError::NoSuchName { near, .. } => {
+            let expected = ["LASTBRANCH_0_TO_IP", "LASTBRANCH_0_FROM_IP", "LASTBRANCH_0_INFO"];
+            assert_eq!(near, expected);
+        }
+        other => panic!("{other:?}"),
+    }
     assert!(matches!(refused("0x1234", None), FindError::NoSuchAddress { address: Msr(0x1234) }));
     assert!(matches!(
         refused("LASTBRANCH_32_FROM_IP", None),
@@ -381,6 +396,8 @@ fn values_are_built_from_field_names() {
     assert_eq!(build("LBR_SELECT", &["jcc", "far_branch"]), Ok(0x104));
     assert_eq!(build("PERF_CAPABILITIES", &["LBR_FMT=5", "pebs_rec_fmt=0x3"]), Ok(0x305));
     assert_eq!(build("DEBUGCTL", &[]), Ok(0));
+    assert_eq!(build("PERF_CAPABILITIES", &["LBR_FMT=3f"]), Ok(0x3F));
+    assert_eq!(build("PERF_CAPABILITIES", &["LBR_FMT=5", "LBR_FMT=2"]), Ok(2), "the last counts");
     assert!(matches!(build("DEBUGCTL", &["lbrr"]), Err(BuildError::NoSuchField { .. })));
     assert!(matches!(build("DEBUGCTL", &["reserved"]), Err(BuildError::NoSuchField { .. })));
     assert!(matches!(build("PERF_CAPABILITIES", &["LBR_FMT"]), Err(BuildError::NeedsValue { .. })));
@@ -435,6 +452,176 @@ fn words_name_the_bits_of_a_value() {
         meaning(&on("AMD_SAMP_BR_FROM_0", "19_11"), "IP", 0x8000_0000_0000),
         "address 0xffff800000000000 with 48-bit virtual addresses, 0x800000000000 with 57"
     );
+}
+
+/// CYC_CNT saturates at 65535 and may be invalid; MSROFF wraps to 0 when all 16 records are filled;
+/// BRBINF has 20 bits of cycles, and CCU.
+#[test]
+fn values_at_their_limits_are_described() {
+    let (legacy, arch) = (on("LBR_INFO_0", "06_5E"), find("IA32_LBR_0_INFO"));
+    let goldmont = on("LASTBRANCH_0_TO_IP", "06_5C");
+    let brbe = find("BRBINF0_EL1");
+    for (register, field, value, words) in [
+        (&legacy, "CYC_CNT", 0xFFFF, "65535 core cycles or more"),
+        (&legacy, "CYC_CNT", 0xFFFE, "65534 core cycles since"),
+        (&goldmont, "CYC_CNT", 0xFFFF << 48, "65535 core cycles or more"),
+        (&arch, "CYC_CNT", 0xFFFF, "no count"),
+        (&arch, "CYC_CNT", 1 << 60 | 0xFFFF, "65535 core cycles or more"),
+        (&arch, "CYC_CNT", 1 << 60, "0 core cycles since"),
+        (&brbe, "CC_MANT", 1 << 46 | 7 << 32, "no count: CCU is 1"),
+        (&brbe, "CC_MANT", 63 << 40, "out of range"),
+        (&brbe, "CC_EXP", 0, "the mantissa alone"),
+        (&brbe, "CC_EXP", 3 << 40, "(256 + mantissa) << 2"),
+        (&on("DBG_EXTN_CFG", "19_21"), "MSROFF", 0x3C, "no record yet, or all 16 filled"),
+        (&on("DBG_EXTN_CFG", "19_21"), "MSROFF", 0xF_003C, "record 15 will be written next"),
+    ] {
+        let said = meaning(register, field, value);
+        assert!(said.starts_with(words), "{} {field} {value:#x}: {said}", register.name());
+    }
+    // AMD's records extend bit 57, in TO up to bit 60.
+    let (from, to) = (on("AMD_SAMP_BR_FROM_0", "19_61"), on("AMD_SAMP_BR_TO_0", "19_61"));
+    for (register, value, copies) in [
+        (&from, 0x7FFF_FFFF_8100_0123, true),
+        (&from, 0x3FFF_FFFF_8100_0123, false),
+        (&from, 0x8000_5555_5555_4444, true),
+        (&to, 0x9FFF_FFFF_8100_0123, true),
+        (&to, 0x8FFF_FFFF_8100_0123, false),
+    ] {
+        let expected = if copies { "copies of bit 57" } else { "not copies of bit 57" };
+        assert_eq!(meaning(register, "SIGN_EXT", value), expected, "{value:#x}");
+    }
+}
+
+/// One CPU of each generation: Intel's by the table's names, AMD's with one record, BRS, LbrExtV2.
+const CPUS: [(&str, &str); 20] = [
+    ("P6", "06_08"),
+    ("PM", "06_0D"),
+    ("YNH", "06_0E"),
+    ("C2", "06_17"),
+    ("BNL", "06_1C"),
+    ("SLM", "06_37"),
+    ("KNL", "06_57"),
+    ("NHM", "06_1A"),
+    ("SNB", "06_2A"),
+    ("HSW", "06_3C"),
+    ("SKL", "06_5E"),
+    ("GLM", "06_5C"),
+    ("GLP", "06_7A"),
+    ("TNT", "06_86"),
+    ("ARCH", "06_8F"),
+    ("NB0", "0F_02"),
+    ("NB3", "0F_03"),
+    ("AMD", "17_71"),
+    ("BRS", "19_21"),
+    ("V2", "19_61"),
+];
+
+/// The generations that have each address. SDM 17 and Vol. 4; EDK2; Linux's msr-index.h, and its
+/// core.c for PEBS and Intel PT.
+#[test]
+fn each_generation_has_its_registers() {
+    let perfmon_2 = "C2 BNL SLM KNL NHM SNB HSW SKL GLM GLP TNT ARCH";
+    let core_tos = "PM YNH C2 BNL SLM KNL NHM SNB HSW SKL GLM GLP TNT";
+    let last_exception = "P6 YNH C2 BNL SLM KNL NHM SNB HSW SKL GLM GLP TNT ARCH NB0 AMD BRS V2";
+    let every: Vec<&str> = CPUS.iter().map(|(generation, _)| *generation).collect();
+    let every = every.join(" ");
+    let rows = [
+        (0x40_u32, "PM YNH C2 BNL SLM"),
+        (0x60, "C2 BNL SLM"),
+        (0x186, perfmon_2),
+        (0x1C8, "SLM KNL NHM SNB HSW SKL GLM GLP TNT"),
+        (0x1C9, core_tos),
+        (0x1D7, "NB0 NB3"),
+        (0x1D8, "NB0 NB3"),
+        (0x1D9, every.as_str()),
+        (0x1DA, "NB0 NB3"),
+        (0x1DB, "P6 NB0 AMD BRS V2"),
+        (0x1DC, "P6 NB0 AMD BRS V2"),
+        // On NetBurst the third and fourth of four records.
+        (0x1DD, last_exception),
+        (0x1DE, last_exception),
+        (0x1E0, "ARCH"),
+        (0x345, "YNH C2 BNL SLM KNL NHM SNB HSW SKL GLM GLP TNT ARCH NB3"),
+        (0x38D, perfmon_2),
+        (0x38E, perfmon_2),
+        (0x38F, perfmon_2),
+        (0x390, perfmon_2),
+        (0x3F1, "SKL TNT ARCH"),
+        (0x3F2, "SKL TNT ARCH"),
+        (0x570, "HSW SKL GLM GLP TNT ARCH"),
+        (0x680, "KNL NHM SNB HSW SKL GLM GLP TNT NB3"),
+        (0x6C0, "KNL NHM SNB HSW SKL GLM GLP TNT NB3"),
+        (0xDC0, "SKL GLP TNT"),
+        (0x1200, "ARCH"),
+        (0x14CE, "ARCH"),
+        (0x14CF, "ARCH"),
+        (0x1500, "ARCH"),
+        (0x1600, "ARCH"),
+        (0x1903, "ARCH"),
+        (0x1983, "ARCH"),
+        (0xC000_010E, "V2"),
+        (0xC000_010F, "BRS V2"),
+        (0xC000_0300, "V2"),
+        (0xC000_0302, "V2"),
+        (0xC001_0300, "BRS V2"),
+        (0xC001_0301, "BRS V2"),
+    ];
+    for (address, expected) in rows {
+        let has =
+            |cpu: &str| explain::find(&format!("{address:#x}"), Some(cpu.parse().unwrap())).is_ok();
+        let found: Vec<&str> =
+            CPUS.iter().filter(|(_, cpu)| has(cpu)).map(|(generation, _)| *generation).collect();
+        assert_eq!(found.join(" "), expected, "{address:#x}");
+    }
+}
+
+/// The addresses by name that no other test has. Linux's msr-index.h.
+#[test]
+fn counters_and_pebs_have_their_addresses() {
+    for (name, address) in [
+        ("IA32_FIXED_CTR_CTRL", 0x38D),
+        ("IA32_PERF_GLOBAL_CTRL", 0x38F),
+        ("IA32_PERF_GLOBAL_STATUS_RESET", 0x390),
+        ("IA32_PEBS_ENABLE", 0x3F1),
+        ("MSR_PEBS_DATA_CFG", 0x3F2),
+        ("IA32_PERFEVTSEL7", 0x18D),
+        ("IA32_PMC_GP1_CFG_C", 0x1907),
+        ("IA32_PMC_FX0_CFG_C", 0x1983),
+        ("IA32_RTIT_CTL", 0x570),
+    ] {
+        assert_eq!(find(name).msr(), Some(Msr(address)), "{name}");
+    }
+}
+
+/// The number of records of each generation, and with it the width of TOS: SDM Table 17-4, 17.5 to
+/// 17.14; Linux's lbr.c.
+#[test]
+fn each_generation_has_its_number_of_records() {
+    let depths = [
+        ("PM YNH BNL SLM KNL", 8),
+        ("C2 NB0", 4),
+        ("NHM SNB HSW NB3", 16),
+        ("SKL GLM GLP TNT ARCH", 32),
+        ("BRS V2", 16),
+    ];
+    for (generations, depth) in depths {
+        for (generation, cpu) in
+            CPUS.iter().filter(|(g, _)| generations.split(' ').any(|n| n == *g))
+        {
+            let key: CpuKey = cpu.parse().unwrap();
+            let records = explain::all_of(key).unwrap().filter(|register| {
+                let name = register.template();
+                let parts = ["LASTBRANCH_n", "LBR_n", "BR_FROM_n", "BR_TO_n", "INFO_n"];
+                parts.iter().any(|part| name.contains(part))
+            });
+            let counts: Vec<Option<u32>> = records.map(|register| register.count()).collect();
+            assert!(!counts.is_empty(), "{generation}");
+            assert!(counts.iter().all(|count| *count == Some(depth)), "{generation}: {counts:?}");
+            if let Ok(tos) = explain::find("LASTBRANCH_TOS", Some(key)) {
+                assert_eq!(1 << tos.fields()[0].width(), depth, "{generation}");
+            }
+        }
+    }
 }
 
 /// Bits of records: SDM Vol. 3, Tables 17-7 to 17-10 and 17-16; Linux's msr-index.h and amd/lbr.c.
