@@ -52,6 +52,10 @@ fn says_why_it_cannot_open() {
         matches!(&missing, MsrError::DriverMissing { path } if path.ends_with("dev/cpu/1/msr"))
     );
     assert!(missing.to_string().ends_with("modprobe msr"));
+    // A file in place of its folder.
+    fs::write(dir.path().join("dev/cpu/1"), []).unwrap();
+    assert!(matches!(error(1), MsrError::DriverMissing { .. }));
+    fs::remove_file(dir.path().join("dev/cpu/1")).unwrap();
     // Offline CPUs lose their node, so a missing node means offline.
     fs::create_dir_all(dir.path().join("dev/cpu/2")).unwrap();
     assert_eq!(error(2), MsrError::Offline { cpu: 2 });
@@ -98,6 +102,20 @@ fn a_regular_file_is_a_device_only_in_a_test_tree() {
     let error = Root::default().open_node(&file, false).unwrap_err();
     assert_eq!(error.to_string(), "it is a regular file, not a character device");
     assert!(Root::default().open_node("/dev/null".as_ref(), true).is_ok());
+}
+
+#[test]
+fn other_kinds_of_files_are_no_devices() {
+    let (dir, root) = tree();
+    let (pipe, socket) = (dir.path().join("pipe"), dir.path().join("socket"));
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    for (path, kind) in [(dir.path(), "a directory"), (&pipe, "a FIFO"), (&socket, "a socket")] {
+        let found = fs::metadata(path).unwrap();
+        for root in [&root, &Root::default()] {
+            assert_eq!(root.not_a_node(&found), Some(kind));
+        }
+    }
 }
 
 #[test]

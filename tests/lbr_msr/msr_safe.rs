@@ -2,7 +2,7 @@
 //! handling of its answers.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
-use alloc::{boxed::Box, collections::BTreeMap, sync::Arc, vec, vec::Vec};
+use alloc::{boxed::Box, collections::BTreeMap, sync::Arc, vec::Vec};
 use std::{fs, os::unix::fs::FileExt, sync::Mutex};
 
 use nix::errno::Errno;
@@ -10,7 +10,7 @@ use nix::errno::Errno;
 use super::{
     MsrSafe,
     abi::{Batch, BatchOp},
-    packed_version,
+    not_opened, packed_version,
 };
 use crate::access::{Access, MsrError, MsrRead, MsrWrite, Op, Root};
 use crate::address::Msr;
@@ -194,6 +194,63 @@ fn the_error_is_named_where_the_module_leaves_the_steps_untouched() {
     let error = safe.run(&mut [read(FROM), read(SELECT)]).unwrap_err();
     let line = "0x000001c8 0x0000000000000000".into();
     assert_eq!(error, MsrError::NotListed { msr: SELECT, access: Access::Read, line });
+    // TOS may be read only.
+    let error = safe.run(&mut [read(TOS), Op::Write { msr: TOS, value: 1 }]).unwrap_err();
+    let line = "0x000001c9 0xffffffffffffffff".into();
+    assert_eq!(error, MsrError::NotListed { msr: TOS, access: Access::Write, line });
+}
+
+/// msr_read and msr_write of msr_entry.c.
+#[test]
+fn an_error_of_an_access_has_its_reason() {
+    let (safe, _, _dir) = opened();
+    for access in [Access::Read, Access::Write] {
+        let of = |errno| safe.error(TOS, access, errno);
+        assert_eq!(of(Errno::EIO), MsrError::Fault { cpu: 0, msr: TOS, access });
+        assert_eq!(of(Errno::ENXIO), MsrError::Offline { cpu: 0 });
+        for errno in [Errno::EACCES, Errno::EROFS] {
+            assert!(matches!(of(errno), MsrError::NotListed { msr: TOS, .. }), "{errno}");
+        }
+        assert!(matches!(of(Errno::EINVAL), MsrError::Os { msr: TOS, .. }));
+    }
+}
+
+/// File modes decide, no capability: EPERM does not mean a missing one.
+#[test]
+fn an_error_of_opening_has_its_reason() {
+    let (_safe, _, dir) = opened();
+    let (root, node) = (Root::at(dir.path()), dir.path().join("dev/cpu/0/msr_safe"));
+    let of = |errno: Errno| not_opened(0, &root, &node, &errno.into());
+    let MsrError::Open { path, cause } = of(Errno::EPERM) else { panic!("EPERM") };
+    assert!(path.ends_with("dev/cpu/0/msr_safe"), "{path}");
+    assert!(cause.starts_with("Operation not permitted"), "{cause}");
+    assert!(matches!(of(Errno::EACCES), MsrError::Permission { .. }));
+    assert_eq!(of(Errno::ENXIO), MsrError::Offline { cpu: 0 });
+}
+
+#[test]
+fn a_second_writer_is_refused_until_the_first_ends() {
+    let (first, _, dir) = opened();
+    let open = |write| MsrSafe::open(0, &Root::at(dir.path()), write);
+    assert_eq!(open(true).unwrap_err(), MsrError::InUse { cpu: 0 });
+    assert!(open(false).is_ok(), "reading disturbs nobody");
+    drop(first);
+    assert!(open(true).is_ok());
+}
+
+/// The module's version is unknown before 1.6, and its list may be unreadable.
+#[test]
+fn without_the_files_the_module_decides() {
+    let (safe, module, dir) = opened();
+    drop(safe);
+    for file in ["msr_safe_version", "msr_allowlist"] {
+        fs::remove_file(dir.path().join("dev/cpu").join(file)).unwrap();
+    }
+    let mut safe = MsrSafe::open(0, &Root::at(dir.path()), true).unwrap();
+    safe.batch = Box::new(StandIn(Arc::clone(&module)));
+    assert_eq!(safe.check(&[Need { msr: SELECT, write_mask: u64::MAX }]), Ok(()));
+    safe.read_many(&[TOS], &mut [0]).unwrap();
+    assert_eq!(module.lock().unwrap().calls, [0]);
 }
 
 #[test]
@@ -205,6 +262,9 @@ fn missing_allowlist_lines_are_named() {
     let error = safe.check(&needs).unwrap_err();
     let line = "\n0x000001d9 0x0000000000000801\n0x000001c8 0x00000000000003ff".into();
     assert_eq!(error, MsrError::NotListed { msr: DEBUGCTL, access: Access::Write, line });
+    let error = safe.check(&[need(SELECT, 0x3FF)]).unwrap_err();
+    let line = "\n0x000001c8 0x00000000000003ff".into();
+    assert_eq!(error, MsrError::NotListed { msr: SELECT, access: Access::Read, line });
 }
 
 #[test]
@@ -215,6 +275,9 @@ fn single_accesses_are_eight_bytes_at_the_address() {
     assert_eq!(safe.read(DEBUGCTL), Ok(0x0123_4567_89AB_CDEF));
     safe.write(DEBUGCTL, 0x77).unwrap();
     assert_eq!(safe.read(DEBUGCTL), Ok(0x77));
+    // The node ends after four bytes.
+    let error = safe.read(Msr(0x1D9 + 4)).unwrap_err();
+    assert!(matches!(&error, MsrError::Os { cause, .. } if cause.contains("4 bytes")), "{error}");
     assert!(module.lock().unwrap().calls.is_empty());
 }
 
@@ -230,9 +293,15 @@ fn an_unloaded_module_is_reported() {
 
 #[test]
 fn versions_are_packed() {
-    let packed = [("1.8.0\n", 0x01_08_00), ("2.0.1-rc1", 0x02_00_01), ("3", 0x03_00_00)];
+    let packed = [
+        ("1.8.0\n", 0x01_08_00),
+        ("2.0.1-rc1", 0x02_00_01),
+        ("3", 0x03_00_00),
+        ("v1.255.7", 0x01_FF_07),
+    ];
     for (text, version) in packed {
         assert_eq!(packed_version(text), Some(version));
     }
-    assert_eq!(vec![packed_version(""), packed_version("x.y")], [None, None]);
+    // Eight bits each.
+    assert_eq!(["", "x.y", "256.0.0"].map(packed_version), [None; 3]);
 }
