@@ -132,6 +132,17 @@ fn leaves_of_other_tools_are_read() {
             [0, 1]
         );
     }
+    // cpucontrol -i of a sub-leaf.
+    let level = dump(
+        |_| String::new(),
+        |leaf, [a, b, c, d]| {
+            let kind = if a == 0x0400_0122 { ", level_type 0x1" } else { "" };
+            format!("cpuid level 0x{leaf:x}{kind}: 0x{a:x} 0x{b:x} 0x{c:x} 0x{d:x}\n")
+        },
+    );
+    assert_eq!(cpus(&level), [0, 1]);
+    let seventh = format!("{level}cpuid level 0x4, level_type 0x7: 0x1 0x2 0x3 0x4\n");
+    assert_eq!(parse(&seventh).unwrap()[1].cpuid.get(4, 7).map(|found| found.ecx), Some(3));
     // Numbered sub-leaves.
     let numbered = "\
 CPUID 00000000:00 = 0000000d 756e6547 6c65746e 49656e69 | ....GenuntelineI

@@ -278,6 +278,16 @@ fn amd_facilities() {
     // EAX[1] announces it: a size alone does not.
     let unannounced = probe(&amd(0x00A6_0F12, 0, Some((5, 0x84106))), None).unwrap();
     assert_eq!((unannounced.facility, unannounced.depth), (Facility::AmdSingle, 1));
+    // A stack without records is none.
+    let none = probe(&amd(0x00A6_0F12, 0, Some((7, 0x6))), None).unwrap();
+    assert_eq!((none.facility, none.depth), (Facility::AmdSingle, 1));
+    // EAX[15:8] of 80000008H is the width of addresses. No CPU has 16 or 65 bits.
+    for (bits, width) in [(0x10, 48), (0x30, 48), (0x39, 57), (0x41, 48)] {
+        let mut cpuid = amd(0x00A6_0F12, 0, Some((7, 0x84106)));
+        cpuid.insert(0x8000_0008, 0, bits << 8 | 0x34, 0, 0, 0);
+        let layout = probe(&cpuid, None).unwrap().layout;
+        assert_eq!(layout, Layout::AmdV2 { virt_bits: width }, "{bits:#x}");
+    }
     // The depth is read, not assumed: EBX[9:4] = 32.
     assert_eq!(probe(&amd(0x00B4_0F40, 0, Some((7, 0x206))), None).unwrap().depth, 32);
 
@@ -336,6 +346,8 @@ fn hypervisors() {
         let why = probe(&guest, Some(&mut Hidden)).unwrap_err().why;
         let found = matches!(why, Why::HiddenArch { leaf_present: true, .. });
         assert_eq!(found, present, "{why:?}");
+        let words = if present { "1CH is present but" } else { "1CH is absent" };
+        assert!(why.to_string().contains(words), "{why}");
     }
 
     // Old KVM reports no highest leaf.
@@ -365,6 +377,9 @@ fn hypervisors() {
         ("Xen", b"XenVMMXenVMM"),
         ("Hyper-V", b"Microsoft Hv"),
         ("bhyve", b"bhyve bhyve "),
+        ("QEMU", b"TCGTCGTCGTCG"),
+        ("QNX", b"QNXQVMBSQG\0\0"),
+        ("ACRN", b"ACRNACRNACRN"),
     ] {
         let word = |at: usize| u32::from_le_bytes(*vendor[at..].first_chunk().unwrap());
         firecracker.insert(0x4000_0000, 0, 0x4000_0001, word(0), word(4), word(8));
@@ -385,6 +400,18 @@ fn unknown_formats() {
     let said = SKYLAKE.probe(4).unwrap();
     assert_eq!(said.layout, Layout::Legacy { format: LbrFormat(4), tsx: true });
     assert_eq!(said.registers.info, None);
+    // Format 0 has both addresses in FROM, as Linux's lbr.c reads it.
+    let packed = SKYLAKE.probe(0).unwrap();
+    assert_eq!((packed.layout, packed.registers.to), (Layout::Packed32, None));
+}
+
+/// IA32_PERF_CAPABILITIES exists only with PDCM: SDM 17.4.8.1.
+#[test]
+fn without_pdcm_the_capabilities_are_not_read() {
+    for signature in [0x673, 0x6E8] {
+        let old = Intel { signature, ..Intel::default() }.probe(5).unwrap();
+        assert_eq!(old.format, None, "{signature:#x}");
+    }
 }
 
 #[test]
@@ -422,6 +449,14 @@ fn assumptions() {
     let orders = ["depth=1,from=1DB,to=1DC,format=2", "depth=2,from=1DB,to=1DD,format=2"]
         .map(|text| assume(text, new, None).unwrap().order);
     assert_eq!(orders, [Order::Single, Order::NewestFirst]);
+    // A readable format is trusted over the given one, and decides about INFO.
+    let all = "depth=32,from=680,to=6C0,info=DC0,tos=1C9,format=3";
+    let read = assume(all, new, Some(0x33C5)).unwrap();
+    assert_eq!((read.format, read.registers.info), (Some(LbrFormat(5)), Some(Msr(0xDC0))));
+    let given = assume(all, new, None).unwrap();
+    assert_eq!((given.format, given.registers.info), (Some(LbrFormat(3)), None));
+    let without_to = assume("depth=8,from=40,tos=1C9,format=1", new, None).unwrap();
+    assert_eq!(without_to.layout, Layout::Packed32);
 
     let why = |result: Result<LbrCaps, Unsupported>| result.unwrap_err().why;
     assert_eq!(why(assume("depth=16,from=680,to=6C0", new, None)), Why::AssumedFormatMissing);
@@ -429,6 +464,11 @@ fn assumptions() {
         why(assume("depth=16,from=680,to=6C0", new, Some(5))),
         Why::AssumedInfoMissing { .. }
     ));
+    for value in [0x2A, 0x3F] {
+        let format = LbrFormat(value as u8);
+        let unknown = why(assume("depth=16,from=680,to=6C0", new, Some(value)));
+        assert_eq!(unknown, Why::UnknownFormat { format });
+    }
     assert!(matches!(why(assume("06_EE", new, None)), Why::AssumedModelUnknown { .. }));
     assert!(matches!(why(assume("06_CF", new, None)), Why::CannotAssume(_)));
     // It replaces what the CPU does not announce, not what it does.
@@ -463,9 +503,13 @@ fn assumptions() {
         "depth=32,from=680,format=8",
         "depth=32,from=680,format=63",
         "depth=128,from=680",
+        "depth=32,from=+680",
     ] {
         assert!(wrong.parse::<Assumption>().is_err(), "{wrong}");
     }
+    // As in the table, `-` is no register.
+    let few: Assumption = "depth=8,from=40,to=60,info=-,select=,tos=1C9,".parse().unwrap();
+    assert_eq!(few.to_string(), "depth=8,from=40,to=60,tos=1C9");
     let text = "depth=32,from=680,to=6C0,info=DC0,tos=1C9,select=1C8,format=5";
     assert_eq!(text.parse::<Assumption>().unwrap().to_string(), text);
 }
@@ -556,6 +600,18 @@ intel_fn4[1]=1c004122 00c0003f 0000007f 00000000
 ";
     let cpus = parse(text).unwrap();
     assert_eq!(cpus[0].cpuid.get(4, 1).unwrap().ecx, 0x7F);
+    // Arrays of one leaf hold its sub-leaves.
+    for (name, leaf) in [
+        ("intel_fn4", 4),
+        ("intel_fn11", 0xB),
+        ("intel_fn12h", 0x12),
+        ("intel_fn14h", 0x14),
+        ("amd_fn8000001dh", 0x8000_001D),
+        ("amd_fn80000026h", 0x8000_0026),
+    ] {
+        let cpus = parse(&format!("{text}{name}[3]=1 2 3 4\n")).unwrap();
+        assert_eq!(cpus[0].cpuid.get(leaf, 3).map(|found| found.edx), Some(4), "{name}");
+    }
     assert_eq!(cpus[0].cpuid.get(0x8000_0008, 0).unwrap().eax, 0x3024);
     let caps = probe(&cpus[0].cpuid, None).unwrap();
     assert_eq!((caps.cpu.uarch.as_deref(), caps.depth), (Some("Nehalem"), 16));
@@ -750,6 +806,46 @@ fn every_recorded_machine() {
     assert_eq!((arch, amd_v2, amd_single), (56, 14, 12));
 }
 
+/// CPUID.1AH:EAX\[31:24\]: 40H is Core, 20H is Atom (SDM Vol. 2A).
+#[test]
+fn core_types_have_names() {
+    let names = [0x4000_0001, 0x2000_0002, 0x1000_0001].map(|eax| CoreType(eax).name());
+    assert_eq!(names, [Some("Core"), Some("Atom"), None]);
+}
+
+#[test]
+fn equal_cpus_are_grouped_and_listed_once() {
+    let (core, atom) = (Some(CoreType(0x4000_0001)), Some(CoreType(0x2000_0001)));
+    let (skylake, none) = (SKYLAKE.probe(0x33C5), SKYLAKE.probe(0x2A));
+    let groups = cores::group([
+        (3, core, skylake.clone()),
+        (2, atom, skylake.clone()),
+        (1, core, skylake.clone()),
+        (3, core, skylake.clone()),
+        (0, core, none.clone()),
+    ]);
+    let lists = groups.iter().map(|group| (group.cpus.clone(), group.core_type, &group.probed));
+    let expected =
+        [(vec![1, 3], core, &skylake), (vec![2], atom, &skylake), (vec![0], core, &none)];
+    assert_eq!(lists.collect::<Vec<_>>(), expected);
+}
+
+/// What is known of an Intel CPU that the table does not list.
+#[test]
+fn an_unknown_model_is_described() {
+    let new = Intel { signature: 0xE06E0, ..SKYLAKE };
+    let guest = Intel { ecx: HYPERVISOR, ..new };
+    for (cpu, words) in [
+        (new, &["06_EE is not in", "IA32_PERF_CAPABILITIES was not read"][..]),
+        (Intel { ecx: 0, ..new }, &["(PDCM) = 0, so no LBR is announced"]),
+        (guest, &["(under the hypervisor unknown)", "(PDCM) = 0"]),
+    ] {
+        let text = probe(&cpu.cpuid(), None).unwrap_err().to_string();
+        assert!(words.iter().all(|word| text.contains(word)), "{text}");
+        assert_eq!(text.contains("hypervisor"), cpu.ecx == HYPERVISOR, "{text}");
+    }
+}
+
 /// A hybrid's CPUs are grouped into its core types.
 #[test]
 fn hybrids_are_grouped_by_core_type() {
@@ -865,6 +961,7 @@ fn leaves_above_the_highest_are_not_asked() {
     };
     let caps = probe(&pentium_4, None).unwrap();
     assert_eq!((caps.facility, caps.depth), (Facility::NetBurst, 16));
+    assert_eq!(CoreType::of(&pentium_4), None);
 }
 
 /// Linux's cpu/hygon.c: a Zen of family 18H.
