@@ -55,6 +55,16 @@ fn spellings() {
     }
     // Linux's arch/x86/include/asm/intel-family.h.
     for (name, model) in [
+        ("pentium-pro", "01"),
+        ("core2", "0F"),
+        ("penryn", "17"),
+        ("saltwell", "36"),
+        ("nehalem", "1A"),
+        ("haswell", "3C"),
+        ("cascade-lake", "55"),
+        ("coffee-lake", "9E"),
+        ("sapphire-rapids", "8F"),
+        ("golden-cove", "8F"),
         ("pentium-m", "0D"),
         ("yonah", "0E"),
         ("bonnell", "1C"),
@@ -86,6 +96,17 @@ fn spellings() {
         ("gracemont", "BE"),
     ] {
         assert_eq!(SoftCpu::preset(name).unwrap().key, format!("06_{model}"), "{name}");
+    }
+    // Pentium 4; Vermeer, Raphael, Granite Ridge, and the first of Linux's models of Zen 6.
+    for (name, key) in [
+        ("willamette", "0F_01"),
+        ("prescott", "0F_03"),
+        ("zen3", "19_21"),
+        ("zen4", "19_61"),
+        ("zen5", "1A_44"),
+        ("zen6", "1A_50"),
+    ] {
+        assert_eq!(SoftCpu::preset(name).unwrap().key, key, "{name}");
     }
     for wrong in ["", "zen9", "06_FF", "19_00", "lake"] {
         let error = SoftCpu::preset(wrong).unwrap_err().to_string();

@@ -48,6 +48,20 @@ fn only_nehalem_shares_its_filter_between_hyperthreads() {
     }
 }
 
+/// The scope in EDK2's headers: Atoms have no hyperthreads.
+#[test]
+fn each_generation_has_the_scope_of_its_filter() {
+    for row in &MODELS {
+        let expected = match row.generation.group {
+            "SLM" | "GLM" | "GLP" | "TNT" => Some(SelectScope::Core),
+            "NHM" => Some(SelectScope::CoreShared),
+            "KNL" | "SNB" | "HSW" | "SKL" | "ARCH" => Some(SelectScope::Thread),
+            _ => None,
+        };
+        assert_eq!(row.generation.select_scope, expected, "{}", row.key());
+    }
+}
+
 #[test]
 fn keys_are_unique_and_read_back() {
     for (i, row) in MODELS.iter().enumerate() {
