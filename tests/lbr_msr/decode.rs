@@ -318,6 +318,16 @@ fn formats_with_a_mispredict_flag() {
     });
     let of: Vec<u8> = (0..10).zip(flags).filter(|(_, has)| *has).map(|(code, _)| code).collect();
     assert_eq!(of, [3, 4, 5, 6, 7]);
+    // Transactions are in formats 4, 5 and 7 if CPUID has any, cycles in 5 to 7.
+    let mut fields = |code, tsx| {
+        caps.layout = Layout::Legacy { format: LbrFormat(code), tsx };
+        (caps.tsx(), caps.cycles())
+    };
+    for code in 0..10 {
+        let has = (matches!(code, 4 | 5 | 7), matches!(code, 5..=7));
+        assert_eq!(fields(code, true), has, "format {code}");
+        assert_eq!(fields(code, false), (false, has.1), "format {code}");
+    }
     assert!(crate::caps_by_hand::zen4().mispredict() && !crate::caps_by_hand::zen3().mispredict());
 }
 
@@ -344,6 +354,19 @@ mod pebs {
         assert_eq!(lbr_entries(PebsLayout::Adaptive, &words), Ok(vec![ENTRY]));
         let short = lbr_entries(PebsLayout::Adaptive, &words[..12]);
         assert_eq!(short, Err(PebsError::Short { needed: 13, found: 12 }));
+    }
+
+    /// Bit 3 of the adaptive format names the LBR group; bits 41:40 of the architectural one do,
+    /// and bit 31 announces another fragment.
+    #[test]
+    fn a_record_may_have_no_lbr_group() {
+        for (layout, format) in [(PebsLayout::Adaptive, 7 | 31 << 24), (PebsLayout::Arch, 1 << 63)]
+        {
+            let words = [&[format][..], &[1; 200]].concat();
+            assert_eq!(lbr_entries(layout, &words), Err(PebsError::NoLbr), "{layout:?}");
+            let none = Err(PebsError::Short { needed: 1, found: 0 });
+            assert_eq!(lbr_entries(layout, &[]), none, "{layout:?}");
+        }
     }
 
     /// The number of entries, less 1, is in bits 31:24; an entry is empty if its FROM is 0.

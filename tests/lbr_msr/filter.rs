@@ -200,6 +200,19 @@ fn brbe_types_are_recorded_or_excluded() {
     // BRBCR_EL1 has the levels: EL0, where it is set up here.
     let captured = from_register(0x7E_0000, FilterRegister::Brbfcr).unwrap();
     assert_eq!((captured.user, captured.kernel, captured.call_stack), (true, false, false));
+    assert_eq!(value("any,u", FilterRegister::Brbfcr), 0x7E_0000);
+    let kernel = to_register(filter("any,k"), FilterRegister::Brbfcr);
+    assert!(matches!(kernel, Err(FilterError::NoRingFilter { .. })));
+    // PAUSED, a bit above the types, and BANK.
+    for bit in [7, 15, 23, 28] {
+        let refused = from_register(1 << bit | 1 << 17, FilterRegister::Brbfcr);
+        let expected = FilterError::Reserved {
+            value: 1 << bit | 1 << 17,
+            reserved: 1 << bit,
+            register: "BRBFCR_EL1",
+        };
+        assert_eq!(refused, Err(expected));
+    }
 }
 
 /// The jump bits, which call-stack mode sets, suppress no calls there.

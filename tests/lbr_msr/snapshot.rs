@@ -92,6 +92,7 @@ fn a_snapshot_is_as_deep_as_the_depth_register_says() {
         ring.write(Msr(0x14CF), depth).unwrap();
         let snapshot = Snapshot::read(&mut ring, &soft.caps).unwrap();
         assert_eq!((u64::from(snapshot.depth), snapshot.records.len() as u64), (depth, depth));
+        assert_eq!(snapshot.select, None, "the filter is in the control register");
     }
     // A depth that cannot be.
     for depth in [0, 33, u64::MAX] {
@@ -104,6 +105,21 @@ fn a_snapshot_is_as_deep_as_the_depth_register_says() {
         let fake = &mut fake.with(Msr(0x38E), 0);
         assert_eq!(Snapshot::read(fake, &soft.caps).unwrap().depth, 32, "{depth}");
     }
+}
+
+/// MSROFF is the next index that BRS will write. Linux amd/brs.c.
+#[test]
+fn a_snapshot_of_brs_starts_below_msroff() {
+    let soft = SoftCpu::preset("zen3").unwrap();
+    let mut ring = SoftLbr::new(&soft.caps, None);
+    ring.write(Msr(0xC000_010F), 0x1C).unwrap();
+    for i in 1..=3 {
+        ring.retire(&Retired::user(0x1000 * i, 0x1000 * i + 8, HwBranchType::Cond));
+    }
+    let snapshot = Snapshot::read(&mut ring, &soft.caps).unwrap();
+    assert_eq!((snapshot.position, snapshot.select), (Some(3), None));
+    let records: Vec<_> = snapshot.records.iter().map(|(slot, raw)| (*slot, raw.from)).collect();
+    assert_eq!(records, [(2, 0x3000), (1, 0x2000), (0, 0x1000)]);
 }
 
 /// Streamlined freeze: enabled, but not recording.

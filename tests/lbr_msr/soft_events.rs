@@ -120,6 +120,15 @@ fn a_debug_exception_switches_recording_and_btf_off() {
     soft.debug_exception();
     assert_eq!(soft.read(LBR_CTL), Ok(0x7F_0004));
     assert!(!soft.retire(&jump(2)));
+
+    // AMD documents that for the pair only, not for its stack.
+    let mut soft = SoftLbr::new(&by_hand::zen4(), None);
+    soft.write(DBG_EXTN_CFG, 0x58).unwrap();
+    soft.write(DEBUGCTL, 3).unwrap();
+    soft.debug_exception();
+    assert_eq!((soft.read(DEBUGCTL), soft.read(DBG_EXTN_CFG)), (Ok(0), Ok(0x58)));
+    assert!(soft.retire(&jump(3)));
+    assert_eq!((soft.read(Msr(0x1DB)), soft.read(Msr(0xC001_0300))), (Ok(0), Ok(0x1003)));
 }
 
 #[test]
