@@ -3,6 +3,7 @@
 
 use std::os::unix::fs::FileExt;
 
+use lbr_msr::access::FakeMsrs;
 use lbr_msr::insn::{self, Insn};
 use lbr_msr::soft::{SoftCpu, SoftLbr};
 
@@ -77,15 +78,117 @@ fn kernels_that_need_more_than_a_program_are_unavailable() {
     assert!(subject.read_sibling(Msr(0x1C8)).is_err());
 }
 
+/// CPUID.07H:EBX\[11\] announces RTM. Without it, XBEGIN raises #UD.
+#[test]
+fn transactions_need_rtm() {
+    let (mut subject, _) = subject();
+    for cpuid in [Some(!(1 << 11)), None] {
+        subject.cpuid = RecordedCpuid::new();
+        if let Some(ebx) = cpuid {
+            subject.cpuid.insert(7, 0, 0, ebx, !0, !0);
+        }
+        for abort in [false, true] {
+            let ran = Subject::execute(&mut subject, Kernel::Transaction { abort }, SWITCH);
+            let error = ran.expect_err("no RTM").to_string();
+            assert_eq!(error, "this CPU does not support transactions");
+        }
+    }
+}
+
+/// RAX after an abort: bit 0 is set by XABORT only, bits 1 to 5 have other reasons (SDM Vol. 1,
+/// 16.3.5).
+#[test]
+fn only_the_kernels_own_end_of_a_transaction_counts() {
+    for (abort, aborted, status, expected) in [
+        (false, false, 0, true),
+        (false, false, 1, true),
+        (false, true, 0, false),
+        (false, true, 1, false),
+        (true, true, 1, true),
+        (true, true, 0xFF00_0001, true),
+        (true, true, 0, false),
+        (true, true, 0b11_1110, false),
+        (true, false, 1, false),
+    ] {
+        assert_eq!(ended_itself(abort, aborted, status), expected, "{abort} {aborted} {status:#x}");
+    }
+}
+
+/// A register file that notes which registers are read.
+struct Noting(u64, Vec<Msr>);
+
+impl MsrRead for Noting {
+    fn cpu(&self) -> u32 {
+        0
+    }
+    fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
+        self.1.push(msr);
+        Ok(self.0)
+    }
+}
+
+/// The machine's registers are at 4C42_52xxH, which no CPU has. They are read only in a guest
+/// (CPUID.01H:ECX\[31\]) of the emulator TCG.
+#[test]
+fn the_test_machine_is_recognised_by_its_emulator_and_register() {
+    const GUEST: u32 = 1 << 31;
+    const IDENTITY: u64 = u64::from_le_bytes(*b"LBRTM\0\0\x01");
+    let (tcg, kvm) = (b"TCGTCGTCGTCG", b"KVMKVMKVM\0\0\0");
+    for (ecx, name, value, kind, asked) in [
+        (GUEST, tcg, IDENTITY, SubjectKind::Emulated, true),
+        (GUEST, tcg, IDENTITY + (1 << 56), SubjectKind::Hardware, true),
+        (GUEST, tcg, 0, SubjectKind::Hardware, true),
+        (GUEST, kvm, IDENTITY, SubjectKind::Hardware, false),
+        (!GUEST, tcg, IDENTITY, SubjectKind::Hardware, false),
+    ] {
+        let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|byte| name[at + byte]));
+        let mut cpuid = RecordedCpuid::new();
+        cpuid.insert(1, 0, 0, 0, ecx, 0);
+        cpuid.insert(0x4000_0000, 0, 0x4000_0001, word(0), word(4), word(8));
+        let mut registers = Noting(value, Vec::new());
+        assert_eq!(kind_of(&cpuid, &mut registers), kind, "{ecx:#x} {name:?} {value:#x}");
+        let expected: &[Msr] = if asked { &[Msr(0x4C42_5200)] } else { &[] };
+        assert_eq!(registers.1, expected, "{ecx:#x} {name:?}");
+    }
+}
+
+/// Event 3 of the machine is time in a deep C-state.
+#[test]
+fn only_the_test_machine_is_asked_for_a_deep_c_state() {
+    let first = allowed().first().copied().expect("a CPU");
+    let registers = FakeMsrs::new(first).with(Msr(0x4C42_5202), 0);
+    let sibling = FakeMsrs::new(first + 1).with(Msr(0x1C8), 5);
+    let file = tempfile::tempfile().expect("a file").into();
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = Root::at(folder.path());
+    let cpuid = RecordedCpuid::new();
+    let subject = RealSubject::new(registers, file, Some(Box::new(sibling)), cpuid, root);
+    let mut subject = subject.expect("a subject");
+    let why = subject.deep_c_state().expect_err("this tree has no C-states").to_string();
+    assert_eq!(why, "the kernel offers no C-state deeper than C1");
+    assert_eq!(subject.registers().written(), []);
+    subject.kind = SubjectKind::Emulated;
+    assert_eq!(subject.deep_c_state(), Ok(()));
+    assert_eq!(subject.registers().written(), [(Msr(0x4C42_5202), 3)]);
+    assert_eq!(subject.read_sibling(Msr(0x1C8)), Ok(5));
+}
+
 /// The listed branches form a path through the code: each is of its class and can go to its target,
 /// and from there only branches that are not taken come before the next one.
 #[test]
 fn the_listed_branches_form_an_execution_path() {
     const BASE: u64 = 0x5555_0000_0000;
-    for kernel in KERNELS.into_iter().chain([Kernel::AroundPmi, Kernel::AroundSmi]) {
+    let others = [
+        Kernel::AroundPmi,
+        Kernel::AroundSmi,
+        Kernel::Transaction { abort: false },
+        Kernel::Transaction { abort: true },
+    ];
+    for kernel in KERNELS.into_iter().chain(others) {
         let program = KernelCode::of(kernel);
         let (code, start) = (program.code.finish(), BASE + CODE);
-        let at = |ip: u64| insn::decode(code.get((ip - start) as usize..).unwrap_or_default(), ip);
+        let bytes = |ip: u64| code.get((ip - start) as usize..).unwrap_or_default();
+        let at = |ip: u64| insn::decode(bytes(ip), ip);
         // No randomly taken branch, then every second one.
         let all = program.code.taken(BASE);
         let choices = program.choices;
@@ -94,12 +197,21 @@ fn the_listed_branches_form_an_execution_path() {
         {
             // After the system call that switches recording on.
             let mut ip = BASE + program.switched;
+            let mut fallback = None;
             for branch in &branches {
                 if let Some(from) = branch.from {
                     while ip != from {
+                        fallback = insn::abort_target(bytes(ip), ip).or(fallback);
                         ip = straight(at(ip), ip, kernel);
                     }
-                    check(at(ip), branch, kernel);
+                    assert_eq!(branch.like.in_tx, fallback.is_some(), "{kernel:?}: {branch:x?}");
+                    if branch.like.abort {
+                        // xabort 0
+                        assert_eq!(bytes(ip).get(..3), Some(&[0xC6, 0xF8, 0][..]));
+                        assert_eq!(branch.to, fallback, "{kernel:?}");
+                    } else {
+                        check(at(ip), branch, kernel);
+                    }
                 }
                 ip = branch.to.unwrap_or(ip);
             }

@@ -137,8 +137,7 @@ impl<M: MsrWrite> RealSubject<M> {
         }
         if let Kernel::Transaction { abort } = kernel {
             let aborted = ran.registers.get(ABORTED) != 0;
-            let explicit = ran.registers.get(Gpr::Rax) & EXPLICIT_ABORT != 0;
-            if aborted != abort || abort && !explicit {
+            if !ended_itself(abort, aborted, ran.registers.get(Gpr::Rax)) {
                 return Err(RunError::unavailable("the CPU aborted the transaction spontaneously"));
             }
         }
@@ -149,6 +148,12 @@ impl<M: MsrWrite> RealSubject<M> {
             before_event: program.before_event,
         })
     }
+}
+
+/// Whether a transaction committed, or, with `abort`, ended at its own XABORT; `status` is RAX after
+/// an abort.
+const fn ended_itself(abort: bool, aborted: bool, status: u64) -> bool {
+    aborted == abort && (!abort || status & EXPLICIT_ABORT != 0)
 }
 
 /// The test machine identifies itself by private registers, which are read only if CPUID names its
