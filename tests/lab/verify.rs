@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use lab::verify::{
-    Config, Kernel, Known, Ran, Ready, Report, RunError, SoftSubject, Subject, SubjectKind, Switch,
-    Verdict,
+    Config, Kernel, Known, Ran, Ready, Report, RunError, SoftSubject, Spec, Subject, SubjectKind,
+    Switch, Verdict,
 };
-use lbr_msr::probe::RecordedCpuid;
+use lbr_msr::access::Access;
+use lbr_msr::probe::{RecordedCpuid, probe};
 use lbr_msr::record::HwBranchType::{Other, RelJmp};
 use lbr_msr::soft::{Fault, Faults, Retired, SoftCpu};
 use lbr_msr::{Msr, MsrError, MsrRead, MsrWrite};
@@ -179,6 +180,8 @@ struct Altered {
     ran: Vec<Kernel>,
     /// The value of every register of the sibling thread, even after a write on this thread.
     sibling: Option<u64>,
+    /// A register that raises #GP.
+    hidden: Option<Msr>,
 }
 
 impl Altered {
@@ -189,7 +192,8 @@ impl Altered {
     ) -> Altered {
         let soft = SoftSubject::new(&SoftCpu::preset(key).unwrap(), faults);
         let (kind, written, ran) = (SubjectKind::Software, Vec::new(), Vec::new());
-        Altered { soft, kind, attempts: 1, run: Rc::new(run), written, ran, sibling: None }
+        let run = Rc::new(run);
+        Altered { soft, kind, attempts: 1, run, written, ran, sibling: None, hidden: None }
     }
 
     /// With registers written.
@@ -211,7 +215,12 @@ impl MsrRead for Altered {
     }
 
     fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
-        self.soft.read(msr)
+        match self.hidden {
+            Some(hidden) if hidden == msr => {
+                Err(MsrError::Fault { cpu: 0, msr, access: Access::Read })
+            }
+            _ => self.soft.read(msr),
+        }
     }
 }
 
@@ -444,7 +453,7 @@ fn mispredictions_are_judged_by_their_shares() {
 fn with_leaf_1ch(eax: u32, ecx: u32, edx: u32) -> SoftCpu {
     let mut cpu = SoftCpu::preset("06_8F").unwrap();
     cpu.cpuid.insert(0x1C, 0, eax, 7, ecx, edx);
-    cpu.caps = lbr_msr::probe::probe(&cpu.cpuid, None).unwrap();
+    cpu.caps = probe(&cpu.cpuid, None).unwrap();
     cpu
 }
 
@@ -528,4 +537,323 @@ fn reserved_bits_of_leaf_1ch_differ() {
         let expected = if is_reserved { Verdict::Differs } else { Verdict::AsDocumented };
         assert_eq!(verdict, expected, "{eax:#x} {ecx:#x} {edx:#x}: {found}");
     }
+}
+
+/// Flipping TR, BTS or BTF crashes a live machine, and an interrupt may need the last-exception
+/// pair. Of DEBUGCTL only LBR (bit 0) and FREEZE_LBRS_ON_PMI (bit 11) are written.
+#[test]
+fn on_hardware_nothing_unsafe_is_tried() {
+    for key in ["06_3C", "06_5E", "06_8F"] {
+        let kind = SubjectKind::Hardware;
+        let altered = Altered { kind, ..Altered::new(key, Faults::NONE, plainly) };
+        let (report, mut ready) = altered.verify();
+        for id in ["bits.debugctl", "bits.last_exception"] {
+            let verdict = verdict(&report, id);
+            assert!(verdict.why().is_some_and(|why| why.starts_with("unsafe: ")), "{verdict:?}");
+        }
+        let written = &ready.subject().written;
+        let of = |msr: u32| written.iter().filter(move |(other, _)| *other == Msr(msr));
+        assert!(of(0x1D9).count() > 0 && of(0x1D9).all(|(_, value)| value & !0x801 == 0), "{key}");
+        // The pair is restored to what it held.
+        assert!([0x1DD, 0x1DE].into_iter().flat_map(of).all(|(_, value)| *value == 0), "{key}");
+    }
+}
+
+/// Without a filter by ring, the kernel's branches overwrite all records; BRS needs a counter.
+#[test]
+fn no_code_runs_whose_branches_could_not_be_told_from_the_kernels() {
+    let ring = "nothing filters by ring";
+    // 1CH:EBX[0] announces the filter by ring.
+    let mut unfiltered = SoftCpu::preset("06_8F").unwrap();
+    unfiltered.cpuid.insert(0x1C, 0, 0x4000_000B, 6, 7, 0);
+    unfiltered.caps = probe(&unfiltered.cpuid, None).unwrap();
+    for (cpu, why) in [
+        (SoftCpu::preset("06_0F").unwrap(), Some(ring)),
+        (SoftCpu::preset("06_0D").unwrap(), Some(ring)),
+        (unfiltered, Some(ring)),
+        (SoftCpu::preset("19_21").unwrap(), Some("which the kernel owns")),
+        (SoftCpu::preset("06_5E").unwrap(), None),
+    ] {
+        for kind in [SubjectKind::Emulated, SubjectKind::Hardware] {
+            let mut altered = Altered { kind, ..Altered::new("06_5E", Faults::NONE, plainly) };
+            altered.soft = SoftSubject::new(&cpu, Faults::NONE);
+            let (report, mut ready) = altered.verify();
+            let verdict = verdict(&report, "recording");
+            match why {
+                Some(why) => {
+                    let told = verdict.why().is_some_and(|told| told.contains(why));
+                    assert!(told, "{}: {verdict:?}", cpu.key);
+                    assert!(ready.subject().ran.is_empty(), "{}", cpu.key);
+                }
+                None => assert_eq!(verdict, Verdict::AsDocumented),
+            }
+        }
+    }
+}
+
+/// The verdict of a check.
+fn verdict(report: &Report, id: &str) -> Verdict {
+    report.checks.iter().find(|check| check.id == id).unwrap().verdict.clone()
+}
+
+/// A transaction may abort for any reason.
+#[test]
+fn a_run_that_was_impossible_is_repeated() {
+    let spontaneous = |altered: &mut Altered, kernel, switch| {
+        let again = altered.ran.iter().rev().take_while(|ran| **ran == kernel).count();
+        match kernel {
+            Kernel::Transaction { .. } if again % 2 == 0 => Err(RunError::unavailable("aborted")),
+            _ => plainly(altered, kernel, switch),
+        }
+    };
+    for (attempts, expected) in
+        [(2, Verdict::AsDocumented), (1, Verdict::CannotTell("aborted".into()))]
+    {
+        let altered = Altered { attempts, ..Altered::new("06_5E", Faults::NONE, spontaneous) };
+        assert_eq!(verdict(&altered.verify().0, "tsx"), expected, "{attempts}");
+    }
+}
+
+/// The expected behaviour of each facility, from the manuals: sign copies of SDM Tables 17-8, 17-9
+/// and 17-14, and of Linux's amd/lbr.c and amd/brs.c; enable bits, DEBUGCTL and filters of SDM
+/// 17.4.1, 17.7.2 and 17.14, Linux's msr-index.h.
+#[test]
+fn what_is_documented_depends_on_the_cpu() {
+    let documented = |id: &str, cpu: &SoftCpu| {
+        let spec = Spec::all().find(|spec| spec.id == id).unwrap();
+        spec.documented(cpu).map(|(expected, _)| expected)
+    };
+    let sign = |from: u64, to: u64| {
+        let to = if to == 0 { String::new() } else { format!(" and {to:#x} of TO") };
+        format!("the bits {from:#x} of FROM{to} are copies of its sign")
+    };
+    let all = 0xFFFF << 48;
+    for (id, key, expected) in [
+        ("sign", "06_0F", sign(all, all)),
+        ("sign", "06_2A", sign(0x7FFF << 48, all)),
+        ("sign", "06_3C", sign(0x1FFF << 48, all)),
+        ("sign", "06_5C", sign(0x7FFF << 48, 0)),
+        ("sign", "06_5E", sign(all, all)),
+        ("sign", "06_8F", sign(all, all)),
+        ("sign", "19_61", sign(0x7FFF << 48, 0x1FFF << 48)),
+        ("sign", "19_21", sign(all, 0x1FFF << 48)),
+        ("bits.enable", "06_5E", "bit 0 of 0x1d9".into()),
+        ("bits.enable", "06_8F", "bit 0 of 0x14ce".into()),
+        ("bits.enable", "19_61", "bit 6 of 0xc000010f".into()),
+        ("bits.enable", "19_21", "bit 2 of 0xc000010f".into()),
+        ("bits.debugctl", "06_01", "none beyond 0x7f can be set".into()),
+        ("bits.debugctl", "0F_03", "none beyond 0x7f can be set".into()),
+        ("bits.debugctl", "06_5E", "none beyond 0xffff can be set".into()),
+        ("bits.debugctl", "06_8F", "none beyond 0xfffe can be set".into()),
+        ("bits.select", "06_1A", "0x1ff can be set, others not".into()),
+        ("bits.select", "06_3C", "0x3ff can be set, others not".into()),
+        ("bits.select", "06_8F", "0x7f000f can be set, others not".into()),
+        ("bits.select", "19_61", "0x1ff can be set, others not".into()),
+    ] {
+        let cpu = SoftCpu::preset(key).unwrap();
+        assert_eq!(documented(id, &cpu), Ok(expected), "{id} of {key}");
+    }
+    // 80000008H:EAX[15:8] = 57: bits 56:48 belong to the address.
+    for (key, expected) in
+        [("06_8F", sign(0x7F << 57, 0x7F << 57)), ("19_61", sign(0x3F << 57, 0xF << 57))]
+    {
+        let mut cpu = SoftCpu::preset(key).unwrap();
+        cpu.cpuid.insert(0x8000_0008, 0, 0x3934, 0, 0, 0);
+        assert_eq!(documented("sign", &cpu), Ok(expected), "{key}");
+    }
+    for (id, key) in [("sign", "06_01"), ("sign", "06_0D"), ("bits.debugctl", "19_61")] {
+        assert!(documented(id, &SoftCpu::preset(key).unwrap()).is_err(), "{id} of {key}");
+    }
+}
+
+/// An interrupt makes a chain longer, or separates it from the branch that ends it.
+#[test]
+fn the_least_cycle_count_of_undisturbed_runs_is_taken() {
+    let (_, plain) = judged(&Altered::new("06_5E", Faults::NONE, plainly).verify().0, "cycles");
+    for slow in [0, 1] {
+        let altered = Altered::new("06_5E", Faults::NONE, move |altered, kernel, switch| {
+            let again = altered.ran.iter().rev().take_while(|ran| **ran == kernel).count();
+            match kernel {
+                Kernel::Chain(length) if again == slow => {
+                    plainly(altered, Kernel::Chain(length + 500), switch)
+                }
+                _ => plainly(altered, kernel, switch),
+            }
+        });
+        let (report, _) = Altered { attempts: 2, ..altered }.verify();
+        assert_eq!(judged(&report, "cycles"), (Verdict::AsDocumented, plain.clone()));
+    }
+    let altered = Altered::new("06_5E", Faults::NONE, |altered, kernel, switch| {
+        if !matches!(kernel, Kernel::Chain(_)) {
+            return plainly(altered, kernel, switch);
+        }
+        altered.write(switch.msr, switch.on)?;
+        let jump = |n: u64| Retired {
+            cycles: Some(2),
+            ..Retired::user(n * 0x1000 + 0x10, n * 0x1000 + 0x1000, RelJmp)
+        };
+        for branch in [jump(0), jump(7), jump(1)] {
+            altered.soft.lbr().retire(&branch);
+        }
+        altered.write(switch.msr, switch.off)?;
+        let branches = [jump(0), jump(1)].map(Known::of).to_vec();
+        Ok(Ran { branches, unlisted: true, before_event: None })
+    });
+    let verdict = verdict(&altered.verify().0, "cycles");
+    assert!(verdict.why().is_some_and(|why| why.ends_with("was interrupted")), "{verdict:?}");
+}
+
+/// Of a fused pair, FROM may be the first instruction, which has at most 15 bytes: SDM Vol. 2, 2.3.11.
+#[test]
+fn from_is_at_most_one_instruction_before_a_fused_branch() {
+    let judged = |key: &str, bytes: u64| {
+        let map = SoftCpu::preset(key).unwrap().caps.registers;
+        let altered = Altered::new(key, Faults::NONE, move |altered, kernel, switch| {
+            let ran = plainly(altered, kernel, switch);
+            if matches!(kernel, Kernel::Jumps(1) | Kernel::Predictable(_)) {
+                for from in (0..16).map(|index| map.from_at(index)) {
+                    let value = altered.read(from).unwrap();
+                    altered.write(from, value.saturating_sub(bytes)).unwrap();
+                }
+            }
+            ran
+        });
+        self::judged(&altered.verify().0, "from")
+    };
+    let fused = "FROM of conditional branches is the instruction before (macro fusion)";
+    for (key, bytes, verdict, found) in [
+        ("19_61", 0, Verdict::AsDocumented, "as expected"),
+        ("19_61", 15, Verdict::AsDocumented, "as expected"),
+        ("19_61", 16, Verdict::Differs, "FROM is another address"),
+        ("06_5E", 1, Verdict::Differs, fused),
+        ("06_5E", 16, Verdict::Differs, "FROM is another address"),
+    ] {
+        assert_eq!(judged(key, bytes), (verdict, found.to_owned()), "{key} {bytes}");
+    }
+}
+
+/// Each wrong order is named. 35 jumps fill a Skylake's 32 records, and three of them again.
+#[test]
+fn wrong_orders_are_distinguished() {
+    const TOS: Msr = Msr(0x1C9);
+    let judged = |moved: u64| {
+        let altered = Altered::new("06_5E", Faults::NONE, move |altered, kernel, switch| {
+            let ran = plainly(altered, kernel, switch);
+            if kernel == Kernel::Jumps(35) {
+                let tos = altered.read(TOS).unwrap();
+                altered.write(TOS, (tos + moved) % 32).unwrap();
+            }
+            ran
+        });
+        self::judged(&altered.verify().0, "order")
+    };
+    assert_eq!(judged(0).0, Verdict::AsDocumented);
+    for (moved, found) in [
+        (1, "the newest is at TOS - 1: TOS is one too high"),
+        (31, "the newest is at TOS + 1: TOS is one too low"),
+        (5, "the records are not in any order"),
+    ] {
+        assert_eq!(judged(moved), (Verdict::Differs, found.to_owned()));
+    }
+}
+
+/// EBX\[9:4\] of 80000022H can hold up to 63.
+#[test]
+fn an_amd_stack_of_more_than_32_records_differs() {
+    for (depth, expected) in [(32, Verdict::AsDocumented), (33, Verdict::Differs)] {
+        let mut cpu = SoftCpu::preset("19_61").unwrap();
+        cpu.cpuid.insert(0x8000_0022, 0, 7, depth << 4 | 6, 0, 0);
+        cpu.caps = probe(&cpu.cpuid, None).unwrap();
+        let report = verify(&cpu, Faults::NONE, false);
+        assert_eq!(judged(&report, "cpuid"), (expected, format!("a depth of {depth}")));
+    }
+}
+
+#[test]
+fn without_its_control_register_nothing_is_written() {
+    let altered = Altered::new("06_5E", Faults::NONE, plainly);
+    let (report, mut ready) = Altered { hidden: Some(DEBUGCTL), ..altered }.verify();
+    assert!(!report.written && ready.subject().written.is_empty());
+    assert_eq!(verdict(&report, "registers.control"), Verdict::Differs);
+    let why = "0x1d9 does not exist, and nothing is written then";
+    assert_eq!(verdict(&report, "recording"), Verdict::CannotTell(why.into()));
+}
+
+/// Registers that raise #GP: one record of 32, and single ones.
+#[test]
+fn missing_registers_are_named() {
+    for (msr, id, found) in [
+        (0x681, "registers.from", "reading raises #GP on 1 of 32, starting with 0x681"),
+        (0x6DF, "registers.to", "reading raises #GP on 1 of 32, starting with 0x6df"),
+        (0x1C9, "registers.tos", "reading raises #GP: none of them exists, starting with 0x1c9"),
+        (0x345, "perf_capabilities", "345H raises #GP"),
+    ] {
+        let altered = Altered::new("06_5E", Faults::NONE, plainly);
+        let (report, _) = Altered { hidden: Some(Msr(msr)), ..altered }.verify();
+        assert_eq!(judged(&report, id), (Verdict::Differs, found.to_owned()));
+        assert_eq!(report.differing().count(), 1, "{id}: {:?}", differing(&report));
+    }
+}
+
+/// No source says whether Tremont reports format 5 or 7.
+#[test]
+fn a_tremont_may_report_either_format() {
+    for (code, expected, found) in [
+        (5, Verdict::AsDocumented, "0x5 INFO"),
+        (7, Verdict::AsDocumented, "0x7 INFO2"),
+        (3, Verdict::Differs, "0x3 EIP_FLAGS"),
+        (6, Verdict::Differs, "0x6 TIME"),
+    ] {
+        let mut cpu = SoftCpu::preset("06_86").unwrap();
+        cpu.perf_capabilities = Some(0x3000 | code);
+        let report = verify(&cpu, Faults::NONE, false);
+        assert_eq!(judged(&report, "lbr_fmt"), (expected, found.to_owned()));
+    }
+}
+
+/// The kernel's own branches overwrite a program's if the filter for ring 0 has no effect.
+#[test]
+fn records_of_ring_0_alone_show_an_ignored_filter() {
+    let altered = Altered::new("06_5E", Faults::NONE, |altered, kernel, switch| {
+        let ran = plainly(altered, kernel, switch)?;
+        altered.write(switch.msr, switch.on)?;
+        for n in 0..32 {
+            let at = 0xFFFF_FFFF_8100_0000 + n * 0x40;
+            altered.soft.lbr().retire(&Retired::user(at, at + 0x20, RelJmp));
+        }
+        altered.write(switch.msr, switch.off)?;
+        Ok(Ran { unlisted: true, ..ran })
+    });
+    let (report, _) = Altered { kind: SubjectKind::Hardware, ..altered }.verify();
+    let found = "branches into ring 0 recorded although suppressed, and no others left";
+    assert_eq!(judged(&report, "recording"), (Verdict::Differs, found.to_owned()));
+}
+
+/// Any interrupt overwrites the last-exception pair, so that one good run of several is enough.
+#[test]
+fn the_last_exception_pair_may_be_disturbed_but_not_always() {
+    let judged = |disturbed: usize| {
+        let altered = Altered::new("06_5E", Faults::NONE, move |altered, kernel, switch| {
+            let again = altered.ran.iter().filter(|ran| **ran == Kernel::Exception).count();
+            let ran = plainly(altered, kernel, switch);
+            if kernel == Kernel::Exception && again < disturbed {
+                altered.write(Msr(0x1DD), 0x1234).unwrap();
+            }
+            ran
+        });
+        self::judged(&Altered { attempts: 3, ..altered }.verify().0, "last_exception")
+    };
+    let sound = (Verdict::AsDocumented, "the branch before it".to_owned());
+    assert_eq!([judged(0), judged(5)], [sound.clone(), sound]);
+    assert_eq!(judged(usize::MAX), (Verdict::Differs, "another branch".to_owned()));
+}
+
+#[test]
+fn without_a_record_of_ring_0_its_sign_is_unknown() {
+    let altered = Altered::new("06_5E", Faults::NONE, |altered, kernel, switch| match kernel {
+        Kernel::KernelAddresses => Ok(Ran::default()),
+        _ => plainly(altered, kernel, switch),
+    });
+    let why = Verdict::CannotTell("no branch of ring 0 was recorded".into());
+    assert_eq!(verdict(&altered.verify().0, "sign"), why);
 }
