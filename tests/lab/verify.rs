@@ -857,3 +857,30 @@ fn without_a_record_of_ring_0_its_sign_is_unknown() {
     let why = Verdict::CannotTell("no branch of ring 0 was recorded".into());
     assert_eq!(verdict(&altered.verify().0, "sign"), why);
 }
+
+/// The source of the depth: the table's row or the assumed one, CPUID, or the user.
+#[test]
+fn the_geometry_has_its_source() {
+    let source = |cpu: &SoftCpu, assume: Option<&str>| {
+        let assume = assume.map(|text| text.parse().unwrap());
+        let config = Config { write: false, assume, ..Config::default() };
+        let report = Ready::new(SoftSubject::new(cpu, Faults::NONE), &config).unwrap().verify();
+        let checks = report.unwrap().checks;
+        checks.into_iter().find(|check| check.id == "depth").unwrap().source.unwrap()
+    };
+    let by_hand = "depth=32,from=680,to=6C0,info=DC0,tos=1C9,select=1C8";
+    let mut unknown_arch = with_leaf_1ch(0x4000_000B, 7, 0);
+    unknown_arch.cpuid.insert(1, 0, 0x000F_06F0, 0, 1 << 15, 0);
+    unknown_arch.caps = probe(&unknown_arch.cpuid, None).unwrap();
+    for (cpu, assume, expected) in [
+        (SoftCpu::preset("06_3C").unwrap(), None, "CPU table, 06_3CH: "),
+        (unknown_model(), Some("06_5E"), "CPU table, 06_5EH: "),
+        (unknown_model(), Some(by_hand), "as given by --assume"),
+        (unknown_arch, None, "CPUID 1CH; "),
+        (SoftCpu::preset("19_61").unwrap(), None, "CPUID 80000022H; "),
+        (SoftCpu::preset("19_21").unwrap(), None, "CPUID 80000008H; "),
+    ] {
+        let found = source(&cpu, assume);
+        assert!(found.starts_with(expected), "{} {assume:?}: {found}", cpu.key);
+    }
+}

@@ -484,6 +484,9 @@ fn values_at_their_limits_are_described() {
         (&from, 0x7FFF_FFFF_8100_0123, true),
         (&from, 0x3FFF_FFFF_8100_0123, false),
         (&from, 0x8000_5555_5555_4444, true),
+        // Bit 57 alone.
+        (&from, 0x7E00_0000_0000_0123, true),
+        (&from, 0x7DFF_FFFF_FFFF_0123, false),
         (&to, 0x9FFF_FFFF_8100_0123, true),
         (&to, 0x8FFF_FFFF_8100_0123, false),
     ] {

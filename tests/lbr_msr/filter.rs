@@ -150,6 +150,19 @@ fn the_impossible_is_refused_with_the_facility_named() {
     assert!(matches!(refused("cond", BARE_ARCH), FilterError::NoTypeFilter { .. }));
 }
 
+/// Linux's lbr.c offers call stacks only if CPUID.1CH:EBX announces all three of bits 2:0.
+#[test]
+fn call_stacks_of_architectural_lbr_need_both_filters() {
+    for bits in 0..8 {
+        let [cpl, branch, call_stack] = [0, 1, 2].map(|bit| bits >> bit & 1 == 1);
+        let register = FilterRegister::LbrCtl { cpl, branch, call_stack };
+        assert_eq!(register.call_stack(), bits == 7, "{bits:#b}");
+        let value = to_register(filter("stack,u,k"), register);
+        let none = Err(FilterError::NoCallStack { register: "IA32_LBR_CTL" });
+        assert_eq!(value, if bits == 7 { Ok(0x38_000F) } else { none }, "{bits:#b}");
+    }
+}
+
 #[test]
 fn values_read_back() {
     let read = |value, register| from_register(value, register).unwrap();

@@ -441,6 +441,7 @@ fn assumptions() {
     let plain = FilterRegister::LbrSelect { jumps_swallow_calls: false, call_stack: false };
     assert_eq!(by_hand.filter, plain);
     assert_eq!(by_hand.format, Some(LbrFormat(5)));
+    assert_eq!(by_hand.quirks, Quirks::STREAMLINED_FREEZE);
     let told = assume("depth=16,from=680,to=6C0,tos=1C9,format=3", new, None).unwrap();
     assert_eq!(told.layout, Layout::Legacy { format: LbrFormat(3), tsx: true });
     assert_eq!((told.filter, told.order), (FilterRegister::None, Order::Tos));

@@ -50,6 +50,22 @@ fn perf_capabilities_of_a_skylake() {
     assert!(!caps.intersects(PerfCapabilities::PEBS_BASELINE | PerfCapabilities::PERF_METRICS));
 }
 
+/// Linux's LBR_FORMAT_* in arch/x86/events/perf_event.h.
+#[test]
+fn formats_have_linuxs_names() {
+    let names = ["32", "LIP", "EIP", "EIP_FLAGS", "EIP_FLAGS2", "INFO", "TIME", "INFO2"];
+    for (code, name) in (0..).zip(names) {
+        let format = LbrFormat(code);
+        assert_eq!((format.name(), format.is_known()), (Some(name), true), "{code}");
+        assert_eq!(format.has_info(), matches!(name, "INFO" | "INFO2"), "{code}");
+        assert_eq!(format.to_string(), format!("{code:#x} {name}"));
+    }
+    for code in [8, 0x3E, 0x40] {
+        assert_eq!((LbrFormat(code).name(), LbrFormat(code).is_known()), (None, false));
+    }
+    assert_eq!(LbrFormat(0x2A).to_string(), "0x2a unknown");
+}
+
 #[test]
 fn perf_capabilities_of_real_machines() {
     let Some(corpus) = crate::support::corpus::corpus() else { return };
