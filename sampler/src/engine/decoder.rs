@@ -272,9 +272,10 @@ impl<'a, S: Sink> Decoder<'a, S> {
 #[cfg(test)]
 mod tests {
     use lbr_msr::LbrFormat;
-    use lbr_msr::record::RawEntry;
+    use lbr_msr::record::{Comm, RawEntry};
 
     use super::*;
+    use crate::config::Owns;
     use crate::target::ThreadId;
 
     const USER: u64 = 0x40_1000;
@@ -375,21 +376,96 @@ mod tests {
     }
 
     #[test]
-    fn a_stack_that_is_left_out_breaks_only_the_next_of_its_cpu() {
-        let on = |cpu, label| {
+    fn a_stack_that_is_left_out_breaks_only_the_next_of_its_cpu_and_thread() {
+        let on = |cpu, tid, label| {
             let mut stack = stack(USER, USER, Head::Joined, label);
-            stack.cpu = cpu;
+            (stack.cpu, stack.thread.tid) = (cpu, tid);
             stack
         };
         let (samples, decoded) = samples(&[
-            on(1, Label::Torn),
-            on(2, Label::Stream),
-            on(1, Label::Stream),
-            on(1, Label::Stream),
+            on(1, 7, Label::Torn),
+            on(2, 7, Label::Stream),
+            on(1, 8, Label::Stream),
+            on(1, 7, Label::Stream),
+            on(1, 7, Label::Stream),
         ]);
         let heads: Vec<_> = samples.iter().map(|sample| sample.stack.integrity.head).collect();
-        assert_eq!(heads, [Head::Joined, Head::Lost, Head::Joined]);
-        assert_eq!((decoded.lost, decoded.not_joined, decoded.cut), (1, 1, 4));
+        assert_eq!(heads, [Head::Joined, Head::Joined, Head::Lost, Head::Joined]);
+        assert_eq!((decoded.lost, decoded.not_joined, decoded.cut), (1, 1, 5));
+    }
+
+    fn comm(time: u64) -> Event {
+        Event::Comm(Comm { time, pid: 7, tid: 7, comm: "a".to_owned(), exec: false })
+    }
+
+    /// The kernel's events have its clock's time, and so may a stack.
+    #[test]
+    fn an_event_of_the_time_of_a_stack_comes_first() {
+        let mut events: Vec<Event> = Vec::new();
+        let (sender, received) = mpsc::channel();
+        let (code, knowledge) = (Decoding::default(), SourceKnowledge::HARDWARE);
+        let mut decoder = Decoder::new(Layout::Plain, knowledge, code, None, &mut events, received);
+        for time in [6, 5] {
+            sender.send(Message::Event(comm(time))).expect("the decoder lives");
+        }
+        let mut raw = stack(USER, USER, Head::Joined, Label::Stream);
+        raw.time = 5;
+        decoder.stack(&raw).expect("a vector takes all");
+        decoder.finish().expect("a vector takes all");
+        assert!(matches!(events[..], [Event::Comm(_), Event::Sample(_), Event::Comm(_)]));
+        assert_eq!(events.iter().map(time_of).collect::<Vec<_>>(), [5, 5, 6]);
+    }
+
+    /// A branch outside of the known mappings may be in a new one, which precedes the sample.
+    #[test]
+    fn the_targets_new_mappings_precede_its_sample_and_other_stacks_are_lost() {
+        let mut events: Vec<Event> = Vec::new();
+        let (_sender, received) = mpsc::channel();
+        let owns: Owns = Box::new(|time, entries, events| {
+            events.push(comm(time));
+            entries.iter().all(|entry| entry.from == USER)
+        });
+        let code = Decoding { owns: Some(owns), ..Decoding::default() };
+        let knowledge = SourceKnowledge::HARDWARE;
+        let mut decoder = Decoder::new(Layout::Plain, knowledge, code, None, &mut events, received);
+        for (time, from) in [(5, USER), (6, USER + 1)] {
+            let mut raw = stack(from, USER, Head::Joined, Label::Stream);
+            (raw.time, raw.thread.tid) = (time, 9);
+            decoder.stack(&raw).expect("a vector takes all");
+        }
+        decoder.finish().expect("a vector takes all");
+        let [known, Event::Sample(sample), looked, lost] = &events[..] else {
+            panic!("{events:?}")
+        };
+        assert_eq!((known, sample.time, looked), (&comm(5), 5, &comm(6)));
+        let label = Some(Label::Mixed);
+        let wanted = Lost { time: 6, pid: 7, tid: 9, cpu: 1, stacks: 1, label };
+        assert_eq!(lost, &Event::Lost(wanted));
+    }
+
+    /// The branches that a filter in software drops ran as well; a call stack without any of its
+    /// frames is no sample, unlike one that had none.
+    #[test]
+    fn a_filter_in_software_changes_no_period_and_empties_no_sample() {
+        let mut events: Vec<Event> = Vec::new();
+        let (_sender, received) = mpsc::channel();
+        let keep: Keep = Box::new(|entry| entry.to == 0x10);
+        let (code, knowledge) = (Decoding::default(), SourceKnowledge::HARDWARE);
+        let mut decoder =
+            Decoder::new(Layout::Plain, knowledge, code, Some(keep), &mut events, received);
+        let mut joined = stack(USER, 0x20, Head::Joined, Label::Stream);
+        joined.push(RawEntry { from: USER, to: 0x10, info: None });
+        let frames = stack(USER, 0x20, Head::Unknown, Label::Snapshot);
+        for raw in [joined, frames, joined] {
+            decoder.stack(&raw).expect("a vector takes all");
+        }
+        let decoded = decoder.finish().expect("a vector takes all");
+        assert_eq!((decoded.samples, decoded.branches, decoded.filtered), (2, 2, 3));
+        for event in &events {
+            let Event::Sample(sample) = event else { panic!("{event:?}") };
+            assert_eq!((sample.period, sample.ip, sample.stack.entries.len()), (2, 0x10, 1));
+            assert_eq!(sample.stack.integrity.head, Head::Joined);
+        }
     }
 
     /// An empty call stack is a sample, because the outermost function ran.
