@@ -139,6 +139,22 @@ fn the_first_drain_is_contiguous_with_arming() {
     }
 }
 
+/// IA32_LBR_DEPTH may be set to less than the CPU's greatest depth.
+#[test]
+fn an_lbr_is_as_deep_as_its_depth_register_says() {
+    for one_call in [false, true] {
+        let mut model = Model { one_call, ..Model::armed(Shape::Arch, 8) };
+        model.caps.depth = 32;
+        let mut state = begin(&mut model);
+        for n in 0..10 {
+            model.branch(0x4000 + n, 0x5000);
+        }
+        let stack = drain(&mut state, &mut model);
+        assert_eq!((stack.integrity.label, stack.new_slots), (Label::Gap, 8));
+        assert_eq!(stack.entries().len(), 8);
+    }
+}
+
 #[test]
 fn a_drain_of_nothing_writes_no_mark() {
     for shape in SHAPES {

@@ -96,6 +96,61 @@ fn an_empty_record_that_is_not_blank_is_foreign() {
         let stack = drain(&mut state, &mut model);
         assert_eq!(stack.integrity.label, Label::Foreign, "{shape:?}");
         assert!(stack.entries().is_empty());
+        // What they wrote ends the next stack.
+        model.branch(0x700, 0x800);
+        let stack = drain(&mut state, &mut model);
+        assert_eq!((stack.integrity.label, stack.integrity.head), (Label::Stream, Head::Unknown));
+        assert_eq!(oldest_first(&model, &stack), [model.encode(0x700, 0x800)], "{shape:?}");
+    }
+}
+
+/// Recording was switched off after the mark was overwritten: branches may be missing at both ends.
+#[test]
+fn a_full_stack_that_was_stopped_does_not_join_the_next() {
+    for (shape, one_call) in all() {
+        let (mut model, mut state) = running_by(shape, one_call);
+        for n in 0..20 {
+            model.branch(0x500 + n, 0x600);
+        }
+        model.control &= !model.caps.registers.enable;
+        let stack = drain(&mut state, &mut model);
+        assert_eq!((stack.integrity.label, stack.integrity.head), (Label::Stopped, Head::Lost));
+        assert_eq!(stack.entries().len(), 16);
+        model.branch(0x700, 0x800);
+        let stack = drain(&mut state, &mut model);
+        assert_eq!((stack.integrity.label, stack.integrity.head), (Label::Stream, Head::Lost));
+    }
+}
+
+/// Branches before and after the failed drain must not share a stack.
+#[test]
+fn a_failed_drain_leaves_recording_off_that_it_found_off() {
+    for one_call in [false, true] {
+        let (mut model, mut state) = running_by(Shape::Info, one_call);
+        model.branch(0x500, 0x600);
+        model.control &= !model.caps.registers.enable;
+        // TO of the newest record, at TOS 8.
+        model.fault = model.caps.registers.to_at(8);
+        state.drain(&mut model, THREAD).unwrap_err();
+        assert!(!model.is_on(), "one call: {one_call}");
+    }
+}
+
+/// Records that someone else's filter let in are excluded once, also if they change meanwhile.
+#[test]
+fn a_foreign_stack_that_changes_while_it_is_read_is_not_read_again() {
+    for shape in [Shape::Flags, Shape::Info, Shape::Packed, Shape::Arch] {
+        let (mut model, mut state) = running(shape);
+        model.branch(0x500, 0x600);
+        model.control ^= 1 << 11;
+        model.intruder = Some((4, model.encode(0x777, 0x888)));
+        assert_eq!(drain(&mut state, &mut model).integrity.label, Label::Foreign, "{shape:?}");
+        model.control ^= 1 << 11;
+        model.branch(0x900, 0xA00);
+        let stack = drain(&mut state, &mut model);
+        let raw = oldest_first(&model, &stack);
+        assert_eq!(raw.last(), Some(&model.encode(0x900, 0xA00)), "{shape:?}");
+        assert!(!raw.contains(&model.encode(0x500, 0x600)), "{shape:?}: {raw:x?}");
     }
 }
 
@@ -496,6 +551,41 @@ fn call_stack(shape: Shape, depth: u32, one_call: bool) -> Model {
     Model { call_stack: true, one_call, ..Model::armed(shape, depth) }
 }
 
+/// Shapes with call-stack mode, register by register and in one call.
+fn call_stacks() -> impl Iterator<Item = (Shape, bool)> {
+    all().filter(|(shape, _)| !matches!(shape, Shape::Packed | Shape::Amd))
+}
+
+#[test]
+fn a_snapshot_of_a_stopped_or_foreign_lbr_has_that_label() {
+    for (shape, one_call) in call_stacks() {
+        let mut model = call_stack(shape, 8, one_call);
+        let has_status = shape != Shape::Flags;
+        if has_status {
+            model.caps.quirks |= Quirks::STREAMLINED_FREEZE;
+            model.status = Some(0);
+        }
+        let mut state = begin(&mut model);
+        model.retire(&call(0));
+        let mut label = |change: fn(&mut Model)| {
+            change(&mut model);
+            // `drain` checks that recording continues.
+            let stack = drain(&mut state, &mut model);
+            assert_eq!(stack.entries().len(), 1, "{shape:?} {one_call}");
+            stack.integrity.label
+        };
+        assert_eq!(label(|model| model.control &= !model.caps.registers.enable), Label::Stopped);
+        assert_eq!(label(|_| {}), Label::Snapshot);
+        if has_status {
+            assert_eq!(label(|model| model.status = Some(1 << 58)), Label::Stopped, "{shape:?}");
+            assert_eq!(label(|_| {}), Label::Snapshot);
+        }
+        let theirs = |model: &mut Model| model.control ^= 1 << 11;
+        assert_eq!(label(theirs), Label::Foreign);
+        assert_eq!(label(theirs), Label::Snapshot);
+    }
+}
+
 #[test]
 fn snapshots_are_the_frames_of_the_moment() {
     for shape in [Shape::Flags, Shape::Info, Shape::Arch] {
@@ -529,16 +619,20 @@ fn snapshots_are_the_frames_of_the_moment() {
 
 #[test]
 fn a_snapshot_that_changes_while_it_is_read_is_torn() {
-    for shape in [Shape::Flags, Shape::Info, Shape::Arch] {
+    for (shape, one_call) in call_stacks() {
         for late in [false, true] {
-            let mut model = call_stack(shape, 8, false);
+            let mut model = call_stack(shape, 8, one_call);
             let mut state = begin(&mut model);
             for n in 0..3 {
                 model.retire(&call(n));
             }
             let reads = drain(&mut state, &mut model).accesses.total() as usize;
             // At the newest record, or at the last check before the thaw.
-            let at = if late { reads - 3 } else { 4 };
+            let at = match (late, one_call) {
+                (true, _) => reads - 3,
+                (false, true) => 8,
+                (false, false) => 4,
+            };
             let frame = model.encode(0x777, 0x888);
             model.intruder = Some((at, frame));
             let stack = drain(&mut state, &mut model);
@@ -550,8 +644,10 @@ fn a_snapshot_that_changes_while_it_is_read_is_torn() {
 
 #[test]
 fn returns_beyond_the_calls_are_underflow_if_tos_shows_them() {
-    for shape in [Shape::Flags, Shape::Info, Shape::Arch] {
-        let mut model = call_stack(shape, 8, false);
+    for ((shape, one_call), tos) in call_stacks().flat_map(|what| [(what, 0), (what, 5)]) {
+        let mut model = call_stack(shape, 8, one_call);
+        // Arming clears the records, but not TOS.
+        model.tos = tos;
         let mut state = begin(&mut model);
         model.retire(&call(0));
         model.retire(&ret(0));
