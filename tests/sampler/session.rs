@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lbr_msr::record::{
-    BranchEntry, BranchType, Comm, Event, Head, HwBranchType, Label, SourceKnowledge,
+    BranchEntry, BranchType, Comm, Event, Head, HwBranchType, Label, MoveKind, SourceKnowledge,
+    Task,
 };
 use lbr_msr::soft::Retired;
 use sampler::config::{Queue, WhenFull};
@@ -380,6 +381,12 @@ fn a_stop_ends_the_run_and_keeps_its_records() {
                 retired.fetch_add(1, Ordering::Relaxed);
             }
             assert!(gate.start(thread).is_err());
+            assert!(ring.retire_entry(&branch(thread.tid, 1234), [0; 6]).is_err());
+            // What belongs to the branches so far is still recorded.
+            ring.moved(MoveKind::End, 0x50, 0).unwrap();
+            ring.flush().unwrap();
+            let task = Task { time: 1, pid: 100, tid: 1, ppid: 100, ptid: 1 };
+            gate.emit(Event::Exit(task)).unwrap();
             ring.finish().unwrap();
         })
     };
@@ -387,6 +394,66 @@ fn a_stop_ends_the_run_and_keeps_its_records() {
     assert_eq!(retired.load(Ordering::Relaxed), 1234);
     assert_eq!(by_thread(&events)[&1], expected(1, 1234));
     assert!(summary.complete, "to the stop");
+    let moves = samples(&events).flat_map(|sample| &sample.stack.moves);
+    assert_eq!(moves.map(|moved| moved.kind).collect::<Vec<_>>(), [MoveKind::End]);
+    assert!(events.iter().any(|event| matches!(event, Event::Exit(_))));
+}
+
+/// A failed recording, unlike one that was stopped, takes nothing any more.
+#[test]
+fn a_failed_recording_is_closed_to_all_calls() {
+    let script: Script = Box::new(|gate, thread| {
+        let mut ring = gate.start(thread).unwrap();
+        while ring.retire(&branch(1, 1)).is_ok() {}
+        assert!(gate.is_closed() && gate.start(thread).is_err());
+        assert!(ring.retire_run(&[]).is_err());
+        assert!(ring.moved(MoveKind::End, 0x50, 0).is_err());
+        assert!(ring.flush().is_err());
+        let task = Task { time: 1, pid: 100, tid: 1, ppid: 100, ptid: 1 };
+        assert!(gate.emit(Event::Exit(task)).is_err());
+        assert!(ring.finish().is_err());
+    });
+    let mut source = Scripted::new(vec![script]);
+    let open = models(Shape::Arch, 8, false);
+    let error = record_on(&mut source, config(Shape::Arch, 8), open, &mut FullDisk { room: 5 })
+        .unwrap_err();
+    assert!(matches!(error, RecordError::Sink(_)), "{error}");
+}
+
+#[test]
+fn a_queue_holds_at_least_one_stack() {
+    let mut config = config(Shape::Arch, 8);
+    config.queue = Queue { stacks: 0, when_full: WhenFull::Drop };
+    let before = std::time::Instant::now();
+    let (summary, _) = record(&mut Scripted::straight(1, 5), config, Shape::Arch);
+    assert!(summary.complete, "{summary:?}");
+    assert!(summary.time > Duration::ZERO && summary.time <= before.elapsed());
+}
+
+/// A wipe before the first mark looks as after arming; the branches before it are missing.
+#[test]
+fn moves_of_a_stack_that_lacks_branches_are_of_unknown_kind() {
+    for (branches, kinds) in
+        [(19, vec![MoveKind::Start, MoveKind::End]), (20, vec![MoveKind::Unknown; 2])]
+    {
+        let open: sampler::gate::OpenRegisters =
+            Box::new(|_| Ok(Box::new(Changed(Model::armed(Shape::Arch, 32), 0, Model::wipe))));
+        let script: Script = Box::new(move |gate, thread| {
+            let mut ring = gate.start(thread).unwrap();
+            ring.moved(MoveKind::Start, 0, 0x10).unwrap();
+            for n in 0..branches {
+                ring.retire(&branch(1, n)).unwrap();
+            }
+            ring.moved(MoveKind::End, 0x50, 0).unwrap();
+            ring.finish().unwrap();
+        });
+        let mut events: Vec<Event> = Vec::new();
+        let mut source = Scripted::new(vec![script]);
+        let summary = record_on(&mut source, config(Shape::Arch, 32), open, &mut events).unwrap();
+        assert_eq!((summary.complete, summary.samples), (branches == 19, 1));
+        let moves = samples(&events).flat_map(|sample| &sample.stack.moves);
+        assert_eq!(moves.map(|moved| moved.kind).collect::<Vec<_>>(), kinds);
+    }
 }
 
 #[test]

@@ -340,3 +340,36 @@ fn call_stack_snapshots_are_the_frames_entered_since_arming() {
         assert!(net < 0, "the walk ends below where it began");
     }
 }
+
+#[test]
+fn a_filter_of_call_stack_mode_records_snapshots() {
+    let call = |n: u64| Retired::user(0x1000 * n, 0x1000 * n + 8, HwBranchType::RelCall);
+    // EN_CALLSTACK, without calls of the kernel and jumps: SDM 18.11.
+    let (summary, entries) =
+        record(&model_caps(Shape::Info, 8), 0x3C5, |_| {}, &mut one_thread(vec![call(1), call(2)]));
+    assert_eq!(summary.labels.keys().collect::<Vec<_>>(), [&Label::Snapshot]);
+    let ends: Vec<_> = entries.iter().map(|entry| (entry.from, entry.to)).collect();
+    assert_eq!(ends, [(0x1000, 0x1008), (0x2000, 0x2008)]);
+    assert!(!summary.complete);
+}
+
+/// A function may be entered by a branch that the filter suppresses.
+#[test]
+fn a_suppressed_entry_of_a_function_has_no_sample_and_its_arguments_no_other() {
+    let script: Script = Box::new(|gate, thread| {
+        let mut ring = gate.start(thread).unwrap();
+        let entry = |class| Retired { class, ..branch(distinct(1)) };
+        ring.retire_entry(&entry(HwBranchType::RelCall), [1; 6]).unwrap();
+        ring.retire(&branch(distinct(2))).unwrap();
+        ring.flush().unwrap();
+        ring.retire_entry(&entry(HwBranchType::RelJmp), [2; 6]).unwrap();
+        ring.finish().unwrap();
+    });
+    // CPL_EQ_0 and NEAR_REL_CALL of MSR_LBR_SELECT suppress: SDM 18.9.
+    let config = RecordConfig::modelled(model_caps(Shape::Info, 16), None, 0x9).unwrap();
+    let mut events: Vec<Event> = Vec::new();
+    let summary = sampler::record(&mut Scripted::new(vec![script]), config, &mut events).unwrap();
+    let found: Vec<_> = samples(&events).map(|s| (s.arguments, s.stack.entries.len())).collect();
+    assert_eq!(found, [(None, 1), (Some([2; 6]), 1)]);
+    assert_eq!((summary.drains, summary.retired), (2, Some(2)));
+}
