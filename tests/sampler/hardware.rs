@@ -151,6 +151,18 @@ impl RecordUntil for Sleep {
     }
 }
 
+/// Waits as [`Sleep`], and gives its CPU away more than once.
+struct Restless(Sleep);
+
+impl RecordUntil for Restless {
+    fn record_until(&mut self, thawed: u64, deadline: Duration) -> Result<u64, MsrError> {
+        for _ in 0..2 {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        self.0.record_until(thawed, deadline)
+    }
+}
+
 type Act = Box<dyn FnMut(&dyn Fn() -> bool) + Send>;
 
 /// A target whose branches the test makes.
@@ -158,11 +170,13 @@ struct Scripted {
     act: Act,
     code: Option<fn(u64) -> bool>,
     switches: Option<Arc<AtomicU64>>,
+    /// Further switches in each interval.
+    switches_each: u64,
 }
 
 impl Scripted {
     fn new(act: impl FnMut(&dyn Fn() -> bool) + Send + 'static) -> Scripted {
-        Scripted { act: Box::new(act), code: None, switches: None }
+        Scripted { act: Box::new(act), code: None, switches: None, switches_each: 0 }
     }
 }
 
@@ -177,11 +191,11 @@ impl UserCode for Owned {
     }
 }
 
-struct Counted(Arc<AtomicU64>);
+struct Counted(Arc<AtomicU64>, u64);
 
 impl Switches for Counted {
     fn since_last(&mut self) -> Option<u64> {
-        Some(self.0.swap(0, Ordering::Relaxed))
+        Some(self.0.swap(0, Ordering::Relaxed) + self.1)
     }
 }
 
@@ -193,7 +207,8 @@ impl Target for Scripted {
         self.code.map(|owns| Box::new(Owned(owns)) as Box<dyn UserCode>)
     }
     fn switches(&self) -> Option<Box<dyn Switches>> {
-        self.switches.clone().map(|count| Box::new(Counted(count)) as Box<dyn Switches>)
+        let count = self.switches.clone()?;
+        Some(Box::new(Counted(count, self.switches_each)))
     }
     fn start(&mut self, _: Emit<'_>) -> Result<(), SourceError> {
         Ok(())
@@ -350,6 +365,127 @@ fn local_drains_miss_nothing() {
     let joined = samples.iter().filter(|s| s.stack.integrity.head == Head::Joined).count();
     assert_eq!(samples.len() - joined, usize::try_from(all.not_joined).unwrap());
     assert!(joined > 20, "{all:?}");
+}
+
+/// Records on one CPU, which the sampler may share with the target.
+fn on_one_cpu(
+    target: impl FnOnce(Shared) -> Scripted,
+    same_cpu: impl FnOnce(Shared) -> Option<Box<dyn RecordUntil + Send>>,
+) -> (Summary, Vec<Event>) {
+    let cpu = preset("06_5E");
+    let number = Affinity::current().unwrap().cpus().last().unwrap();
+    let mut ring = Shared::armed(&cpu, user(&cpu), number);
+    let (mut target, same_cpu) = (target(ring.clone()), same_cpu(ring.clone()));
+    let rings = vec![CpuRing { registers: &mut ring, same_cpu }];
+    let mut events: Vec<Event> = Vec::new();
+    let all = record(rings, &mut target, config(&cpu.caps, 1_000), &mut events).unwrap();
+    (all, events)
+}
+
+fn asleep(ring: Shared) -> Option<Box<dyn RecordUntil + Send>> {
+    Some(Box::new(Sleep(ring)))
+}
+
+/// The sampler takes the CPU from the target once for each drain.
+#[test]
+fn the_switch_to_the_sampler_is_not_one_to_another_task() {
+    for (same_cpu, each, is_other) in
+        [(false, 0, false), (false, 1, true), (true, 1, false), (true, 2, true)]
+    {
+        let target = |ring: Shared| Scripted {
+            switches: Some(Arc::default()),
+            switches_each: each,
+            ..Scripted::new(move |_| ring.drains_at_least(3))
+        };
+        let (all, _) = on_one_cpu(target, if same_cpu { asleep } else { |_| None });
+        let [sampler] = all.samplers[..] else { panic!("one CPU") };
+        assert!(sampler.drains > 0);
+        assert_eq!(
+            sampler.switched,
+            if is_other { sampler.drains } else { 0 },
+            "{same_cpu} {each}"
+        );
+    }
+}
+
+/// The target may have run while recording was off.
+#[test]
+fn after_giving_up_its_cpu_the_sampler_claims_no_continuity() {
+    let target = |ring: Shared| {
+        Scripted::new(move |_| {
+            for n in 0..4 {
+                ring.on().retire(&script(n));
+                ring.drains_at_least(1);
+            }
+        })
+    };
+    let (all, events) = on_one_cpu(target, |ring| Some(Box::new(Restless(Sleep(ring)))));
+    let [sampler] = all.samplers[..] else { panic!("one CPU") };
+    assert_eq!(sampler.not_held, sampler.drains);
+    let heads: Vec<Head> = samples(&events).map(|sample| sample.stack.integrity.head).collect();
+    assert_eq!(heads, [Head::Unknown; 4]);
+}
+
+#[test]
+fn branches_before_the_targets_start_are_not_recorded() {
+    for same_cpu in [false, true] {
+        let target = |ring: Shared| {
+            for n in 100..105 {
+                assert!(ring.retire(n));
+            }
+            Scripted::new(move |_| {
+                for n in 0..3 {
+                    ring.on().retire(&script(n));
+                    ring.drains_at_least(1);
+                }
+            })
+        };
+        let (all, events) = on_one_cpu(target, if same_cpu { asleep } else { |_| None });
+        let numbers = samples(&events).flat_map(|sample| sample.stack.oldest_first());
+        let numbers: Vec<u64> = numbers.map(|entry| number(entry.from)).collect();
+        assert_eq!(numbers, [0, 1, 2], "{same_cpu}");
+        // A sampler that stays on its CPU can time every drain.
+        let flags = std::fs::read_to_string("/proc/cpuinfo").unwrap();
+        if same_cpu && flags.split_whitespace().any(|flag| flag == "rdtscp") {
+            let [sampler] = all.samplers[..] else { panic!("one CPU") };
+            let (drains, cycles) = sampler.timed.unwrap();
+            assert!(drains == sampler.drains && cycles > 0, "{sampler:?}");
+        }
+    }
+}
+
+/// A target that cannot start, but has to be released.
+struct Unstartable(Arc<AtomicBool>);
+
+impl Target for Unstartable {
+    fn id(&self) -> ThreadId {
+        ID
+    }
+    fn start(&mut self, _: Emit<'_>) -> Result<(), SourceError> {
+        Err(SourceError::NotFound { program: "nope".to_owned() })
+    }
+    fn wait(&mut self, _: &dyn Fn() -> bool, _: Emit<'_>) -> Result<(), SourceError> {
+        panic!("it has not started");
+    }
+    fn finish(&mut self, _: Emit<'_>) -> Result<Option<Exit>, SourceError> {
+        self.0.store(true, Ordering::Relaxed);
+        Ok(None)
+    }
+}
+
+#[test]
+fn a_target_that_cannot_start_is_released() {
+    let cpu = preset("06_5E");
+    let mut ring = Shared::armed(&cpu, user(&cpu), 0);
+    let is_released = Arc::new(AtomicBool::new(false));
+    let mut target = Unstartable(Arc::clone(&is_released));
+    let rings = vec![CpuRing { registers: &mut ring, same_cpu: None }];
+    let allowed = Affinity::current().unwrap();
+    let mut events: Vec<Event> = Vec::new();
+    let mut source = Cpus::new(rings, &mut target, allowed);
+    let error = sampler::record(&mut source, config(&cpu.caps, 1_000), &mut events).unwrap_err();
+    assert!(matches!(error, RecordError::Source(SourceError::NotFound { .. })), "{error}");
+    assert!(is_released.load(Ordering::Relaxed));
 }
 
 /// Where a drain takes longer than the interval, the target still gets as much time as the sampler.

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use lbr_msr::insn::{self, Insn};
 use lbr_msr::record::Event;
-use object::{Object, ObjectSection, ObjectSymbol};
+use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol};
+use sampler::source::cpu::Cpus;
 use sampler::source::cpu::same_cpu::Control;
 use sampler::source::cpu::target::{Process, Program, Target, WholeCpu};
-use sampler::source::{Command, Exit, SourceError};
+use sampler::source::{Command, Exit, Source, SourceError};
 use sampler::target::{Affinity, find};
 
 use crate::support::itself::with_symbols;
@@ -187,4 +188,30 @@ fn no_branch_between_the_first_and_the_last_system_call() {
         looked_at.push(program);
     }
     assert_eq!(looked_at.first(), Some(&this), "at least this program has the function");
+}
+
+/// The kernel returns to that function after each of its system calls, which is no branch of the
+/// target.
+#[test]
+fn the_code_from_thaw_to_freeze_is_not_the_targets() {
+    let null = std::fs::File::open("/dev/null").unwrap();
+    let control = Control { descriptor: null.as_fd(), cpu: 0, msr: lbr_msr::Msr(0x1D9), enable: 1 };
+    assert!(control.record_until(1, Duration::ZERO).is_err());
+    let Some(this) = with_symbols() else { return };
+    let Some((address, code)) = row(&this) else { panic!("no such function") };
+    // Where the first byte of this program's file is mapped, and where the file wants it.
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let running = std::env::current_exe().unwrap();
+    let first = maps.lines().find(|line| line.ends_with(running.to_str().unwrap())).unwrap();
+    let mapped = u64::from_str_radix(first.split('-').next().unwrap(), 16).unwrap();
+    let bytes = std::fs::read(&this).unwrap();
+    let file = object::File::parse(&*bytes).unwrap();
+    let wanted = file.segments().map(|segment| segment.address()).min().unwrap();
+    let start = address - wanted + mapped;
+
+    let mut target = WholeCpu { limit: None };
+    let mut cpus = Cpus::new(Vec::new(), &mut target, Affinity::current().unwrap());
+    let ours = cpus.decoding().ours.unwrap();
+    assert_eq!(ours.start, start);
+    assert!(ours.contains(&(start + code.len() as u64 - 1)) && ours.end - start < 4096);
 }
