@@ -12,7 +12,7 @@ use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 use sampler::guard::{Armed, GuardError, Ready};
-use sampler::keeper::{self, KeeperError};
+use sampler::keeper::{self, KeeperError, Restorable, Ticket};
 
 use crate::support::recorder::{Filed, again, bystander, filed, recorded};
 
@@ -360,4 +360,141 @@ fn a_multithreaded_process_gets_no_watchdog() {
         drop(until);
         assert!(matches!(error, KeeperError::Threads(2..)), "{error}");
     });
+}
+
+/// An LBR that only shows whether the watchdog restored it.
+struct Numbered {
+    file: Filed,
+    number: u32,
+    ticket: Option<Ticket>,
+}
+
+impl Restorable for Numbered {
+    fn give(&mut self, ticket: Ticket) {
+        self.ticket = Some(ticket);
+    }
+    fn put_back(&mut self) -> bool {
+        self.file.write(Msr(self.number), 1).is_ok()
+    }
+}
+
+/// A number is two bytes of a message.
+#[test]
+fn the_watchdog_tells_hundreds_of_lbrs_apart() {
+    let mut file = filed(0);
+    let status = recorded(
+        |tell| {
+            let numbered = |number| Numbered { file: again(&file), number, ticket: None };
+            let mut rings: Vec<_> = (0..300).map(numbered).collect();
+            keeper::watch(&mut rings).unwrap();
+            for armed in [3, 258, 261] {
+                rings[armed].ticket.as_ref().unwrap().arming().unwrap();
+            }
+            rings[261].ticket.take().unwrap().settle();
+            tell.write_all(&[1]).unwrap();
+            wait_for_death();
+        },
+        |recorder| kill(recorder, Signal::SIGKILL).unwrap(),
+    );
+    assert!(matches!(status, WaitStatus::Signaled(_, Signal::SIGKILL, _)), "{status:?}");
+    let restored: Vec<u32> = (0..300).filter(|n| file.read(Msr(*n)) == Ok(1)).collect();
+    assert_eq!(restored, [3, 258]);
+}
+
+#[test]
+fn more_lbrs_than_numbers_get_no_watchdog() {
+    struct Nothing;
+    impl Restorable for Nothing {
+        fn give(&mut self, _: Ticket) {}
+        fn put_back(&mut self) -> bool {
+            false
+        }
+    }
+    let mut many: Vec<Nothing> = (0..=65_535).map(|_| Nothing).collect();
+    let error = keeper::watch(&mut many).unwrap_err();
+    assert!(matches!(error, KeeperError::TooMany(65_536)), "{error}");
+    many.pop();
+    std::thread::scope(|threads| {
+        let (until, wait) = std::sync::mpsc::channel::<()>();
+        threads.spawn(move || wait.recv());
+        let error = keeper::watch(&mut many).unwrap_err();
+        drop(until);
+        assert!(matches!(error, KeeperError::Threads(2..)), "{error}");
+    });
+}
+
+/// A recorder that ends does not wait for others who have its pipe.
+#[test]
+fn the_watchdog_ends_with_the_recorder_although_its_pipe_stays_open() {
+    const PID: Msr = Msr(0x10);
+    let mut ring = filed(0);
+    let status = recorded(
+        |tell| {
+            let armed = armed_and_watched(&ring);
+            let pid = bystander(tell).as_raw();
+            again(&ring).write(PID, pid as u64).unwrap();
+            armed.restore().unwrap();
+            again(&ring).write(DEBUGCTL, 0x801).unwrap();
+            tell.write_all(&[1]).unwrap();
+        },
+        |_| {},
+    );
+    assert!(matches!(status, WaitStatus::Exited(_, 0)), "{status:?}");
+    let pid = Pid::from_raw(ring.read(PID).unwrap() as i32);
+    let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let _ = kill(pid, Signal::SIGKILL);
+    assert!(state.contains(") S "), "it held the pipe open until then: {state}");
+    assert_eq!(ring.read(DEBUGCTL), Ok(0x801), "settled: the watchdog leaves it");
+}
+
+/// The only child of this process: proc(5), the fourth field of `stat`.
+fn child() -> Pid {
+    let ours = std::process::id().to_string();
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let mut numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let is_ours = |pid: &i32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let after = stat.rsplit(") ").next().unwrap_or_default();
+        after.split(' ').nth(1) == Some(&ours)
+    };
+    Pid::from_raw(numbers.find(is_ours).unwrap())
+}
+
+#[test]
+fn without_its_watchdog_an_lbr_is_not_armed() {
+    let mut ring = filed(0);
+    let status = recorded(
+        |tell| {
+            let (caps, _) = caps("06_5E");
+            let mut ready = [Ready::new(again(&ring), plan(&caps, 0x101)).unwrap()];
+            keeper::watch(&mut ready).unwrap();
+            let watchdog = child();
+            kill(watchdog, Signal::SIGKILL).unwrap();
+            waitpid(watchdog, None).unwrap();
+            let [ready] = ready;
+            let error = ready.arm().err().unwrap();
+            assert!(matches!(error, GuardError::Keeper(KeeperError::Os { .. })), "{error}");
+            tell.write_all(&[1]).unwrap();
+        },
+        |_| {},
+    );
+    assert!(matches!(status, WaitStatus::Exited(_, 0)), "{status:?}");
+    assert_eq!((ring.read(DEBUGCTL), ring.read(SELECT)), (Ok(2), Ok(0x1C4)));
+}
+
+/// What the watchdog reported: the CPU, and whether it restored the registers.
+static REPORTED: Mutex<Vec<(u32, bool)>> = Mutex::new(Vec::new());
+
+#[test]
+fn the_watchdog_reports_what_it_restored() {
+    for (fault, restored) in [(None, true), (Some((1, Fault::FromThenOn)), false)] {
+        let (watched, caps) = with_foreign_bits(fault);
+        let ready = Ready::new(watched.clone(), plan(&caps, 0x101)).unwrap();
+        let mut ready =
+            ready.with_report(|cpu, found| REPORTED.lock().unwrap().push((cpu, found.is_ok())));
+        watched.set(SELECT, 0x101);
+        assert_eq!(ready.put_back(), restored);
+        assert_eq!(std::mem::take(&mut *REPORTED.lock().unwrap()), [(3, restored)]);
+        assert_eq!(watched.get(SELECT), if restored { 0x1C4 } else { 0x101 });
+    }
 }
