@@ -254,6 +254,33 @@ mod tests {
             assert_eq!((attrs.use_clockid(), attrs.clockid), (1, 1));
             assert_eq!((attrs.enable_on_exec(), attrs.inherit()), (1, 0));
             assert_eq!((attrs.freq(), attrs.sample_id_all()), (0, 1));
+            assert_eq!((attrs.mmap(), attrs.mmap2()), (1, 1));
+            assert_eq!((attrs.comm(), attrs.comm_exec(), attrs.task()), (1, 1, 1));
+            assert_eq!(samples_each(attrs), 1000);
         }
+    }
+
+    /// `sample_period`, or `sample_freq` if `freq` is set.
+    fn samples_each(attrs: &bindings::perf_event_attr) -> u64 {
+        // SAFETY: both fields of the union are the same integer.
+        unsafe { attrs.__bindgen_anon_1.sample_period }
+    }
+
+    /// Threads created later inherit the events of a process; those of a running one are on at once.
+    #[test]
+    fn a_running_process_is_sampled_by_a_rate() {
+        let wanted = EventRequest {
+            host: &Host::default(),
+            filter: "any,u".parse().expect("a filter"),
+            sampling: Sampling::Rate { hz: 4000, seed: 1 },
+            on_exec: false,
+            threads: Some(&[7]),
+            cpus: &[0],
+        };
+        let mut builder = attributes(&wanted, 0, false);
+        let attrs = builder.attrs_mut();
+        assert_eq!((attrs.enable_on_exec(), attrs.inherit()), (0, 1));
+        assert_eq!((attrs.freq(), samples_each(attrs)), (1, 4000));
+        assert_eq!((attrs.config, attrs.branch_sample_type), (4, 0x9));
     }
 }

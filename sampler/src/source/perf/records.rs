@@ -218,24 +218,29 @@ mod tests {
 
     #[test]
     fn mapping_events_are_read() {
-        let mut body = bytes(&[7 | 8 << 32, 0x40_0000, 0x1000, 0, 8 << 32 | 1, 55, 0, 5 | 2 << 32]);
+        let mut body =
+            bytes(&[7 | 8 << 32, 0x40_0000, 0x1000, 0, 8 << 32 | 1, 55, 66, 5 | 2 << 32]);
         body.extend_from_slice(b"/bin/a\xff\0");
         body.extend_from_slice(&bytes(&TRAILER));
         let DecodedRecord::Event(Event::Mmap(map)) = reading(false).read(10, 2, &body) else {
             panic!("no mapping")
         };
         assert_eq!((map.time, map.pid, map.tid, map.addr, map.len), (99, 7, 8, 0x40_0000, 0x1000));
-        assert_eq!((map.dev, map.ino, map.prot, map.flags), ((1, 8), 55, 5, 2));
+        assert_eq!((map.dev, map.ino, map.ino_generation), ((1, 8), 55, 66));
+        assert_eq!((map.prot, map.flags), (5, 2));
         assert_eq!(map.path, "/bin/a\\xff");
         let mut body = bytes(&[7 | 8 << 32]);
         body.extend_from_slice(b"cat\0\0\0\0\0");
         body.extend_from_slice(&bytes(&TRAILER));
-        let comm = Comm { time: 99, pid: 7, tid: 8, comm: "cat".to_owned(), exec: true };
-        let found = reading(false).read(3, 0x2000, &body);
-        assert!(
-            matches!(&found, DecodedRecord::Event(Event::Comm(found)) if *found == comm),
-            "{found:?}"
-        );
+        // PERF_RECORD_MISC_COMM_EXEC, and user mode.
+        for (misc, exec) in [(0x2000, true), (2, false)] {
+            let comm = Comm { time: 99, pid: 7, tid: 8, comm: "cat".to_owned(), exec };
+            let found = reading(false).read(3, misc, &body);
+            assert!(
+                matches!(&found, DecodedRecord::Event(Event::Comm(found)) if *found == comm),
+                "{found:?}"
+            );
+        }
         // pid, ppid, tid, ptid, time: linux/perf_event.h.
         let body = bytes(&[&[7 | 1 << 32, 8 | 2 << 32, 42][..], &TRAILER].concat());
         let task = Task { time: 42, pid: 7, tid: 8, ppid: 1, ptid: 2 };
