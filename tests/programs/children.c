@@ -1,4 +1,4 @@
-/* Children: children fork|after|vfork|exec|thread|stop|cpus|child-cpus|sleep|spin N. */
+/* Children: children fork|after|vfork|clone|clone3|clone3-fork|exec|thread|stop|cpus|child-cpus|sleep|spin N. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "spin.h"
@@ -22,6 +23,41 @@ static int cpus(void) {
     cpu_set_t set;
     sched_getaffinity(0, sizeof set, &set);
     return CPU_COUNT(&set);
+}
+
+static char stack[65536] __attribute__((aligned(16)));
+
+static int become(void *turns) {
+    execl(self, self, "spin", turns, (char *)0);
+    return 98;
+}
+
+/* linux/sched.h: struct clone_args of the first version. */
+struct arguments {
+    unsigned long flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls;
+};
+
+/* The child starts on another stack, so it must not return from a function. */
+static pid_t clone3(unsigned long flags, char *turns) {
+    struct arguments arguments = {
+        .flags = flags, .exit_signal = SIGCHLD, .stack = (unsigned long)stack, .stack_size = sizeof stack};
+    long result;
+    register char *given __asm__("r12") = turns;
+    register int (*run)(void *) __asm__("r13") = become;
+    __asm__ volatile("syscall\n"
+                     "test %%rax, %%rax\n"
+                     "jnz 1f\n"
+                     "mov %%r12, %%rdi\n"
+                     "call *%%r13\n"
+                     "mov %%eax, %%edi\n"
+                     "mov %[exit], %%eax\n"
+                     "syscall\n"
+                     "1:"
+                     : "=a"(result)
+                     : "a"(SYS_clone3), "D"(&arguments), "S"(sizeof arguments), "r"(given), "r"(run),
+                       [exit] "i"(SYS_exit)
+                     : "rcx", "r11", "memory");
+    return result;
 }
 
 static int status_of(pid_t child) {
@@ -61,6 +97,16 @@ int main(int argc, char **argv) {
             execl(self, self, "spin", argv[2], (char *)0);
             _exit(98);
         }
+        spin(4);
+        return status_of(child) + 1;
+    }
+    if (!strcmp(argv[1], "clone") || !strcmp(argv[1], "clone3") || !strcmp(argv[1], "clone3-fork")) {
+        if (!strcmp(argv[1], "clone"))
+            child = clone(become, stack + sizeof stack, CLONE_VM | CLONE_VFORK | SIGCHLD, argv[2]);
+        else
+            child = clone3(argv[1][6] ? 0 : CLONE_VM | CLONE_VFORK, argv[2]);
+        /* Before Linux 5.3, or forbidden. */
+        if (child < 0) return 77;
         spin(4);
         return status_of(child) + 1;
     }

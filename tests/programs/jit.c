@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define PAGE ((unsigned char *)0x20000000)
 
@@ -26,8 +27,33 @@ static int in_turns(unsigned char *page) {
     return 0;
 }
 
+/* A page whose code other system calls than mprotect replace. */
+static int replaced(unsigned char *page) {
+    void (*run)(void) = (void (*)(void))page;
+    int file = memfd_create("code", 0);
+    unsigned char *other;
+    if (file < 0 || ftruncate(file, 4096) || pwrite(file, down, sizeof down, 0) != sizeof down) return 1;
+    mmap(page, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, file, 0);
+    memcpy(page, over, sizeof over);
+    mprotect(page, 4096, PROT_READ | PROT_EXEC);
+    run();
+    /* Drops the copy: the file's code is there again. */
+    madvise(page, 4096, MADV_DONTNEED);
+    run();
+    other = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memcpy(other, over, sizeof over);
+    mprotect(other, 4096, PROT_READ | PROT_EXEC);
+    if (mremap(other, 4096, 4096, MREMAP_MAYMOVE | MREMAP_FIXED, page) != page) return 2;
+    run();
+    if (pkey_mprotect(page, 4096, PROT_READ | PROT_WRITE, -1)) return 3;
+    memcpy(page, down, sizeof down);
+    if (pkey_mprotect(page, 4096, PROT_READ | PROT_EXEC, -1)) return 3;
+    run();
+    return 0;
+}
+
 int main(void) {
-    if (in_turns(PAGE + 0x1000)) return 1;
+    if (in_turns(PAGE + 0x1000) || replaced(PAGE + 0x3000)) return 1;
     void *page = mmap(PAGE, 4096, PROT_READ | PROT_WRITE | PROT_EXEC,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     if (page != PAGE) return 1;

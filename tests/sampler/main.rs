@@ -40,6 +40,8 @@ mod ptrace_oracle;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod ptrace_programs;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod ptrace_signals;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod ptrace_tasks;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod qemu;

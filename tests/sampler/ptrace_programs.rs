@@ -73,6 +73,11 @@ fn code_is_decoded_as_it_is_when_executed() {
     let (over, next, ret) = ((0, true, H::RelJmp), (7, true, H::RelJmp), (9, false, H::Ret));
     assert_eq!(inside(PAGE + 0x1000), [back, back, ret, over, next, ret], "mprotect in between");
     assert_eq!(
+        inside(PAGE + 0x3000),
+        [over, next, ret, back, back, ret, over, next, ret, back, back, ret],
+        "madvise, mremap and pkey_mprotect in between"
+    );
+    assert_eq!(
         inside(PAGE),
         [back, back, ret, over, next, ret, over, next, ret, back, ret],
         "three turns, two of the jumps, two turns"

@@ -7,7 +7,8 @@ use lbr_msr::record::Event;
 use sampler::source::ptrace::Ptrace;
 use sampler::source::{Command, Exit};
 
-use crate::program::{Keeper, RecorderInput, build, from_main, run, turns};
+use crate::program::{Keeper, Program, RecorderInput, build, from_main, run, try_run, turns};
+use crate::support::skip::skipped;
 
 /// Static, to avoid stepping through a dynamic linker after an exec.
 const HOSTED: &[&str] = &["-static", "-O1", "-pthread"];
@@ -107,6 +108,11 @@ fn children_left_alone_run_at_full_speed() {
     }
 }
 
+fn is_clone3_missing(program: &Program) -> bool {
+    let status = std::process::Command::new(&program.path).args(["clone3", "1"]).status();
+    status.unwrap().code() == Some(77)
+}
+
 #[test]
 fn recording_starts_in_the_child_that_reaches_the_address() {
     let Some(program) = build("children.c", HOSTED) else { return };
@@ -116,6 +122,22 @@ fn recording_starts_in_the_child_that_reaches_the_address() {
         let mut command = program.command(&[how, "30000000"]);
         command.from = Some(program.at("spin"));
         let run = run(command);
+        assert_eq!(run.exit, Exit::Code(4), "{how}");
+        assert_eq!(turns(&run, &program).into_values().collect::<Vec<_>>(), [3], "{how}");
+        assert_eq!(run.notes.children_left, 1, "{how}");
+    }
+    // The same of children that share its memory, or copy it, by another system call.
+    for how in ["clone", "clone3", "clone3-fork"] {
+        let mut command = program.command(&[how, "30000000"]);
+        command.from = Some(program.at("spin"));
+        let run = match try_run(command) {
+            Ok(run) => run,
+            Err(error) if how != "clone" && is_clone3_missing(&program) => {
+                skipped(format_args!("no clone3 here: {error}"));
+                continue;
+            }
+            Err(error) => panic!("{how}: {error}"),
+        };
         assert_eq!(run.exit, Exit::Code(4), "{how}");
         assert_eq!(turns(&run, &program).into_values().collect::<Vec<_>>(), [3], "{how}");
         assert_eq!(run.notes.children_left, 1, "{how}");
