@@ -163,6 +163,34 @@ pub(super) fn mapped_at(pid: u32, tid: u32, addr: u64, len: u64) -> io::Result<V
 mod tests {
     use super::*;
 
+    #[test]
+    fn pages_of_a_segment_and_parts_of_a_mapping() {
+        let segment = Segment { address: 0x17e0, offset: 0x7e0, size: 0x510, executable: true };
+        assert_eq!((segment.pages(), segment.page()), (Some((0, 0x1000)), 0x1000));
+        let longer = Segment { size: 0x821, ..segment };
+        assert_eq!(longer.pages(), Some((0, 0x2000)), "one byte on the next page");
+        let mapping = Mapping {
+            start: 0x1000,
+            end: 0x5000,
+            prot: 1,
+            shared: false,
+            pgoff: 0x2000,
+            dev: (0, 0),
+            ino: 1,
+            path: "/program".to_owned(),
+        };
+        let found = |start, end| {
+            let part = part(&mapping, start, end, 7, 8)?;
+            assert_eq!((part.pid, part.tid, part.prot), (7, 8, 5), "readable and executable");
+            Some((part.addr, part.len, part.pgoff))
+        };
+        assert_eq!(found(0x2000, 0x3000), Some((0x2000, 0x1000, 0x3000)));
+        assert_eq!(found(0, 0x2000), Some((0x1000, 0x1000, 0x2000)));
+        assert_eq!(found(0x4000, 0x9000), Some((0x4000, 0x1000, 0x5000)));
+        assert_eq!(found(0x5000, 0x6000), None, "it touches its end");
+        assert_eq!(found(0, 0x1000), None, "it touches its start");
+    }
+
     /// A small program of lld: four segments, all of them in page 0 of the file.
     #[test]
     fn segments_that_share_a_page_of_the_file() {

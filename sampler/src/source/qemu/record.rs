@@ -251,6 +251,16 @@ mod tests {
         assert_eq!(model_of(much).1.cycles, 0xFFFF);
     }
 
+    /// Tags by hand: the classes from 1 to 6, with 16 added for calls of the next instruction.
+    #[test]
+    fn wanted_branches_are_bits_by_tag() {
+        assert_eq!(tags(|_, _| true), 0x7E_007E);
+        assert_eq!(tags(|class, _| class != HwBranchType::Cond), 0x7C_007C);
+        assert_eq!(tags(|class, zero| class == HwBranchType::RelCall && !zero), 1 << 5);
+        assert_eq!(tags(|class, zero| class == HwBranchType::Ret && zero), 1 << 22);
+        assert_eq!(tags(|_, _| false), 0);
+    }
+
     #[test]
     fn invalid_records_are_refused() {
         assert_eq!(Record::decode([0, 0]), Err(Corrupt));

@@ -283,6 +283,20 @@ mod tests {
     }
 
     #[test]
+    fn a_filter_applies_to_mispredicted_branches_too() {
+        let region = region();
+        let call =
+            |zero| record::branch_word(0x40_0000, HwBranchType::RelCall, zero).expect("a tag");
+        // The calls of the next instruction alone: tag 5, with 16 added.
+        region.header.open(1 << 21, None);
+        // 32 is added to the tag of a mispredicted branch.
+        for mispredicted in [0, 0x20 << 56] {
+            assert!(region.header.wants(call(true) | mispredicted));
+            assert!(!region.header.wants(call(false) | mispredicted));
+        }
+    }
+
+    #[test]
     fn two_threads_agree_on_order() {
         const RECORDS: u64 = 40 * CAPACITY as u64 + 13;
         let region = region();
