@@ -148,6 +148,16 @@ mod tests {
         let need = Need { msr: lbr_msr::Msr(0x1D9), write_mask: 1 };
         assert_eq!(found(&[]), Ok("msr-safe"));
         assert_eq!(found(&[need]), Ok("msr"));
+        // A named driver is not replaced by another.
+        let named = |name| {
+            let opened = open(Some(name), 0, &root, &[need], false);
+            opened.map(|registers| (registers.driver().name, registers.taints()))
+        };
+        assert_eq!(named("msr"), Ok(("msr", true)));
+        assert!(
+            named("msr-safe").is_err_and(|error| !error.to_string().contains("dev/cpu/0/msr:"))
+        );
+        assert_eq!(named("other"), Err(MsrError::DriverMissing { path: "other".to_owned() }));
         std::fs::remove_file(at("dev/cpu/0/msr")).expect("removed");
         assert!(found(&[need]).is_err());
     }
