@@ -58,6 +58,12 @@ impl Interrupts {
         Ok(Interrupts(()))
     }
 
+    /// Catches nothing.
+    #[cfg(test)]
+    pub(crate) fn unheard() -> Interrupts {
+        Interrupts(())
+    }
+
     /// Number of signals received.
     pub fn count(self) -> u32 {
         COUNT.load(Ordering::Acquire)
