@@ -3,8 +3,10 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use lbr_msr::insn::Isa;
 use sampler::source::ptrace::Ptrace;
 use sampler::source::{Command, Exit};
+use sampler::target::{ProgramKind, inspect, isa};
 
 use crate::program::{BARE, build, run, try_run};
 
@@ -58,6 +60,21 @@ fn each_refusal_is_one_sentence() {
             format!("{path}: {what}; the software LBR runs ELF programs of x86-64 and AArch64");
         assert_eq!(refused(command(&path)), wanted);
     }
+    // AArch64 is machine 183; a big-endian file has the bytes of each number the other way round.
+    let mut arm = elf(2, 183, 3);
+    arm[24..28].copy_from_slice(&[0x78, 0x56, 0x34, 0x12]);
+    let path = file(&folder, "arm", &arm, 0o755);
+    let wanted = "the program is for AArch64: only lbr record and lbr dump run it, in QEMU";
+    assert_eq!(refused(command(&path)), wanted);
+    assert_eq!(isa(&path), Some(Isa::Aarch64));
+    let kind = inspect(path.as_ref()).unwrap();
+    assert_eq!(kind, ProgramKind::Elf { isa: Isa::Aarch64, entry: 0x1234_5678 });
+    let mut big = elf(2, 0, 0);
+    (big[5], big[17], big[19], big[20], big[23]) = (2, 2, 183, 0, 1);
+    let path = file(&folder, "big", &big, 0o755);
+    let told = refused(command(&path));
+    assert!(told.starts_with(&format!("{path}: an ELF file for machine 183;")), "{told}");
+    assert_eq!(isa(&path), None);
 }
 
 #[test]

@@ -44,6 +44,30 @@ fn a_pinned_thread_runs_there_and_is_unpinned() {
 }
 
 #[test]
+fn the_recorder_leaves_the_recorded_cpus_if_there_are_others() {
+    let allowed = Affinity::current().unwrap();
+    let cpus: Vec<u32> = allowed.cpus().collect();
+    // 5000 is beyond the kernel's set.
+    assert_eq!(allowed.without(&[5000]).unwrap().list(), allowed.list());
+    assert!(allowed.without(&cpus).is_none());
+    let (first, others) = cpus.split_first().unwrap();
+    let found = allowed.without(&[*first]).map(|left| left.cpus().collect::<Vec<_>>());
+    assert_eq!(found.unwrap_or_default(), others);
+    assert_eq!(allowed.only_these(others).unwrap().cpus().collect::<Vec<_>>(), others);
+    std::thread::spawn(move || {
+        let now = || Affinity::current().unwrap().cpus().collect::<Vec<_>>();
+        assert!(Moved::off(&cpus, &allowed).is_none());
+        assert_eq!(now(), cpus, "there are no others");
+        let moved = Moved::off(&cpus[..1], &allowed);
+        assert_eq!(now(), if cpus.len() > 1 { &cpus[1..] } else { &cpus[..] });
+        drop(moved);
+        assert_eq!(now(), cpus);
+    })
+    .join()
+    .unwrap();
+}
+
+#[test]
 fn intervals_spread_over_a_quarter_and_the_seed_repeats_them() {
     for hz in [1, 997, 100_000] {
         let mean = 1e9 / f64::from(hz);
