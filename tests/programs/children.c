@@ -25,7 +25,7 @@ static int cpus(void) {
     return CPU_COUNT(&set);
 }
 
-static char stack[65536] __attribute__((aligned(16)));
+static char stack[65536] __attribute__((aligned(4096)));
 
 static int become(void *turns) {
     execl(self, self, "spin", turns, (char *)0);
@@ -102,7 +102,8 @@ int main(int argc, char **argv) {
     }
     if (!strcmp(argv[1], "clone") || !strcmp(argv[1], "clone3") || !strcmp(argv[1], "clone3-fork")) {
         if (!strcmp(argv[1], "clone"))
-            child = clone(become, stack + sizeof stack, CLONE_VM | CLONE_VFORK | SIGCHLD, argv[2]);
+            /* An address without the bit of CLONE_VM. */
+            child = clone(become, stack + sizeof stack - 256, CLONE_VM | CLONE_VFORK | SIGCHLD, argv[2]);
         else
             child = clone3(argv[1][6] ? 0 : CLONE_VM | CLONE_VFORK, argv[2]);
         /* Before Linux 5.3, or forbidden. */

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define PAGE ((unsigned char *)0x20000000)
@@ -27,27 +28,31 @@ static int in_turns(unsigned char *page) {
     return 0;
 }
 
+/* libc calls mprotect for a page without a key; some kernels have no keys. */
+static void protect(void *page, int rights) {
+    if (syscall(SYS_pkey_mprotect, page, 4096, rights, -1)) mprotect(page, 4096, rights);
+}
+
 /* A page whose code other system calls than mprotect replace. */
 static int replaced(unsigned char *page) {
     void (*run)(void) = (void (*)(void))page;
     int file = memfd_create("code", 0);
-    unsigned char *other;
+    unsigned char *other = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (file < 0 || ftruncate(file, 4096) || pwrite(file, down, sizeof down, 0) != sizeof down) return 1;
     mmap(page, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, file, 0);
     memcpy(page, over, sizeof over);
+    memcpy(other, over, sizeof over);
+    mprotect(other, 4096, PROT_READ | PROT_EXEC);
     mprotect(page, 4096, PROT_READ | PROT_EXEC);
     run();
     /* Drops the copy: the file's code is there again. */
     madvise(page, 4096, MADV_DONTNEED);
     run();
-    other = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    memcpy(other, over, sizeof over);
-    mprotect(other, 4096, PROT_READ | PROT_EXEC);
     if (mremap(other, 4096, 4096, MREMAP_MAYMOVE | MREMAP_FIXED, page) != page) return 2;
     run();
-    if (pkey_mprotect(page, 4096, PROT_READ | PROT_WRITE, -1)) return 3;
+    protect(page, PROT_READ | PROT_WRITE);
     memcpy(page, down, sizeof down);
-    if (pkey_mprotect(page, 4096, PROT_READ | PROT_EXEC, -1)) return 3;
+    protect(page, PROT_READ | PROT_EXEC);
     run();
     return 0;
 }

@@ -64,7 +64,7 @@ fn death(program: &Program, way: &str) -> (u32, SignalStop) {
     let (exit, _) = source.run_into(&&signals).unwrap();
     let [(pid, stop)] = &signals.delivered.lock().unwrap()[..] else { panic!("{way}: one signal") };
     assert_eq!(exit, Exit::Signal(stop.signal), "{way}");
-    assert_eq!(signals.deadly.lock().unwrap()[..], [stop.clone()], "{way}");
+    assert_eq!(*signals.deadly.lock().unwrap(), vec![stop.clone()], "{way}");
     (*pid, stop.clone())
 }
 

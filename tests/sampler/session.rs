@@ -402,22 +402,37 @@ fn a_stop_ends_the_run_and_keeps_its_records() {
 /// A failed recording, unlike one that was stopped, takes nothing any more.
 #[test]
 fn a_failed_recording_is_closed_to_all_calls() {
-    let script: Script = Box::new(|gate, thread| {
-        let mut ring = gate.start(thread).unwrap();
-        while ring.retire(&branch(1, 1)).is_ok() {}
-        assert!(gate.is_closed() && gate.start(thread).is_err());
-        assert!(ring.retire_run(&[]).is_err());
-        assert!(ring.moved(MoveKind::End, 0x50, 0).is_err());
-        assert!(ring.flush().is_err());
-        let task = Task { time: 1, pid: 100, tid: 1, ppid: 100, ptid: 1 };
-        assert!(gate.emit(Event::Exit(task)).is_err());
-        assert!(ring.finish().is_err());
-    });
-    let mut source = Scripted::new(vec![script]);
-    let open = models(Shape::Arch, 8, false);
-    let error = record_on(&mut source, config(Shape::Arch, 8), open, &mut FullDisk { room: 5 })
-        .unwrap_err();
-    assert!(matches!(error, RecordError::Sink(_)), "{error}");
+    let fault = Some(lbr_msr::Msr(0x1602));
+    for (fault, room) in [(None, 5), (fault, 1000)] {
+        // The error of the recording hides a panic of its source.
+        let refused = Arc::new(Mutex::new(Vec::new()));
+        let said = Arc::clone(&refused);
+        let script: Script = Box::new(move |gate, thread| {
+            let mut ring = gate.start(thread).unwrap();
+            while ring.retire(&branch(1, 1)).is_ok() {}
+            let task = Task { time: 1, pid: 100, tid: 1, ppid: 100, ptid: 1 };
+            let refused = [
+                gate.start(thread).is_err(),
+                ring.retire_run(&[]).is_err(),
+                ring.retire_entry(&branch(1, 1), [0; 6]).is_err(),
+                ring.moved(MoveKind::End, 0x50, 0).is_err(),
+                ring.flush().is_err(),
+                gate.emit(Event::Exit(task)).is_err(),
+                ring.finish().is_err(),
+            ];
+            said.lock().unwrap().extend(refused);
+        });
+        let open: sampler::gate::OpenRegisters =
+            Box::new(move |_| Ok(Box::new(Model { fault, ..Model::armed(Shape::Arch, 8) })));
+        let mut source = Scripted::new(vec![script]);
+        let config = config(Shape::Arch, 8);
+        let error = record_on(&mut source, config, open, &mut FullDisk { room }).unwrap_err();
+        match fault {
+            None => assert!(matches!(error, RecordError::Sink(_)), "{error}"),
+            Some(_) => assert!(matches!(error, RecordError::Drain(_)), "{error}"),
+        }
+        assert_eq!(*refused.lock().unwrap(), [true; 7], "{error}");
+    }
 }
 
 #[test]

@@ -370,9 +370,7 @@ impl Emptying {
             Event::Comm(comm) => comm.pid,
             Event::Exit(task) => task.pid,
             Event::Fork(task) => {
-                let is_process = task.pid != task.ppid;
-                if is_process && !is_meant(self.alone, task.pid) && is_meant(self.alone, task.ppid)
-                {
+                if !is_meant(self.alone, task.pid) && is_meant(self.alone, task.ppid) {
                     self.children_left.fetch_add(1, Ordering::Relaxed);
                 }
                 task.pid
