@@ -444,6 +444,9 @@ fn branches_before_the_targets_start_are_not_recorded() {
         let numbers = samples(&events).flat_map(|sample| sample.stack.oldest_first());
         let numbers: Vec<u64> = numbers.map(|entry| number(entry.from)).collect();
         assert_eq!(numbers, [0, 1, 2], "{same_cpu}");
+        // The LBR was not empty when the sampler began, which would look as if it had been cleared.
+        assert_eq!(all.labels.keys().collect::<Vec<_>>(), [&Label::Stream], "{same_cpu}");
+        assert_eq!(all.lost, 0);
         // A sampler that stays on its CPU can time every drain.
         let flags = std::fs::read_to_string("/proc/cpuinfo").unwrap();
         if same_cpu && flags.split_whitespace().any(|flag| flag == "rdtscp") {
