@@ -449,6 +449,7 @@ mod tests {
         ring.moved(MoveKind::Return, 0x53, 0x21).expect("open");
         ring.moved(MoveKind::SignalAtBranch, 0x22, 0x50).expect("open");
         ring.moved(MoveKind::Unknown, 1, 2).expect("open");
+        ring.moved(MoveKind::Start, 3, 4).expect("open");
         ring.moved(MoveKind::End, 0x50, 0).expect("open");
         ring.finish().expect("open");
         let [path] = &paths(&recorder)[..] else { panic!("one path") };
@@ -510,7 +511,9 @@ mod tests {
                 path: "/a".to_owned(),
             };
             let to = |to| Retired { class, to, ..cond(0x30) };
-            ring.retire(&to(0x1010)).expect("open");
+            for address in [0, 0x1010] {
+                ring.retire(&to(address)).expect("open");
+            }
             assert!(paths(&recorder).is_empty(), "not known yet");
             (&recorder).emit(Event::Mmap(Box::new(map))).expect("open");
             for address in [0, 0x1000, 0x1010, 0x1010] {
@@ -520,7 +523,7 @@ mod tests {
             let paths = paths(&recorder);
             assert_eq!(paths.len(), usize::from(is_call), "{class:?}");
             if let Some(path) = paths.first() {
-                assert_eq!((path.taken, path.events, path.deadly), (Some(4), 1, false));
+                assert_eq!((path.taken, path.events, path.deadly), (Some(5), 1, false));
                 assert_eq!(path.steps.last().map(|step| step.to), Some(0x1010));
             }
         }
@@ -530,10 +533,10 @@ mod tests {
     fn a_death_and_the_first_signal_asked_for_are_kept() {
         let stop = |signal| SignalStop { signal, ..SignalStop::default() };
         for (trigger, wanted) in [
-            (Trigger::Signal(10), vec![(10, false), (11, true)]),
-            (Trigger::Death, vec![(11, true)]),
+            (Trigger::Signal(10), vec![(Some(10), false), (Some(11), true)]),
+            (Trigger::Death, vec![(Some(11), true)]),
             // A death is an end.
-            (Trigger::Exit, vec![(11, true)]),
+            (Trigger::Exit, vec![(Some(11), true)]),
         ] {
             let recorder = recorder(2, trigger);
             let mut ring = ring(&recorder);
@@ -543,7 +546,7 @@ mod tests {
             ring.died(stop(11));
             ring.finish().expect("open");
             let found = paths(&recorder).into_iter();
-            let found = found.filter_map(|path| Some((path.signal?.signal, path.deadly)));
+            let found = found.map(|path| (path.signal.map(|stop| stop.signal), path.deadly));
             assert_eq!(found.collect::<Vec<_>>(), wanted, "{trigger:?}");
         }
     }
