@@ -287,9 +287,10 @@ mod tests {
         assert!(!folder.exists());
     }
 
-    /// 0: NOP  1: JNE to 5  3: INT3  5: JMP to 0  7: SYSCALL  9: JMP RAX  11: UD2
+    /// 0: NOP  1: JNE to 5  3: INT3  5: JMP to 0  7: SYSCALL  9: JMP RAX  11: UD2  13: JNE to 15
     static CODE: [u8; 32] = {
-        let code = [0x90, 0x75, 2, 0xcc, 0xcc, 0xeb, 0xf9, 0x0f, 5, 0xff, 0xe0, 0x0f, 0x0b];
+        let code =
+            [0x90, 0x75, 2, 0xcc, 0xcc, 0xeb, 0xf9, 0x0f, 5, 0xff, 0xe0, 0x0f, 0x0b, 0x75, 0];
         let mut room = [0x90; 32];
         let mut at = 0;
         while at < code.len() {
@@ -315,6 +316,8 @@ mod tests {
             // A block goes on after a system call; an indirect jump reaches any place.
             (7, 0, Some((9, HwBranchType::IndJmp))),
             (11, 0, None),
+            // Taken or not, it goes to the next instruction.
+            (13, 15, None),
         ] {
             let found = unseen_branch(pid, code + start, code + ip);
             let wanted = branch.map(|(from, class)| Retired::user(code + from, code + ip, class));

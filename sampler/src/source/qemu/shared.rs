@@ -106,6 +106,8 @@ impl Drop for Shared {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::FileExt;
+
     use nix::errno::Errno;
     use nix::unistd::ftruncate;
 
@@ -129,9 +131,9 @@ mod tests {
         for size in [0, 9] {
             assert_eq!(ftruncate(&file, size), Err(Errno::EPERM));
         }
-        let mut file = File::from(file);
+        let file = File::from(file);
         assert_eq!(file.metadata().expect("a file").len(), 5);
-        let error = file.write_all(b"x").expect_err("sealed");
+        let error = file.write_all_at(b"x", 0).expect_err("sealed");
         assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
     }
 }
