@@ -12,6 +12,8 @@ use lbr_msr::record::{Event, Head, HwBranchType, Label, Sample, Sink};
 use lbr_msr::soft::{Retired, SoftCpu, SoftLbr};
 use lbr_msr::{Msr, MsrError, MsrRead, MsrWrite};
 use sampler::config::{Queue, WhenFull};
+use sampler::drain::DrainError;
+use sampler::gate::OpenError;
 use sampler::source::cpu::target::{Emit, Target};
 use sampler::source::cpu::{CpuRing, Cpus, RecordUntil, Switches, UserCode, may_go_first};
 use sampler::source::{Exit, SourceError};
@@ -455,6 +457,50 @@ fn branches_before_the_targets_start_are_not_recorded() {
             assert!(drains == sampler.drains && cycles > 0, "{sampler:?}");
         }
     }
+}
+
+#[test]
+fn call_stacks_of_a_cpu_are_snapshots() {
+    let cpu = preset("06_5E");
+    // EN_CALLSTACK, without calls of the kernel and jumps: SDM 18.11.
+    let mut ring = Shared::armed(&cpu, 0x3C5, 0);
+    let from = ring.clone();
+    let mut target = Scripted::new(move |_| {
+        let call = Retired { class: HwBranchType::RelCall, ..script(1) };
+        from.on().retire(&call);
+        from.drains_at_least(2);
+    });
+    let config = RecordConfig { call_stack: true, ..config(&cpu.caps, 1_000) };
+    let (all, events) = run(std::slice::from_mut(&mut ring), &mut target, config);
+    assert_eq!(all.labels.keys().collect::<Vec<_>>(), [&Label::Snapshot]);
+    let frames = samples(&events).map(|sample| sample.stack.entries.len());
+    // Two drains saw the call, and no drain took it away.
+    assert!(frames.filter(|frames| *frames == 1).count() >= 2, "{all:?}");
+}
+
+#[test]
+fn a_sampler_that_cannot_begin_names_the_cause() {
+    let cpu = preset("06_5E");
+    let error = |ring: &mut Shared, same_cpu| {
+        let mut target = Scripted::new(|_| panic!("it must not run"));
+        let rings = vec![CpuRing { registers: ring, same_cpu }];
+        let mut events: Vec<Event> = Vec::new();
+        record(rings, &mut target, config(&cpu.caps, 1_000), &mut events).unwrap_err()
+    };
+    let mut ring = Shared::armed(&cpu, user(&cpu), 5000);
+    let sleep: Box<dyn RecordUntil + Send> = Box::new(Sleep(ring.clone()));
+    let there = error(&mut ring, Some(sleep));
+    let no_such_cpu =
+        matches!(there, RecordError::Source(SourceError::NoSuchCpu { cpu: 5000, .. }));
+    assert!(no_such_cpu, "{there}");
+    let control = ring.control;
+    ring.soft().write(control, 0).unwrap();
+    let off = error(&mut ring, None);
+    let not_armed = matches!(
+        off,
+        RecordError::Arm(OpenError::Drain(DrainError::NotArmed { control: Msr(0x1D9), value: 0 }))
+    );
+    assert!(not_armed, "{off}");
 }
 
 /// A target that cannot start, but has to be released.

@@ -242,3 +242,16 @@ fn a_closed_recorder_ends_a_target_that_sleeps() {
     let gone = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), None);
     assert_eq!(gone, Err(nix::errno::Errno::ESRCH), "dead and reaped");
 }
+
+/// Ten rounds: kill(2) returns, a handler is entered, and rt_sigreturn(2) returns.
+#[test]
+fn entries_of_handlers_and_their_returns_are_counted() {
+    let Some(program) = build("handlers.c", HOSTED) else { return };
+    let command = Command { from: Some(program.at("work")), ..program.command(&[]) };
+    let run = run(command);
+    assert_eq!(run.exit, Exit::Code(0));
+    assert_eq!(run.notes.kernel_returns_omitted, 3 * 10);
+    // The system calls go into the kernel, and the one at the end does not return.
+    let into = run.branches().filter(|(_, branch)| branch.cpl_after == 0).count();
+    assert_eq!(into, 10 + 10 + 1);
+}
