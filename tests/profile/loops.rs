@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Cursor;
 
-use lbr_msr::record::{BranchEntry, BranchType, Event, Integrity};
+use lbr_msr::record::{BranchEntry, BranchType, Event, Integrity, MoveKind, ThreadMove};
 use profile::Recording;
 use profile::callgraph::CallGraph;
 use profile::loops::{Loop, Loops, Quantile, Trips};
@@ -155,6 +155,32 @@ fn an_entry_without_its_end_has_a_lower_bound() {
     };
     assert!(!one.tested_at_head);
     assert_eq!((one.trips.open.n(), one.rounds, one.all_trips()), (1, 2, 3));
+}
+
+/// A signal interrupts the second of three trips. When its handler returns, the loop continues,
+/// wherever a stack ends: before the handler, after the signal, in the handler or after its return.
+#[test]
+fn an_interrupted_loop_continues_in_any_stack() {
+    let handler: Branch = (0x9008, 0x9010, BranchType::UNCOND);
+    let trace = [ENTRY, BACK, handler, BACK, BACK, EXIT];
+    // Before the branches with these numbers.
+    let moves = [(2, MoveKind::Signal, 0x1004, 0x9000), (3, MoveKind::Return, 0x9018, 0x1004)];
+    for (cut, late) in (1..trace.len()).flat_map(|cut| [(cut, false), (cut, true)]) {
+        let stacks = [trace[..cut].to_vec(), trace[cut..].to_vec()];
+        let mut stacks = events(stacks.into_iter(), exact());
+        for (before, kind, from, to) in moves {
+            // A move between two stacks is in either.
+            let is_second = before > cut || before == cut && late;
+            let (stack, end) = if is_second { (1, trace.len()) } else { (0, cut) };
+            let Event::Sample(sample) = &mut stacks[stack] else { unreachable!() };
+            let newer = (end - before) as u32;
+            sample.stack.moves.push(ThreadMove { newer, kind, from, to });
+        }
+        let found = loops(&stream(meta(), &stacks));
+        let one = found.loops.iter().find(|one| one.head == ENTRY.1).unwrap();
+        let trips = (histogram(one), one.trips.open.n(), one.headless);
+        assert_eq!(trips, (BTreeMap::from([(3, 1)]), 0, 0), "{cut} {late}");
+    }
 }
 
 /// The thread starts after the head of a `do` loop: it is in its first trip.

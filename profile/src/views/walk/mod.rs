@@ -228,7 +228,6 @@ impl<V: Visit> View for Walk<V> {
         let keys = stack.transitions.iter().map(|t| (space, t.branch.from, t.branch.to));
         edges.table.look_up(keys, &mut self.found, |edge| edge.count);
         let before = stack.before.and_then(|b| edges.find(b.space, b.from, b.to));
-        let before = before.filter(|_| stack.transitions.first().is_some_and(|t| t.follows));
         let mut parts = self.contexts.begin(stack, before);
         self.steps.clear();
         for (at, (taken, place)) in stack.transitions.iter().zip(&self.found).enumerate() {
