@@ -3,8 +3,8 @@
 use std::io::Cursor;
 use std::path::Path;
 
-use lbr_msr::record::{BranchEntry, BranchType, Event, Head, Integrity};
-use profile::compare::{self, By, Comparison, Measure, Row, Total};
+use lbr_msr::record::{BranchEntry, BranchType, Event, Head, Integrity, Lost};
+use profile::compare::{self, By, Comparison, Measure, NotComparable, Row, Total, Unit};
 use profile::note::Source;
 use profile::perf_data::Meta;
 use profile::symbols::Sources;
@@ -311,4 +311,46 @@ fn only_sampled_totals_widen_the_interval() {
     assert_eq!((total.before, total.after), (24.0, 100.0));
     let [low, high] = total.interval.unwrap();
     assert!((low - 2.8155).abs() < 1e-4 && (high - 6.1664).abs() < 1e-4, "{low} {high}");
+}
+
+/// What a recording of every call has: each is counted, so that the total has no error.
+#[test]
+fn totals_of_filtered_recordings() {
+    let of = |stacks: u64| {
+        let stack = |n| sample(2000 + n, vec![entry(BASE, BASE + 0x10); 4], exact());
+        let meta = Meta { filter: "any_call,u".parse().unwrap(), ..meta() };
+        let bytes = stream(meta, &(0..stacks).map(stack).collect::<Vec<_>>());
+        count(compare::looker(), &Sources::default(), &bytes)
+    };
+    let (before, after) = (of(6), of(5));
+    for (sides, totals, p) in
+        [([&before, &after], (24.0, 20.0), 0.0), ([&before, &before], (24.0, 24.0), 1.0)]
+    {
+        let total = Total::of(sides, [1, 1], true).unwrap();
+        assert_eq!((total.unit, total.before, total.after), (Unit::Events, totals.0, totals.1));
+        assert_eq!((total.interval, total.p), (None, p));
+    }
+}
+
+/// The first side's losses or lack of periods come first, several events last.
+#[test]
+fn totals_that_cannot_be_compared() {
+    let looked = |bytes: &[u8]| count(compare::looker(), &Sources::default(), bytes);
+    let line = |period: &str| {
+        format!("prog 100 1.000000: {period} cycles: 401000 0x401000/0x401010/P/-/-/1 \n")
+    };
+    let stack = sample(2000, vec![entry(BASE, BASE + 0x10)], Integrity::UNKNOWN);
+    let lost = Lost { time: 2001, pid: 100, tid: 101, cpu: 1, stacks: 1, label: None };
+    let lossy = looked(&stream(meta(), &[stack, Event::Lost(lost)]));
+    let (timed, plain) = (looked(line("7").as_bytes()), looked(line("").as_bytes()));
+    for (sides, one_event, reason) in [
+        ([&timed, &lossy], false, Some(NotComparable::Lost)),
+        ([&lossy, &plain], true, Some(NotComparable::Lost)),
+        ([&plain, &timed], false, Some(NotComparable::NoPeriod)),
+        ([&timed, &plain], true, Some(NotComparable::NoPeriod)),
+        ([&timed, &timed], false, Some(NotComparable::Events)),
+        ([&timed, &timed], true, None),
+    ] {
+        assert_eq!(Total::of(sides, [1, 1], one_event).err(), reason);
+    }
 }

@@ -91,8 +91,15 @@ impl Total {
             .sum();
         let (log, error) = ((after / before).ln(), error.sqrt());
         let interval = [-1.0, 1.0].map(|sign| (log + sign * Z * error).exp());
-        let p = 2.0 * significance::upper_tail(log.abs() / error);
-        Ok(Total { unit: Unit::Events, before, after, interval: Some(interval), p })
+        // Filtered recordings may be complete, too: their totals are exact.
+        let is_sampled = error > 0.0;
+        let p = match before == after {
+            true => 1.0,
+            false if is_sampled => 2.0 * significance::upper_tail(log.abs() / error),
+            false => 0.0,
+        };
+        let interval = is_sampled.then_some(interval);
+        Ok(Total { unit: Unit::Events, before, after, interval, p })
     }
 
     /// The relative change: 0.5 is 50% more.
