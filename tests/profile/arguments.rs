@@ -78,12 +78,12 @@ fn registers_at_the_sample_come_first() {
     }
 }
 
-/// A callee with two callers: only samples at the target of their newest branch count, and only at
-/// the function's first byte.
+/// A callee with four callers, the most frequent one first: only samples at the target of their
+/// newest branch count, and only at the function's first byte.
 #[test]
 fn values_are_counted_by_caller() {
     let names = tempfile::tempdir().unwrap();
-    let list = "1000 40 callee\n1100 40 one\n1200 40 other\n";
+    let list = "1000 40 callee\n1100 40 one\n1200 40 other\n1280 40 again\n1300 40 most\n";
     std::fs::write(names.path().join("perf-100.map"), list).unwrap();
     let mut file = Crafted::new(false);
     file.attr(128, IP | TID | BRANCH_STACK | REGS_USER, 0, ANY, &[]);
@@ -97,7 +97,11 @@ fn values_are_counted_by_caller() {
     }
     // From another address in the same caller.
     sample(0x1000, 0x1120, 0x1000, 4);
+    sample(0x1000, 0x1290, 0x1000, 6);
     sample(0x1000, 0x1210, 0x1000, 5);
+    for _ in 0..6 {
+        sample(0x1000, 0x1310, 0x1000, 7);
+    }
     // Later in the function; and a loop inside it.
     sample(0x1004, 0x1110, 0x1000, 77);
     sample(0x1008, 0x1010, 0x1008, 77);
@@ -105,11 +109,13 @@ fn values_are_counted_by_caller() {
     counter.maps().set_sources(Sources { jit: names.path().to_owned(), ..Sources::default() });
     counter.event(&map("//anon", 0x1000, 0x1000, 0));
     let made = counter.count(&mut open(&file), |_, _| ()).unwrap();
-    assert_eq!((made.with_registers, made.at_entry), (8, 6));
+    assert_eq!((made.with_registers, made.at_entry), (15, 13));
     let calls: Vec<_> =
         made.calls.iter().map(|of| (of.count, of.values[0].frequent(), of.values[1].n())).collect();
-    assert_eq!(calls, [(5, vec![(3, 3), (4, 2)], 0), (1, vec![(5, 1)], 0)]);
-    assert_eq!(made.hot.total, 8);
+    let once = |value| (1, vec![(value, 1)], 0);
+    let expected = [(6, vec![(7, 6)], 0), (5, vec![(3, 3), (4, 2)], 0), once(5), once(6)];
+    assert_eq!(calls, expected);
+    assert_eq!(made.hot.total, 15);
 }
 
 /// More distinct values than are kept: the others are counted together.

@@ -17,7 +17,7 @@ pub const MOST_VALUES: usize = 256;
 /// The counts of a register's values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Values {
-    /// By value: there are many registers with few values each.
+    /// In the order of the values: there are many registers with few values each.
     counts: Vec<(u64, u64)>,
     /// Samples with a value beyond the first [`MOST_VALUES`] distinct ones.
     pub others: u64,
@@ -53,7 +53,8 @@ impl Values {
     /// The values with their counts, most frequent first.
     pub fn frequent(&self) -> Vec<(u64, u64)> {
         let mut all = self.counts.clone();
-        all.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
+        // Of equal counts, the lower value stays first.
+        all.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         all
     }
 }
