@@ -8,6 +8,7 @@ use profile::interval::{Clusters, Interval};
 use profile::maps::Maps;
 use profile::note::{Moves, Source};
 use profile::paths;
+use profile::perf_data::Meta;
 use profile::quality::{Periods, Quality};
 use profile::{
     Cleaned, CommonResult, Counter, Entries, EntryFlags, RawBranch, RecordedBranches, Recording,
@@ -16,7 +17,7 @@ use profile::{
 
 use crate::reader::Crafted;
 use crate::recorded::{entry, exact, map, meta, sample, stream};
-use crate::views::{AT, CODE, at, count, elf, ran, text};
+use crate::views::{AT, CODE, at, count, count_as, elf, ran, text};
 
 fn recording(text: &str) -> Recording {
     Recording::from_stream(Box::new(Cursor::new(text.as_bytes().to_vec()))).unwrap()
@@ -124,6 +125,8 @@ fn code_that_no_branch_ends() {
     assert_eq!(ran(Some((8, 0)), &[start, (0, End, 4, 0)]), (vec![(0, 3), (0, 8)], 0));
     // No instruction after the jump.
     assert_eq!(ran(Some((8, 0)), &[start, (0, End, 0, 0)]), (vec![(0, 8)], 0));
+    // Code from 6 on cannot end at 4.
+    assert_eq!(ran(Some((8, 6)), &[start, (0, End, 4, 0)]), (vec![(0, 8)], 0));
     // Without the end.
     assert_eq!(ran(Some((8, 0)), &[start]), (vec![(0, 8)], 1));
     // In a handler at 0xc.
@@ -148,11 +151,80 @@ fn code_that_no_branch_ends() {
     // Of two signals at one instruction, the inner handler returns.
     let twice = [(1, Signal, 0xe, 2), (1, Signal, 4, 0xc), (1, Return, 0xe, 4)];
     assert_eq!(then(&twice), (vec![(0, 3), (2, 8), (0xc, 0xc)], 0));
+    // 64 handlers may interrupt each other. With one more, the outermost code counts as left.
+    let nested = |deeper: usize| {
+        let (signals, returns) = ((1, Signal, 0xc, 0xc), (1, Return, 0xc, 0xc));
+        let last = [(1, Return, 0xe, 4)];
+        then(&[&vec![signals; deeper][..], &vec![returns; deeper], &last].concat())
+    };
+    assert_eq!(nested(63), (vec![(0, 8), (0xc, 0xc)], 0));
+    assert_eq!(nested(64), (vec![(0, 3), (4, 8), (0xc, 0xc)], 0));
     // A thread that starts has no code to return to.
     let started = [(1, Start, 0, 0xc), (1, Return, 0xe, 4)];
     assert_eq!(then(&started), (vec![(0, 3), (4, 8), (0xc, 0xc)], 0));
     // The code after the return ends somewhere.
     assert_eq!(then(&[(1, Return, 0xe, 4), (1, Unknown, 0, 6)]), (vec![(6, 8), (0xc, 0xc)], 1));
+}
+
+/// The recorder does not know where a thread went: the code after its branch is open, and the next
+/// stack continues nothing.
+#[test]
+fn nothing_continues_after_an_unknown_move() {
+    let mut first = ran(1, &[(0x10, 0x20)]);
+    let Event::Sample(sample) = &mut first else { unreachable!() };
+    sample.stack.moves = vec![ThreadMove { newer: 0, kind: MoveKind::Unknown, from: 0, to: 0 }];
+    let flow = count(&[first, ran(2, &[(0x24, 0x30)])]);
+    assert!(flow.blocks.is_empty(), "{:?}", flow.blocks);
+    // The thread's first code, the code after each branch.
+    assert_eq!((flow.block_quality.open, flow.block_quality.crossing), (3, 0));
+}
+
+/// Between the branches that a filter records, code does not run straight: no move of the thread
+/// ends any.
+#[test]
+fn moves_among_filtered_branches_end_no_code() {
+    let (_dir, path) = elf(CODE);
+    let moved = |newer, kind, to| ThreadMove { newer, kind, from: at(4), to: at(to) };
+    let mut event = ran(2000, &[(8, 0)]);
+    let Event::Sample(sample) = &mut event else { unreachable!() };
+    sample.stack.moves = vec![moved(1, MoveKind::Start, 0), moved(0, MoveKind::End, 0)];
+    let events = [map(&path, AT, 0x1000, 0x1000), event];
+    for (filter, blocks) in [("any,u", 2), ("any_call,u", 0)] {
+        let meta = Meta { filter: filter.parse().unwrap(), ..meta() };
+        assert_eq!(count_as(meta, &events).blocks.len(), blocks, "{filter}");
+    }
+}
+
+/// Collects whether each branch follows the previous one, and its cycles.
+#[derive(Default)]
+struct Followed(Vec<(bool, Option<u32>)>);
+
+impl View for Followed {
+    type Table = Vec<(bool, Option<u32>)>;
+
+    fn stack(&mut self, stack: &Cleaned<'_>, _: &mut Maps) {
+        self.0.extend(stack.transitions.iter().map(|step| (step.follows, step.cycles())));
+    }
+
+    fn finish(self, _: CommonResult) -> Self::Table {
+        self.0
+    }
+}
+
+/// A signal comes before the second branch, and the return of its handler before the third: neither
+/// follows a branch, and their cycles started elsewhere.
+#[test]
+fn no_branch_follows_across_a_move() {
+    let mut event = ran(1, &[(0x10, 0x20), (0x108, 0x110), (0x28, 0x30), (0x38, 0x40)]);
+    let Event::Sample(sample) = &mut event else { unreachable!() };
+    let moved = |newer, kind, from, to| ThreadMove { newer, kind, from: at(from), to: at(to) };
+    sample.stack.moves =
+        vec![moved(3, MoveKind::Signal, 0x24, 0x100), moved(2, MoveKind::Return, 0x118, 0x24)];
+    sample.stack.entries.iter_mut().for_each(|entry| entry.cycles = Some(7));
+    let mut recording =
+        Recording::from_stream(Box::new(Cursor::new(stream(meta(), &[event])))).unwrap();
+    let found = Counter::<Followed>::new().count(&mut recording, |_, _| {}).unwrap();
+    assert_eq!(found, [(false, Some(7)), (false, None), (false, None), (true, Some(7))]);
 }
 
 /// An empty newest entry: unknown code ran after the branch before it.

@@ -222,6 +222,7 @@ impl BlockQuality {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::read::select::{Field, Why};
 
     /// Every field has another multiple of `n`, so sums must be of the same field.
     fn quality(n: u64) -> Quality {
@@ -239,7 +240,13 @@ mod tests {
             software: 14 * n,
             hardware: 15 * n,
             excluded: 16 * n,
-            left_out: LeftOut { samples: 17 * n, lost: 18 * n, ..LeftOut::default() },
+            left_out: LeftOut {
+                samples: 17 * n,
+                by: BTreeMap::from([((Field::Pid, Why::Other), 22 * n)]),
+                lost: 18 * n,
+                names_unkept: 23 * n,
+                cuts: false,
+            },
             unkept: Unkept::default(),
             periods: Periods { events: 19 * n, squares: u128::from(20 * n), unknown: 21 * n },
         }
