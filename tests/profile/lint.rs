@@ -3,8 +3,10 @@
 use std::io::Cursor;
 use std::sync::Arc;
 
-use lbr_msr::record::{BranchEntry, Event, Integrity, Label, Lost, Sample, Task};
+use lbr_msr::record::{BranchEntry, BranchType, Event, Head, Integrity, Label, Lost, Sample, Task};
 use profile::lint::{DEFAULT_STRIDE, Finding, Lint, Severity, Verdict};
+use profile::note::Source;
+use profile::perf_data::Meta;
 use profile::select::Times;
 use profile::symbols::{Module, Sources};
 use profile::{Recording, Selection};
@@ -13,6 +15,7 @@ use crate::compiled::{compile, mapped, symbol};
 use crate::reader::Crafted;
 use crate::recorded::{entry, exact, map, meta, sample, stream};
 use crate::support::corpus::corpus;
+use crate::views::{AT, CODE, at, elf};
 
 fn lint(recording: &mut Recording, stride: u64) -> Lint {
     Lint::check(recording, stride, Sources::default(), |_, _| {}).unwrap()
@@ -23,9 +26,18 @@ fn text(text: &str) -> Lint {
     lint(&mut Recording::from_stream(stream).unwrap(), DEFAULT_STRIDE)
 }
 
-fn events(events: &[Event]) -> Lint {
-    let bytes = stream(meta(), events);
+fn events_as(meta: Meta, events: &[Event]) -> Lint {
+    let bytes = stream(meta, events);
     lint(&mut Recording::from_stream(Box::new(Cursor::new(bytes))).unwrap(), DEFAULT_STRIDE)
+}
+
+fn events(events: &[Event]) -> Lint {
+    events_as(meta(), events)
+}
+
+/// As a CPU's registers are recorded.
+fn hardware() -> Meta {
+    Meta { source: Source::Hardware, ..meta() }
 }
 
 fn find<'a>(lint: &'a Lint, id: &str) -> Option<&'a Finding> {
@@ -106,9 +118,8 @@ fn empty_call_stacks_are_not_missing() {
 #[test]
 fn duplicates_outside_the_program() {
     let twice = vec![entry(0x7000_2000, 0x7000_0000); 2];
-    let hardware = profile::perf_data::Meta { source: profile::note::Source::Hardware, ..meta() };
-    let bytes = stream(
-        hardware,
+    let lint = events_as(
+        hardware(),
         &[
             map("/bin/program", 0x40_0000, 0x1000, 0),
             map("/lib/library", 0x7000_0000, 0x10_0000, 0),
@@ -116,8 +127,6 @@ fn duplicates_outside_the_program() {
             sample(2, twice, exact()),
         ],
     );
-    let lint =
-        lint(&mut Recording::from_stream(Box::new(Cursor::new(bytes))).unwrap(), DEFAULT_STRIDE);
     let finding = find(&lint, "duplicated_newest").unwrap();
     assert_eq!((finding.count, part(finding, "outside the program")), (2, 2));
     assert_eq!((part(finding, "dropped by report"), lint.flow.taken), (2, 2));
@@ -162,6 +171,31 @@ fn severity_depends_on_the_share() {
         let mut all = vec![sample(1, vec![entry(0x20, 0x10)], exact()); stacks];
         all.push(Event::Lost(lost));
         assert_eq!(find(&events(&all), "lost").unwrap().severity, severity, "1 of {stacks} + 1");
+    }
+}
+
+/// One bad stack, line or pair among good ones: a warning from 1% on; an error where numbers would be
+/// wrong or missing.
+#[test]
+fn one_percent_is_a_warning() {
+    use Severity::{Error, Note, Warning};
+    // Backwards from 0x40; and 0x10 back to 0x20, a duplicate that is dropped.
+    let impossible = (" 0x10/0x20 0x30/0x40\n", " 0x20/0x8 0x30/0x10\n");
+    let duplicate = (" 0x10/0x20 0x10/0x20\n", " 0x18/0x8 0x30/0x8\n");
+    let refused = ("0x1/0x2/Q/-/-/0\n", " 0x20/0x8 0x30/0x10\n");
+    // A sample of no branch, in a format with counts.
+    let empty = ("S 401000 1\n", "B 401010 401000 1 0\n");
+    for (id, (bad, good), severities) in [
+        ("impossible_fall_through", impossible, [(9, Error), (10, Warning)]),
+        ("duplicated_newest", duplicate, [(1, Error), (2, Warning)]),
+        ("refused_lines", refused, [(1, Warning), (2, Warning)]),
+        ("empty_stacks", empty, [(1, Error), (2, Warning)]),
+    ] {
+        for (stacks, severity) in severities.into_iter().chain([(99, Warning), (100, Note)]) {
+            let lint = text(&(good.repeat(stacks) + bad));
+            let finding = find(&lint, id).unwrap();
+            assert_eq!((finding.count, finding.severity), (1, severity), "{id}, 1 + {stacks}");
+        }
     }
 }
 
@@ -212,6 +246,92 @@ fn fields_that_are_never_set() {
     let lint = text(&stacks.replace("/7", "/0").replace("/P/", "/-/"));
     assert_eq!(find(&lint, "cycles_zero").unwrap().severity, Severity::Note);
     assert_eq!(find(&lint, "predictions_unknown").unwrap().count, 1800);
+    // Of a recording with cycles, some entries have none.
+    let lint = text(" 0x20/0x10/P/-/-/0 0x20/0x10/P/-/-/7 0x20/0x10/P/-/-/7\n");
+    let finding = find(&lint, "cycles_zero").unwrap();
+    assert_eq!((finding.count, finding.of, finding.severity), (1, 2, Severity::Warning));
+}
+
+/// Of three stacks, branches are missing before one and after another; of a filtered recording, all
+/// between two calls.
+#[test]
+fn stacks_that_are_not_exact() {
+    let stack = |time, integrity| sample(time, vec![entry(0x20, 0x10)], integrity);
+    let (lost, cut) =
+        (Integrity { head: Head::Lost, ..exact() }, Integrity { cut: true, ..exact() });
+    let stacks = [stack(1, exact()), stack(2, lost), stack(3, cut)];
+    let count = |lint: &Lint, id| find(lint, id).map(|finding| (finding.count, finding.of));
+    let lint = events(&stacks);
+    assert_eq!(count(&lint, "not_exact"), Some((2, 3)));
+    assert_eq!((count(&lint, "joins_unknown"), count(&lint, "filtered")), (None, None));
+    let lint = events_as(Meta { filter: "any_call,u".parse().unwrap(), ..meta() }, &stacks[..1]);
+    assert_eq!((count(&lint, "not_exact"), count(&lint, "filtered")), (None, Some((1, 1))));
+    let lint = events_as(Meta { source: Source::Unsaid, ..meta() }, &stacks);
+    assert_eq!((count(&lint, "not_exact"), count(&lint, "joins_unknown")), (None, Some((3, 3))));
+}
+
+/// A file that ends inside its second sample, and one whose first sample announces two branches and
+/// has one.
+#[test]
+fn damaged_recordings() {
+    let mut file = Crafted::new(false);
+    file.attr(128, 1 | 1 << 11, 0, 8, &[]);
+    file.sample(&[0xa0, 1, 0x20, 0x10, 2]);
+    let whole = file.bytes.len();
+    file.sample(&[0xa0, 2, 0x20, 0x10, 2]);
+    let found = |bytes: &[u8]| {
+        let stream = Box::new(Cursor::new(bytes.to_vec()));
+        let lint = lint(&mut Recording::from_stream(stream).unwrap(), DEFAULT_STRIDE);
+        ["cut_off", "malformed"]
+            .map(|id| find(&lint, id).map(|finding| (finding.count, finding.of, finding.severity)))
+    };
+    assert_eq!(found(&file.bytes[..whole]), [None, None]);
+    assert_eq!(found(&file.bytes), [None, Some((1, 2, Severity::Warning))]);
+    assert_eq!(found(&file.bytes[..whole + 9]), [Some((1, 0, Severity::Warning)), None]);
+}
+
+/// The verdict on a program of [`CODE`], mapped at [`AT`], that was recorded on this machine.
+fn with_code(stacks: &[Event]) -> Lint {
+    let (_dir, path) = elf(CODE);
+    let events = [&[map(&path, AT, 0x1000, 0x1000)][..], stacks].concat();
+    events_as(Meta { hostname: None, osrelease: None, ..meta() }, &events)
+}
+
+/// A branch from the middle of an instruction, after rounds of the loop from 0 to the jump at 8. A
+/// hundred entries with code are enough to judge.
+#[test]
+fn branches_that_contradict_the_code() {
+    for (rounds, severity) in [(98, Severity::Note), (99, Severity::Warning)] {
+        let mut newest_first = vec![entry(at(5), at(0))];
+        newest_first.extend(vec![entry(at(8), at(0)); rounds]);
+        let lint = with_code(&[sample(1, newest_first, exact())]);
+        let of = |id| {
+            let finding = find(&lint, id).unwrap();
+            (finding.count, finding.of, finding.severity)
+        };
+        let rounds = rounds as u64;
+        assert_eq!(of("from_no_branch"), (1, rounds + 1, severity));
+        assert_eq!(of("contradicted_blocks"), (1, rounds, severity));
+    }
+}
+
+/// The jump at 8 leads to 0, and a `nop` nowhere, except by an interrupt or into the kernel.
+#[test]
+fn branches_that_no_instruction_makes() {
+    let stack = |from, to, branch_type| {
+        let branch = BranchEntry { branch_type, ..entry(at(from), to) };
+        sample(1, vec![branch], Integrity::UNKNOWN)
+    };
+    let lint = with_code(&[
+        stack(8, at(4), None),
+        stack(2, at(0x40), None),
+        stack(3, at(0x50), Some(BranchType::IRQ)),
+        stack(6, 1 << 63, None),
+        stack(8, at(0), None),
+    ]);
+    let finding = find(&lint, "from_no_branch").unwrap();
+    assert_eq!((finding.count, finding.of), (2, 3));
+    assert_eq!((part(finding, "no branch"), part(finding, "other target")), (1, 1));
 }
 
 /// The default filter of the recorded file is user mode.
@@ -220,6 +340,9 @@ fn kernel_entries() {
     let lint = events(&[sample(1, vec![entry(0x20, 0x10), entry(1 << 63, 0x10)], exact())]);
     let finding = find(&lint, "kernel_entries").unwrap();
     assert_eq!((finding.count, finding.of, part(finding, "from")), (1, 2, 1));
+    let lint = events(&[sample(1, vec![entry(0x20, 1 << 63), entry(!0 >> 1, 0x10)], exact())]);
+    let finding = find(&lint, "kernel_entries").unwrap();
+    assert_eq!((part(finding, "from"), part(finding, "to")), (0, 1));
     assert_eq!(find(&text(" 0x20/0x10 0xffffffff80000000/0x10\n"), "kernel_entries"), None);
     // PERF_SAMPLE_BRANCH_ANY with _USER, _KERNEL and _HV.
     for (modes, count) in [(1, Some(1)), (1 | 2, None), (1 | 4, None)] {
@@ -300,6 +423,23 @@ fn stacks_of_two_runs() {
     }
 }
 
+/// One stack is earlier than the previous one of its thread. CPUs are drained one after the other,
+/// so that of hardware a few may be.
+#[test]
+fn few_stacks_of_hardware_are_out_of_order() {
+    use Severity::{Error, Note, Warning};
+    let stack = |time| sample(time, vec![entry(0x20, 0x10)], exact());
+    for (followed, of_hardware) in [(10, Error), (11, Warning), (1000, Warning), (1001, Note)] {
+        let stacks: Vec<Event> = (10..10 + followed).chain([5]).map(stack).collect();
+        for (meta, severity) in [(hardware(), of_hardware), (meta(), Error)] {
+            let lint = events_as(meta, &stacks);
+            let finding = find(&lint, "time_runs_back").unwrap();
+            let found = (finding.count, finding.of, finding.severity);
+            assert_eq!(found, (1, followed, severity));
+        }
+    }
+}
+
 /// Signals part a few stacks from the previous ones. Two runs part more, and more than the branches
 /// within stacks.
 #[test]
@@ -357,10 +497,7 @@ fn processes_of_two_runs() {
         assert_eq!(find(&events(&events_of), "several_runs").is_some(), found);
     }
     // The registers of a CPU record every process.
-    let hardware = profile::perf_data::Meta { source: profile::note::Source::Hardware, ..meta() };
-    let bytes = stream(hardware, &both);
-    let mut recording = Recording::from_stream(Box::new(Cursor::new(bytes))).unwrap();
-    assert_eq!(find(&self::lint(&mut recording, DEFAULT_STRIDE), "several_runs"), None);
+    assert_eq!(find(&events_as(hardware(), &both), "several_runs"), None);
     // A selection may omit the parent.
     let bytes = stream(meta(), &both);
     let mut recording = Recording::from_stream(Box::new(Cursor::new(bytes))).unwrap();
