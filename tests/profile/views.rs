@@ -3,10 +3,11 @@
 use std::io::Cursor;
 
 use lbr_msr::BranchFilter;
-use lbr_msr::record::{BranchEntry, BranchType, Event, Head, Label, Lost};
+use lbr_msr::record::{BranchEntry, BranchType, Event, Head, Integrity, Label, Lost};
 use profile::basic::{Bound, Cuts};
 use profile::cycles::Cycles;
-use profile::flow::{Flow, FlowCounter, FlowCounts, Site};
+use profile::flow::{Flow, FlowCounter, FlowCounts, Site, share_of};
+use profile::maps::Function;
 use profile::note::{Moves, Source};
 use profile::perf_data::Meta;
 use profile::{Entries, EntryFlags, RawBranch, Recording, SampleHead, Stack};
@@ -207,17 +208,77 @@ fn few_contradictions_prove_nothing() {
 }
 
 /// In a recording of user code, the kernel returns from a system call, and from `int`, without a
-/// record.
+/// record. Some CPUs do not record a call of the next instruction.
 #[test]
-fn blocks_span_calls_of_the_kernel() {
-    for call in [[0x0F, 0x05], [0xCD, 0x80]] {
+fn blocks_span_calls_without_a_record() {
+    for call in [&[0x0F, 0x05][..], &[0xCD, 0x80], &[0xE8, 0, 0, 0, 0]] {
         // nop    call    nop    jmp 0
-        let (_dir, path) = elf(&[&[0x90], &call[..], &[0x90, 0xEB, 0xFA]].concat());
-        let flow = count(&[map(&path, AT, 0x1000, 0x1000), ran(1, &[(4, 0), (4, 0)])]);
+        let exit = call.len() as u8 + 2;
+        let back = 0u8.wrapping_sub(exit + 2);
+        let (_dir, path) = elf(&[&[0x90], call, &[0x90, 0xEB, back]].concat());
+        let exit = u64::from(exit);
+        let flow = count(&[map(&path, AT, 0x1000, 0x1000), ran(1, &[(exit, 0), (exit, 0)])]);
         let blocks: Vec<_> =
             flow.blocks.iter().map(|b| (b.entry, b.exit, b.decoded, b.contradicted)).collect();
-        assert_eq!(blocks, [(at(0), at(4), true, false)], "{call:x?}");
+        assert_eq!(blocks, [(at(0), at(exit), true, false)], "{call:x?}");
     }
+}
+
+/// Later branches, from three `nop`s, show that the file is another one: what its code said of the
+/// earlier ones is discarded.
+#[test]
+fn the_code_of_another_file_is_discarded() {
+    let (_dir, path) = elf(CODE);
+    let wrong = |from, to| sample(2, vec![entry(at(from), at(to))], Integrity::UNKNOWN);
+    let events = [
+        map(&path, AT, 0x1000, 0x1000),
+        ran(1, &[(8, 0), (8, 0)]),
+        wrong(2, 0x100),
+        wrong(3, 0x101),
+        wrong(6, 0x102),
+    ];
+    for (events, places, not_taken, decoded) in
+        [(&events[..2], vec![8, 0, 4], Some(0), true), (&events, vec![8, 2, 3, 6], None, false)]
+    {
+        let flow = count(events);
+        assert_eq!(flow.maps.failures().count(), usize::from(!decoded));
+        let found: Vec<_> = flow.sites.iter().map(|site| site.from - AT).collect();
+        assert_eq!((found, outcome(&flow, 8)), (places, (2, not_taken)));
+        assert_eq!(site(&flow, 8).branch_type.is_some(), decoded);
+        assert_eq!(flow.blocks.iter().map(|block| block.decoded).collect::<Vec<_>>(), [decoded]);
+        assert_eq!(flow.block_quality.without_code, u64::from(!decoded));
+    }
+}
+
+/// A block from 0x10 to a branch at 0x20 has a byte of a function that starts there, and none of one
+/// that ends at its start.
+#[test]
+fn the_share_of_a_function() {
+    let flow = count(&[map("/nowhere/prog", AT, 0x1000, 0), ran(1, &[(8, 0x10), (0x20, 0x40)])]);
+    let file = flow.blocks[0].entry_location.file().unwrap();
+    for (offsets, share) in [(0..0x10, 0.0), (0..0x11, 1.0), (0x20..0x30, 1.0), (0x21..0x30, 0.0)] {
+        let function = Function { name: "f".to_owned(), file, offsets, address: 0 };
+        assert_eq!(share_of(&flow.blocks, &function), share, "{function:?}");
+    }
+}
+
+/// By hand, the instructions of [`CODE`] up to the jump at 8, which is the seventh.
+#[test]
+fn the_length_of_straight_line_code() {
+    let (_dir, path) = elf(CODE);
+    let mut maps = count(&[map(&path, AT, 0x1000, 0x1000), ran(1, &[(8, 0)])]).maps;
+    let space = maps.space(Some(100));
+    let mut length = |entry, exit| maps.straight_line(space, at(entry), at(exit));
+    assert_eq!([length(0, 8), length(8, 8)], [Some(7), Some(1)]);
+    // In an instruction; backwards.
+    assert_eq!([length(0, 5), length(8, 0)], [None, None]);
+    // Instructions of 8 bytes, up to the longest block, 1 MiB, and beyond.
+    let nops = [0x0F, 0x1F, 0x84, 0, 0, 0, 0, 0].repeat((1 << 17) + 2);
+    let (_dir, path) = elf(&nops);
+    let mut maps = count(&[map(&path, AT, 0x20_0000, 0x1000), ran(1, &[(8, 0)])]).maps;
+    let space = maps.space(Some(100));
+    let lengths = [1 << 20, (1 << 20) + 8].map(|end| maps.straight_line(space, AT, AT + end));
+    assert_eq!(lengths, [Some((1 << 17) + 1), None]);
 }
 
 /// Blocks that cannot have run do not count for their branches.
@@ -405,6 +466,24 @@ fn basic_blocks_of_two_processes() {
     );
 }
 
+/// Equal counts are in the order of addresses, whichever file was mapped first.
+#[test]
+fn the_order_of_basic_blocks() {
+    let twice = |at_file: u64| {
+        let branch = entry(at(at_file + 0x20), at(at_file + 0x10));
+        sample(1, vec![branch; 2], Integrity::UNKNOWN)
+    };
+    let flow = count(&[
+        map("/nowhere/high", at(0x2000), 0x1000, 0),
+        map("/nowhere/low", AT, 0x1000, 0),
+        twice(0x2000),
+        twice(0),
+    ]);
+    let basics = Cuts::of(&flow.blocks).basic_blocks();
+    let starts: Vec<_> = basics.iter().map(|basic| (basic.start, basic.count)).collect();
+    assert_eq!(starts, [(Bound::At(at(0x10)), 1), (Bound::At(at(0x2010)), 1)]);
+}
+
 #[test]
 fn distributions() {
     let mut cycles = Cycles::default();
@@ -442,6 +521,19 @@ fn mispredictions_by_stack() {
     assert_eq!((misses.xx, misses.xy, misses.yy), (9 + 1 + 2, 6 + 2, 4 + 2));
     let flow = text(" 0x30/0x10/-/-/-/0\n");
     assert_eq!((flow.sites[0].known, flow.sites[0].mispredicted), (0, None));
+}
+
+/// Two executions after 200 other branches are of one stack.
+#[test]
+fn a_repeated_branch_of_a_long_stack() {
+    let others: String = (0..200u64)
+        .map(|n| format!(" {:#x}/{:#x}/P/-/-/0", 0x40_1000 + 16 * n, 0x40_1008 + 16 * n))
+        .collect();
+    let flow = text(&format!(" 0x500030/0x500010/M/-/-/0 0x500030/0x500010/P/-/-/0{others}\n"));
+    let site = flow.sites.iter().find(|site| site.from == 0x50_0030).unwrap();
+    let misses = site.misses();
+    assert_eq!((misses.stacks, misses.x, misses.y), (1, 2, 1));
+    assert_eq!((misses.xx, misses.xy, misses.yy), (4, 2, 1));
 }
 
 /// Newest entries that no code can repeat are counted once.
