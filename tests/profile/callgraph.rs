@@ -5,7 +5,7 @@ use std::io::Cursor;
 use lbr_msr::BranchFilter;
 use lbr_msr::record::{BranchEntry, BranchType, Event, Integrity, MoveKind, Task, ThreadMove};
 use profile::Recording;
-use profile::callgraph::{CallGraph, MISSING, Unit, score};
+use profile::callgraph::{CallGraph, DEEPEST, MISSING, Unit, score};
 use profile::note::Source;
 use profile::perf_data::Meta;
 use profile::symbols::Sources;
@@ -167,6 +167,21 @@ fn inverted() {
         sums.iter().find(|s| graph.functions[s.function].label() == name).map(|s| (s.total, s.own))
     };
     assert_eq!((total("0x1008"), total("0x3000")), (Some((2, 0)), Some((2, 2))));
+    // Of equal totals, the one that counts for itself is first.
+    let order: Vec<_> = sums.iter().map(|sum| (sum.total, sum.own)).collect();
+    assert_eq!(order, [(2, 2), (2, 0), (2, 0), (1, 1)]);
+}
+
+/// A context has at most 1024 frames, and an inverted one 64. By hand: 1100 calls are of 1101
+/// functions.
+#[test]
+fn deep_stacks_are_cut() {
+    let graph = count(&call_stacks(&[open(1, 1100, 1)]), false);
+    assert_eq!((DEEPEST, graph.passage.folded), (1024, 1101 - 1024));
+    let [(path, 1)] = &paths(&graph)[..] else { panic!("{:?}", paths(&graph)) };
+    assert_eq!(path[..], wanted(1100, 1, true)[..1024]);
+    let [(path, 1)] = &paths(&graph.inverted())[..] else { panic!("one path") };
+    assert_eq!(path.len(), 64);
 }
 
 /// Without types or code, a branch into the kernel is a call, and one out of it a return: after a
@@ -218,6 +233,39 @@ fn every_type_of_call_and_return_is_replayed() {
     }
 }
 
+/// Branches with types, oldest first.
+fn typed(branches: &[(u64, u64, BranchType)]) -> Event {
+    let entries = branches.iter().rev().map(|&(from, to, branch_type)| BranchEntry {
+        branch_type: Some(branch_type),
+        ..entry(from, to)
+    });
+    sample(1, entries.collect(), exact())
+}
+
+/// The longest instruction of x86 has 15 bytes (SDM volume 2, 2.3.11): a return to a later address
+/// is not that of the call.
+#[test]
+fn a_return_is_at_most_15_bytes_after_its_call() {
+    for (length, unmatched) in [(15, 0), (16, 1)] {
+        let branches =
+            [(0x1020, 0x5000, BranchType::CALL), (0x5040, 0x1020 + length, BranchType::RET)];
+        let graph = count(&stream(meta(), &[typed(&branches)]), false);
+        assert_eq!(graph.passage.unmatched, unmatched, "{length}");
+    }
+}
+
+/// `call` to the next instruction, which reads its own address, has no return.
+#[test]
+fn a_call_of_the_next_instruction_is_a_jump() {
+    let depth = |to: u64| {
+        let branches = [(0x1020, to, BranchType::CALL), (0x1030, 0x1040, BranchType::COND)];
+        let graph = count(&stream(meta(), &[typed(&branches)]), false);
+        paths(&graph).iter().map(|(path, _)| path.len()).max()
+    };
+    // Its length is 5.
+    assert_eq!([depth(0x1025), depth(0x1026)], [Some(1), Some(2)]);
+}
+
 /// A new thread with the number of one that ended has none of its callers.
 #[test]
 fn a_thread_that_ended_gives_no_callers() {
@@ -256,21 +304,39 @@ fn calls_without_returns_give_no_complete_graph() {
     assert_eq!((graph.passage.unusable, graph.total(), graph.complete), (1, 0, false));
 }
 
-/// A jump to the cold part of a function is not a tail call.
-#[test]
-fn a_cold_part_is_in_its_function() {
+/// The call graph of branches in the functions f, f.cold and g at 0x1000, 0x2000 and 0x3000.
+fn of_functions(branches: &[(u64, u64, BranchType)]) -> CallGraph {
     let names = tempfile::tempdir().unwrap();
     let list = "1000 40 f\n2000 40 f.cold\n3000 40 g\n";
     std::fs::write(names.path().join("perf-100.map"), list).unwrap();
-    for (target, tail_calls) in [(0x2000, 0), (0x3000, 1)] {
-        let jumps = [entry(0x1010, target), entry(0x1004, 0x1008)];
-        let typed = jumps.map(|jump| BranchEntry { branch_type: Some(BranchType::UNCOND), ..jump });
-        let events = [map("//anon", 0x1000, 0x3000, 0), sample(1, typed.to_vec(), exact())];
-        let bytes = stream(meta(), &events);
-        let mut counter = profile::callgraph::counter(false);
-        counter.maps().set_sources(Sources { jit: names.path().to_owned(), ..Sources::default() });
-        let graph = counter.count(&mut recording(&bytes), |_, _| {}).unwrap();
-        assert_eq!(graph.passage.tail_calls, tail_calls, "{target:#x}");
+    let bytes = stream(meta(), &[map("//anon", 0x1000, 0x3000, 0), typed(branches)]);
+    let mut counter = profile::callgraph::counter(false);
+    counter.maps().set_sources(Sources { jit: names.path().to_owned(), ..Sources::default() });
+    counter.count(&mut recording(&bytes), |_, _| {}).unwrap()
+}
+
+/// A jump to the cold part of a function is not a tail call, nor is one back.
+#[test]
+fn a_cold_part_is_in_its_function() {
+    for (from, to, tail_calls) in [(0x1000, 0x2000, 0), (0x2000, 0x1000, 0), (0x1000, 0x3000, 1)] {
+        let jump = |from, to| (from, to, BranchType::UNCOND);
+        let graph = of_functions(&[jump(from + 4, from + 8), jump(from + 0x10, to)]);
+        assert_eq!(graph.passage.tail_calls, tail_calls, "{from:#x} to {to:#x}");
+    }
+}
+
+/// A jump from g into the middle of f leaves the frames inside the innermost frame of f.
+#[test]
+fn a_longjmp_leaves_the_frames_inside_its_target() {
+    let call = |from, to| (from, to, BranchType::CALL);
+    let (f_to_g, g_to_g, g_to_f) =
+        (call(0x1010, 0x3000), call(0x3010, 0x3000), call(0x3010, 0x1000));
+    let jump = (0x3020, 0x1018, BranchType::IND);
+    for (branches, unwound) in
+        [(vec![f_to_g, g_to_g, jump], 2), (vec![f_to_g, g_to_f, f_to_g, jump], 1)]
+    {
+        let passage = of_functions(&branches).passage;
+        assert_eq!((passage.unwound, passage.tail_calls), (unwound, 0), "{branches:x?}");
     }
 }
 

@@ -148,6 +148,10 @@ fn an_entry_without_its_end_has_a_lower_bound() {
     assert_eq!((one.trips.open.n(), one.trips.open.max()), (1, Some(3)));
     // Each of the 2 + 3 back edges starts a trip.
     assert_eq!((one.rounds, one.all_trips()), (5, 5));
+    assert_eq!(one.longest(), Some((3, false)));
+    // Of two equally long ones, that which ended.
+    let stacks = [vec![ENTRY, BACK, BACK, EXIT], vec![ENTRY, BACK, BACK]];
+    assert_eq!(loops_of(&stacks, Integrity::UNKNOWN)[0].longest(), Some((2, true)));
     // A `do` loop makes one trip more than back edges.
     let back: Branch = (0x1020, 0x1000, BranchType::COND);
     let [one] = &loops_of(&[vec![ENTRY, back, back]], Integrity::UNKNOWN)[..] else {
@@ -486,6 +490,20 @@ fn a_long_chain_ends() {
     let found = paths(&complete(&trace.repeat(2), 30));
     let longest = &found.paths[0];
     assert_eq!((longest.links.len(), &longest.ends), (256, &Break::Long));
+}
+
+/// By hand: 8 and 8 bytes from each target to the next branch of a chain; 0x20 bytes for each of
+/// three rounds of a loop, whose last branch leads to its first.
+#[test]
+fn bytes_of_chains() {
+    let jump = |from, to| (from, to, BranchType::UNCOND);
+    let chain = vec![jump(0x10, 0x20), jump(0x28, 0x30), jump(0x38, 0x100)];
+    for (stack, bytes) in [(chain, 16), (vec![BACK; 4], 3 * 0x20)] {
+        let stacks = events(vec![stack; 5].into_iter(), Integrity::UNKNOWN);
+        let found = paths(&stream(meta(), &stacks));
+        let [path] = &found.paths[..] else { panic!("{:?}", found.paths) };
+        assert_eq!((path.bytes, found.bytes), (5 * bytes, 5 * bytes));
+    }
 }
 
 /// A stack that ends within a chain leaves it unless the next one continues it.

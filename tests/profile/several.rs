@@ -2,8 +2,9 @@
 
 use std::io::Cursor;
 
-use lbr_msr::record::{BranchType, Event};
+use lbr_msr::record::{BranchType, Comm, Event, Lost};
 use profile::flow::FlowCounter;
+use profile::overview::{Overview, OverviewCounter, Task};
 use profile::{Counter, Recording, View};
 
 use crate::recorded::{entry, exact, map, meta, sample, stream};
@@ -50,6 +51,67 @@ fn the_same_code_of_two_recordings_is_one() {
     assert_eq!(format!("{:?}", kept.paths), format!("{:?}", paths.paths));
     let graph = all(profile::callgraph::counter(false), &both);
     assert_eq!((graph.entries, graph.distinct, graph.quality.samples), (12, 3, 2));
+}
+
+/// The data of a page about recordings.
+fn page(recordings: &[Vec<u8>]) -> Overview {
+    let mut counter = OverviewCounter::new(recordings.len() > 1);
+    for bytes in recordings {
+        counter.recording(&mut open(bytes), |_, _| {}).unwrap();
+    }
+    counter.finish()
+}
+
+/// Whether each recording of a page has a finding.
+fn judged(page: &Overview, id: &str) -> Vec<bool> {
+    let has = |one: &profile::overview::Judged| one.findings.iter().any(|found| found.id == id);
+    page.judged.iter().map(has).collect()
+}
+
+/// A page adds up what several recordings have and lack, and judges each alone.
+#[test]
+fn a_page_has_the_data_of_all_recordings() {
+    // Newest first: from 0x40 back to 0x10.
+    let stack = |time| sample(time, vec![entry(0x10, 0x20), entry(0x30, 0x40)], exact());
+    let lost = Lost { time: 3, pid: 100, tid: 101, cpu: 1, stacks: 5, label: None };
+    let first = stream(meta(), &[stack(1), stack(2), Event::Lost(lost)]);
+    let mut second = stream(meta(), &[stack(1), stack(2)]);
+    second.pop();
+    let both = page(&[first.clone(), second.clone()]);
+    let quality = &both.flow.quality;
+    assert_eq!((quality.samples, quality.entries, quality.lost_total()), (3, 6, 5));
+    assert_eq!(both.flow.block_quality.backwards, 3);
+    assert_eq!(judged(&both, "lost"), [true, false]);
+    assert_eq!(judged(&both, "cut_off"), [false, true]);
+    assert_eq!(judged(&page(&[first]), "lost"), [true]);
+    assert_eq!(judged(&page(&[second]), "cut_off"), [true]);
+}
+
+/// The threads with most samples first; equal ones by their numbers.
+#[test]
+fn the_threads_of_a_page() {
+    let of = |pid, tid| {
+        let mut event = sample(2000, vec![entry(0x20, 0x10)], exact());
+        let Event::Sample(sample) = &mut event else { unreachable!() };
+        (sample.pid, sample.tid) = (pid, tid);
+        event
+    };
+    let name = |tid, comm: &str| {
+        let comm = comm.to_owned();
+        Event::Comm(Comm { time: 1, pid: tid, tid, comm, exec: false })
+    };
+    let mut events = vec![name(30, "early"), name(30, "late"), of(40, 41), of(40, 41)];
+    events.extend([30, 10, 50, 20].into_iter().flat_map(|pid| [of(pid, pid + 1), of(pid, pid)]));
+    let tasks = page(&[stream(meta(), &events)]).tasks;
+    let task = |pid, tid, samples| {
+        let name = (tid == 30).then(|| "late".to_owned());
+        Task { pid: Some(pid), tid: Some(tid), name, samples }
+    };
+    let mut expected = vec![task(40, 41, 2)];
+    expected.extend(
+        [10, 20, 30, 50].iter().flat_map(|&pid| [pid, pid + 1].map(|tid| task(pid, tid, 1))),
+    );
+    assert_eq!(tasks, expected);
 }
 
 /// Stacks of a thread join to its own, whatever stacks are between them in the file.
