@@ -13,6 +13,7 @@ use profile::{HotTable, Item, Recording, Selection};
 
 use crate::reader::Crafted;
 use crate::recorded::{entry, exact, map, meta, sample, stream, write};
+use crate::support::mapping::mapping;
 
 fn open(bytes: &[u8]) -> Recording {
     Recording::from_stream(Box::new(Cursor::new(bytes.to_vec()))).unwrap()
@@ -358,6 +359,26 @@ fn threads_by_their_names_at_the_time() {
     assert_eq!(counts(&file.bytes, comm(&["main"])).0, [0x10]);
 }
 
+/// A name exists if any thread had it, also without a sample, and so does any thread's number. perf
+/// prints numbers as signed, and synthesizes names that are longer than the kernel's.
+#[test]
+fn names_without_samples() {
+    let (long, longer) = ("a".repeat(255), "b".repeat(256));
+    let mut file = Crafted::new(false);
+    file.attr_of(128, (0, 0, 1 << 18), FULL, 0, 8, &[11]);
+    for (tid, name) in [(1, "idle"), (2, &long), (3, &longer)] {
+        named(&mut file, (7, tid), 1000, name);
+    }
+    for (tid, from) in [(2, 0x20), (3, 0x30), (u64::from(u32::MAX), 0x40)] {
+        full(&mut file, 11, (7, tid), 2000, 0, from);
+    }
+    let wanted = ["idle", &long, &longer, ":3", ":-1", ":99", ":x"];
+    let mut recording = selected(open(&file.bytes), comm(&wanted));
+    assert_eq!(chosen(&mut recording), [0x20, 0x30, 0x40]);
+    assert_eq!(recording.names().known_comms, [true, true, false, true, true, true, false]);
+    assert!(counts(&file.bytes, comm(&[&longer])).0.is_empty());
+}
+
 /// Text as `perf script` prints it with several columns.
 #[test]
 fn columns_of_text() {
@@ -455,6 +476,20 @@ fn blocks(bytes: &[u8], selection: Selection) -> (Vec<(u64, u64, u64)>, u64, boo
         flow.blocks.iter().map(|block| (block.entry, block.exit, block.count)).collect();
     blocks.sort_unstable();
     (blocks, flow.quality.exact, flow.is_complete())
+}
+
+/// A thread has all its branches, unless it is unknown whose some of them are.
+#[test]
+fn samples_without_a_task_cut_a_selection() {
+    let text = "  7/8   0x10/0x18/P/-/-/0\n  7/9   0x20/0x28/P/-/-/0\n";
+    let cuts = |text: &str| {
+        let tids = Selection { tids: vec![8], ..Selection::default() };
+        let mut recording = selected(open(text.as_bytes()), tids);
+        assert_eq!(chosen(&mut recording), [0x10]);
+        recording.left_out().cuts
+    };
+    assert!(!cuts(text));
+    assert!(cuts(&format!("{text} 0x30/0x38/P/-/-/0\n")));
 }
 
 /// Code omitted between two stacks of a thread is not a fall-through range.
@@ -587,6 +622,20 @@ fn losses_in_files_of_other_recorders() {
     let two = quality(&file, tid(2));
     assert_eq!((two.lost_total(), two.left_out.lost), (5, 0));
     assert!(!two.is_complete());
+    // By process, and by the thread's name at the time.
+    let pid = |pid| Selection { pids: vec![pid], ..Selection::default() };
+    let name = |time, comm: &str| {
+        let comm = comm.to_owned();
+        Event::Comm(Comm { time, pid: 100, tid: 2, comm, exec: false })
+    };
+    let named = [name(1, "two"), name(2600, "later"), of(1), of(2), lost(2, Some(Label::Torn))];
+    let file = stream(meta(), &named);
+    for (selection, losses) in
+        [(pid(0), (0, 5)), (pid(100), (5, 0)), (comm(&["two"]), (5, 0)), (comm(&["later"]), (0, 5))]
+    {
+        let of = quality(&file, selection.clone());
+        assert_eq!((of.lost_total(), of.left_out.lost), losses, "{selection}");
+    }
     let file = stream(meta(), &[of(1), of(2), lost(2, None)]);
     assert_eq!(quality(&file, tid(1)).lost_total(), 5);
 }
@@ -631,4 +680,50 @@ fn rows_by_file() {
     assert_eq!(has("libc"), (vec![], 1));
     assert_eq!(LocationFilter::name_of(&maps, places[0]), "libc.so.6");
     assert_eq!(LocationFilter::name_of(&maps, Location::Address(1)), "[unknown]");
+}
+
+/// perf's short name of the kernel; a file that was deleted while it ran keeps its name.
+#[test]
+fn other_names_of_files() {
+    let mut maps = Maps::default();
+    maps.event(&map("/opt/a/gone (deleted)", 0x10_0000, 0x1000, 0));
+    let kernel = 0xFFFF_FFFF_8100_0000;
+    maps.event(&mapping(u32::MAX, kernel, 0x1000, kernel, "[kernel.kallsyms]_text"));
+    let space = maps.space(Some(100));
+    let places = [0x10_0008, kernel + 8].map(|addr| maps.locate(space, addr));
+    for (name, expected) in [
+        ("gone", [true, false]),
+        ("/opt/a/gone", [true, false]),
+        ("[kernel]", [false, true]),
+        ("[kernel.kallsyms]", [false, true]),
+    ] {
+        let within = LocationFilter::new(&mut maps, &[name.to_owned()], &[]);
+        assert_eq!(
+            (places.map(|at| within.has(at)), within.missing().len()),
+            (expected, 0),
+            "{name}"
+        );
+    }
+}
+
+/// From the first byte of each function to the one before its end, also of neighbours.
+#[test]
+fn rows_of_functions_by_address() {
+    let names = tempfile::tempdir().unwrap();
+    let list = "1000 40 f\n1040 40 g\n1080 40 h\n";
+    std::fs::write(names.path().join("perf-100.map"), list).unwrap();
+    let jit = names.path().to_owned();
+    let mut maps = Maps::with_sources(Sources { jit, ..Sources::default() });
+    maps.event(&map("//anon", 0x1000, 0x1000, 0));
+    let space = maps.space(Some(100));
+    let ends = [0xFFF, 0x1000, 0x103F, 0x1040, 0x107F, 0x1080, 0x10BF, 0x10C0];
+    for (functions, expected) in [
+        (&["f", "h"][..], [false, true, true, false, false, true, true, false]),
+        (&["g", "f"], [false, true, true, true, true, false, false, false]),
+        (&["g"], [false, false, false, true, true, false, false, false]),
+    ] {
+        let within = LocationFilter::new(&mut maps, &[], &strings(functions));
+        let has = ends.map(|addr| within.has(maps.locate(space, addr)));
+        assert_eq!(has, expected, "{functions:?}");
+    }
 }
