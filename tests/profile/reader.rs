@@ -7,11 +7,11 @@ use lbr_msr::record::{
     Sample, ThreadMove,
 };
 use profile::note::{Source, StackNote};
-use profile::perf_data::{Meta, ReadError};
+use profile::perf_data::{Meta, Rate, ReadError};
 use profile::{EntryFlags, Item, RawBranch, Recording};
 use proptest::prelude::*;
 
-use crate::recorded::{each_stack, events, meta, sample, stream, write};
+use crate::recorded::{each_stack, events, exact, meta, sample, stream, write};
 use crate::support::decoded::sample_of;
 
 fn reader(bytes: &[u8]) -> Result<Recording, ReadError> {
@@ -239,6 +239,64 @@ fn attributes_of_every_size() {
     }
 }
 
+/// A size of 0 means the first published form, of 64 bytes (`PERF_ATTR_SIZE_VER0`): the ids follow
+/// it.
+#[test]
+fn an_attribute_without_its_size() {
+    let mut file = Crafted::new(false);
+    let words = [0, 0, 1000, 0x10000 | 1 | BRANCH_STACK, 0, 0, 0, 0, 11];
+    file.record(64, 0, &words.map(u64::to_le_bytes).concat());
+    file.attr(128, 0x10000 | 1 | 4 | BRANCH_STACK, 0, 8, &[12]);
+    file.sample(&[11, 0xa0, 1, 0x10, 0x20, 2]);
+    assert_eq!(stacks(&file), [[branch(0x10, 0x20, 2)]]);
+}
+
+/// Without its own, a sample has the fixed period of its event, unless that is a frequency.
+#[test]
+fn periods_of_events() {
+    const FREQUENCY: u64 = 1 << 10;
+    const PERIOD: u64 = 1 << 8;
+    for (flags, fields, own, period) in [
+        (0, 0, &[][..], Some(1000)),
+        (0, PERIOD, &[7], Some(7)),
+        (0, PERIOD, &[0], Some(1000)),
+        (FREQUENCY, 0, &[], None),
+        (FREQUENCY, PERIOD, &[7], Some(7)),
+        (FREQUENCY, PERIOD, &[0], None),
+    ] {
+        let mut file = Crafted::new(false);
+        file.attr_of(128, (0, 0, flags), 1 | fields | BRANCH_STACK, 0, 8, &[]);
+        file.sample(&[&[0xa0][..], own, &[1, 0x10, 0x20, 2]].concat());
+        let mut reader = reader(&file.bytes).unwrap();
+        let Some(Item::Stack(stack)) = reader.next_item().unwrap() else { panic!() };
+        assert_eq!(stack.head.period, period, "{flags:#x} {own:?}");
+        let rate = if flags == 0 { Rate::Period(1000) } else { Rate::Frequency(1000) };
+        assert_eq!(reader.events()[0].rate(), Some(rate));
+    }
+}
+
+/// HEADER_EVENT_DESC (`perf.data-file-format.txt`): each attribute, its number of ids, its name, its
+/// ids. Without ids, names are in the order of the events.
+#[test]
+fn names_of_events_without_ids() {
+    let mut file = Crafted::new(false);
+    file.attr(128, 1 | BRANCH_STACK, 0, 8, &[]);
+    file.attr(128, 1 | BRANCH_STACK, 0, 8, &[]);
+    let mut body = 12u64.to_le_bytes().to_vec();
+    body.extend([2u32, 128].map(u32::to_le_bytes).concat());
+    for name in [b"first\0\0\0", b"second\0\0"] {
+        body.extend([0; 128]);
+        body.extend([0u32, 8].map(u32::to_le_bytes).concat());
+        body.extend(name);
+    }
+    file.record(80, 0, &body);
+    file.sample(&[0xa0, 1, 0x10, 0x20, 2]);
+    let mut reader = reader(&file.bytes).unwrap();
+    read(&mut reader).unwrap();
+    let names = reader.events().iter().map(|event| event.name.as_deref());
+    assert_eq!(names.collect::<Vec<_>>(), [Some("first"), Some("second")]);
+}
+
 /// HW_INDEX before the entries, COUNTERS after them. An index of -1 is unknown (`perf_event.h`).
 #[test]
 fn index_and_counters() {
@@ -282,7 +340,36 @@ fn fields_before_the_stack() {
     group(1 | 2 | 4 | 8 | 16, &[2, 91, 92, 1, 1, 1, 2, 2, 2]);
 }
 
-/// Samples of several events, some of them without branches.
+/// A software LBR models predictions and cycles; those of hardware are measured.
+#[test]
+fn modelled_fields_can_be_omitted() {
+    let timed = BranchEntry {
+        mispredicted: Some(true),
+        cycles: Some(7),
+        cycles_saturated: Some(false),
+        branch_type: Some(BranchType::COND),
+        ..BranchEntry { from: 0x10, to: 0x20, ..BranchEntry::default() }
+    };
+    let plain = BranchEntry { mispredicted: None, cycles: None, cycles_saturated: None, ..timed };
+    for (source, omits, expected) in [
+        (Source::Software, true, plain),
+        (Source::Software, false, timed),
+        (Source::Hardware, true, timed),
+    ] {
+        let bytes = stream(Meta { source, ..meta() }, &[sample(1, vec![timed], exact())]);
+        let mut reader = reader(&bytes).unwrap();
+        if omits {
+            reader.omit_modelled();
+        }
+        let Some(Item::Stack(stack)) = reader.next_item().unwrap() else { panic!() };
+        assert_eq!(sample_of(&stack).stack.entries, [expected], "{source:?} {omits}");
+        let omitted = (source, omits) == (Source::Software, true);
+        assert_eq!(reader.has_omitted_modelled(), omitted, "{source:?} {omits}");
+    }
+}
+
+/// Samples of several events, some of them without branches. perf synthesizes samples with id 0, of
+/// the first event.
 #[test]
 fn several_events() {
     let mut file = Crafted::new(false);
@@ -293,13 +380,14 @@ fn several_events() {
     file.sample(&[11, 0xa0, 1, 0x30, 0x40, 2]);
     file.sample(&[14, 0xa0]);
     file.sample(&[66, 0xa0, 1, 2, 3]);
+    file.sample(&[0, 0xa0, 1, 0x50, 0x60, 2]);
     let mut reader = reader(&file.bytes).unwrap();
     let mut found = Vec::new();
     each_stack(&mut reader, |s| {
         found.push((s.head.event, s.head.time, s.entries.get(0).unwrap().from))
     })
     .unwrap();
-    assert_eq!(found, [(1, Some(99), 0x10), (0, None, 0x30)]);
+    assert_eq!(found, [(1, Some(99), 0x10), (0, None, 0x30), (0, None, 0x50)]);
     assert_eq!(reader.notes().unknown_event, 1);
 }
 

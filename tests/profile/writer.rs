@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::Path;
 use std::process::Stdio;
 
-use lbr_msr::record::{BranchEntry, Event, Label, Sink};
+use lbr_msr::record::{BranchEntry, Comm, Event, Label, Sink};
 use profile::perf_data::{Meta, Writer};
 use profile::{Item, Recording};
 
@@ -115,6 +115,43 @@ fn unknown_fields_are_announced() {
     while reader.next_item().unwrap().is_some() {}
     // USER, ANY, NO_FLAGS, NO_CYCLES.
     assert_eq!(reader.events()[0].branch_sample_type, 1 | 8 | 0x4000 | 0x8000);
+}
+
+/// `enum perf_branch_sample_type` (Linux `include/uapi/linux/perf_event.h`).
+#[test]
+fn filters_are_those_of_perf() {
+    const USER: u64 = 1;
+    for (filter, bits) in [
+        ("any,u", USER | 1 << 3),
+        ("any,k", 1 << 1 | 1 << 3),
+        ("any,u,k", USER | 1 << 1 | 1 << 3),
+        ("any_call,u", USER | 1 << 4),
+        ("any_ret,u", USER | 1 << 5),
+        ("ind_call,u", USER | 1 << 6),
+        ("cond,u", USER | 1 << 10),
+        ("stack,u", USER | 1 << 11),
+        ("ind_jmp,u", USER | 1 << 12),
+        ("call,u", USER | 1 << 13),
+    ] {
+        let recorded = Meta { filter: filter.parse().unwrap(), types: false, ..meta() };
+        let bytes = stream(recorded, &events());
+        let mut reader = Recording::from_stream(Box::new(std::io::Cursor::new(bytes))).unwrap();
+        while reader.next_item().unwrap().is_some() {}
+        assert_eq!(reader.events()[0].branch_sample_type, bits, "{filter}");
+        let excludes_kernel = reader.events()[0].flags >> 5 & 1 == 1;
+        assert_eq!(excludes_kernel, bits & 1 << 1 == 0, "{filter}");
+    }
+}
+
+/// The kernel's names of threads have at most 15 bytes (TASK_COMM_LEN), and perf's reader no more.
+#[test]
+fn long_names_of_threads_are_cut() {
+    let comm = "0123456789abcdef".to_owned();
+    let event = Event::Comm(Comm { time: 1, pid: 7, tid: 8, comm, exec: false });
+    let bytes = stream(meta(), &[event, sample(2, vec![entry(1, 2)], exact())]);
+    let mut reader = Recording::from_stream(Box::new(std::io::Cursor::new(bytes))).unwrap();
+    let Some(Item::Event(Event::Comm(found))) = reader.next_item().unwrap() else { panic!() };
+    assert_eq!((found.pid, found.tid, &*found.comm), (7, 8, "0123456789abcde"));
 }
 
 /// Symbols through the mappings of this test program, which is a PIE.
