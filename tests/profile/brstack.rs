@@ -1,7 +1,9 @@
 //! Parsing of entries and lines as text.
 
 use lbr_msr::record::{BranchSpec, BranchType, Comm, Event, Task};
-use profile::brstack::{EntryError, Line, LineError, Printed, parse_entry, parse_line};
+use profile::brstack::{
+    BranchCounters, EntryError, Line, LineError, Printed, event_text, parse_entry, parse_line,
+};
 use profile::maps::Location;
 use profile::names::Names;
 use profile::{EntryFlags, Item, RawBranch, Recording};
@@ -319,6 +321,11 @@ fn refused_lines_are_numbered() {
     let refused = recording.refused().unwrap();
     assert_eq!((refused.lines, refused.first), (6, 2));
     assert_eq!(refused.runs, [(2, 4), (6, 6), (9, 10)]);
+    // The first eight runs, and every line.
+    let (found, refused) = said([good, &bad(1)].concat().repeat(9).as_bytes(), usize::MAX);
+    let refused = refused.unwrap();
+    assert_eq!((found.len(), refused.lines), (9, 9));
+    assert_eq!(refused.runs, [2, 4, 6, 8, 10, 12, 14, 16].map(|line| (line, line)));
 }
 
 /// `perf script -F +srcline` prints two spaces and a line of source code below a frame; anywhere else,
@@ -542,6 +549,65 @@ fn text_in_utf16_is_named() {
         let error = profile::Recording::from_stream(Box::new(std::io::Cursor::new(bytes)));
         let said = error.err().unwrap().to_string();
         assert!(said.starts_with("is text in UTF-16") && said.contains("iconv"), "{said}");
+    }
+}
+
+/// PROT_READ 1, PROT_WRITE 2, PROT_EXEC 4; MAP_SHARED 1, MAP_PRIVATE 2.
+#[test]
+fn mappings_are_printed_as_they_are_read() {
+    for (access, prot, flags) in
+        [("r--p", 1, 2), ("-w-s", 2, 1), ("--xp", 4, 2), ("rwxs", 7, 1), ("---p", 0, 2)]
+    {
+        let text = format!(
+            "PERF_RECORD_MMAP2 12/13: [0x201000(0x1000) @ 0x2000 00:1d 224 9]: {access} /a b/c"
+        );
+        let Ok(Line::Event(event)) =
+            parse_line(text.as_bytes(), &mut Vec::new(), &mut Names::default())
+        else {
+            panic!("{text}")
+        };
+        let Event::Mmap(map) = &event else { panic!("{event:?}") };
+        assert_eq!((map.prot, map.flags), (prot, flags), "{text}");
+        assert_eq!(event_text(&event), Some(text));
+    }
+}
+
+/// A counter has two bits: 3 means three or more.
+#[test]
+fn counts_of_a_branch_stop_at_three() {
+    for (letters, word) in [("AAAAB", 0b0111), ("DDC-", 0b1001_0000), ("-", 0)] {
+        let line = format!("\t0000000000401774\tinsn: eb 04 \tbr_cntr: {letters}\t# PRED");
+        let found = parse_line(line.as_bytes(), &mut Vec::new(), &mut Names::default());
+        let counted = BranchCounters { at: 0x40_1774, word };
+        assert_eq!(found, Ok(Line::Instruction(Some(counted))), "{letters}");
+    }
+}
+
+/// perf's default columns have only the thread. Records tell its process; a process has the number
+/// of its first thread.
+#[test]
+fn processes_of_threads() {
+    let sample = |tid: u32| format!("prog {tid:5} [000] 1.500000: 0x10/0x18/P/-/-/0 \n");
+    let map = "PERF_RECORD_MMAP2 7/8: [0x400000(0x1000) @ 0 08:01 5 0]: r-xp /a";
+    for (record, threads, processes, is_unsaid) in [
+        ("#", [55, 55, 55], [None; 3], false),
+        ("#", [55, 55, 56], [None; 3], true),
+        ("PERF_RECORD_COMM: prog:7/8", [7, 8, 9], [Some(7), Some(7), None], false),
+        ("PERF_RECORD_FORK(9:10):(7:8)", [9, 10, 8], [Some(9), Some(9), Some(7)], false),
+        (map, [8, 8, 7], [Some(7); 3], false),
+    ] {
+        let text = format!("{record}\n{}", threads.map(sample).concat());
+        let stream = std::io::Cursor::new(text.into_bytes());
+        let mut recording = Recording::from_stream(Box::new(stream)).unwrap();
+        let mut found = Vec::new();
+        while let Some(item) = recording.next_item().unwrap() {
+            if let Item::Stack(stack) = item {
+                assert_eq!(stack.head.tid, Some(threads[found.len()]));
+                found.push(stack.head.pid);
+            }
+        }
+        assert_eq!(found, processes, "{record}");
+        assert_eq!(recording.notes().processes_unsaid, is_unsaid, "{record} {threads:?}");
     }
 }
 

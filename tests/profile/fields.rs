@@ -366,11 +366,13 @@ fn a_plain_number_is_interpreted_by_its_column() {
 #[test]
 fn texts_of_other_tools() {
     let counts = "B 4010c0 4010d0 5 2\nT 401000 401010 401020 3\nF 401010 401020 7\n\
-                  R 401070 401010 401020 4\nf 401010 401030 2\nr 401010 401020 1\nE cycles\nS 401010 9\n";
+                  R 401070 401010 401020 4\nf 401010 401030 2\nr 401010 401020 1\nE cycles\nS 401010 9\n\
+                  F 401010 401040 0\n";
     let open = || text(counts.as_bytes());
     let mut table = HotTable::count(&mut open(), |_, _| {}).unwrap();
     // One for each execution of a branch, and samples without one.
     assert_eq!((table.quality.samples, table.quality.empty_stacks), (5 + 3 + 4 + 9, 9));
+    assert_eq!(table.quality.entries, 5 + 3 + 4);
     let flow = FlowCounter::new().count(&mut open(), |_, _| {}).unwrap();
     let blocks: Vec<_> = flow.blocks.iter().map(|b| (b.entry, b.exit, b.count)).collect();
     assert_eq!(blocks, [(0x40_1010, 0x40_1020, 3 + 7 + 4 + 1), (0x40_1010, 0x40_1030, 2)]);
@@ -387,6 +389,28 @@ fn texts_of_other_tools() {
         branches(ids),
         [["0x40062f/0x4005b0/P/-/-/9//-".to_owned(), "0x7f00/0x8000/P/-/-/1//-".to_owned()]]
     );
+}
+
+/// A recorder without predictions writes 0 mispredictions, as a program without any would.
+#[test]
+fn counts_without_any_misprediction_have_no_predictions() {
+    for (missed, expected) in [(0, (0, None)), (1, (9, Some(1)))] {
+        let counts = format!("B 401000 401010 5 0\nB 401020 401030 4 {missed}\n");
+        let table = HotTable::count(&mut text(counts.as_bytes()), |_, _| {}).unwrap();
+        assert_eq!((table.known, table.mispredicted), expected);
+    }
+}
+
+/// BOLT's numbers for no branch: `BR_ONLY`, `FT_ONLY`, `FT_EXTERNAL_ORIGIN` and
+/// `FT_EXTERNAL_RETURN` are -1 to -3.
+#[test]
+fn traces_without_a_branch() {
+    for (from, taken) in [(-1i64, 0), (-2, 0), (-3, 0), (-4, 3)] {
+        let counts = format!("T {from:x} 401010 401020 3\nB 401030 401040 1 0\n");
+        let flow = FlowCounter::new().count(&mut text(counts.as_bytes()), |_, _| {}).unwrap();
+        let blocks: Vec<_> = flow.blocks.iter().map(|b| (b.entry, b.exit, b.count)).collect();
+        assert_eq!((flow.taken, blocks), (1 + taken, vec![(0x40_1010, 0x40_1020, 3)]), "{from}");
+    }
 }
 
 /// The line before the frames of a call chain, and its branches after them, are one sample.

@@ -137,6 +137,12 @@ fn prose_is_refused() {
     let text = format!("# Chapter\n\n{words}```\n {A}  {B} \n```\n");
     let error = read(&text).unwrap_err();
     assert!(matches!(error, ReadError::Prose { lines: 14, of: 15 }), "{error}");
+    // Eight lines of it, and more than half of all.
+    for (lines, samples, is_refused) in [(8, 7, true), (8, 8, false), (7, 6, false)] {
+        let words = "Some words about branches.\n".repeat(lines);
+        let text = words + &format!(" {A}  {B} \n").repeat(samples);
+        assert_eq!(read(&text).is_err(), is_refused, "{lines} {samples}");
+    }
     // Other events of perf are not prose.
     let event = "prog 100 [000] 1.000000: sched:sched_switch: prev_comm=prog\n".repeat(12);
     assert_eq!(read(&format!("{event} {A}  {B} \n")).unwrap().0, [[OF_A, OF_B]]);
