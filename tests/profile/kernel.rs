@@ -283,6 +283,36 @@ fn kernels_of_several_recordings() {
     assert_eq!(maps.name(other), None);
 }
 
+/// Kernels are the same by their build IDs; without any, by release and host.
+#[test]
+fn the_identity_of_a_kernel() {
+    type Identity<'a> = (Option<u8>, Option<&'a str>, Option<&'a str>);
+    let machine = Machine::new(KALLSYMS);
+    let is_one = |kernels: [Identity<'_>; 2]| {
+        let mut maps = Maps::with_sources(machine.sources(None));
+        let [a, b] = kernels.map(|(id, release, host)| {
+            map_kernel(&mut maps, THEN, id.map(|id| vec![id; 20]));
+            let space = maps.space(Some(7));
+            maps.recorded(&FileInfo { hostname: host.map(str::to_owned), ..info(release) });
+            maps.next_recording();
+            space
+        });
+        maps.locate(a, THEN + 0x100) == maps.locate(b, THEN + 0x100)
+    };
+    let (release, host) = (Some(RELEASE), Some("box"));
+    for (a, b, expected) in [
+        ((Some(1), release, host), (Some(1), Some("5.0"), None), true),
+        ((Some(1), release, host), (Some(2), release, host), false),
+        ((Some(1), release, host), (None, release, host), false),
+        ((None, release, host), (None, release, host), true),
+        ((None, release, host), (None, Some("5.0"), host), false),
+        ((None, release, host), (None, release, Some("other")), false),
+        ((None, None, host), (None, None, host), false),
+    ] {
+        assert_eq!(is_one([a, b]), expected, "{a:?} {b:?}");
+    }
+}
+
 /// A guest's kernel is a different one, and `[vsyscall]` does not belong to the kernel.
 #[test]
 fn symbols_of_another_kernel() {

@@ -1,5 +1,6 @@
 //! Locations as users type them.
 
+use lbr_msr::record::{Event, Mmap};
 use profile::maps::{Location, Maps};
 use profile::place::{LocationSpec, PlaceError, Span};
 use profile::symbols::{DebugDirs, Sources};
@@ -150,6 +151,21 @@ fn an_address_of_several_processes() {
     maps.event(&mapping(3, 0x50_0000, 0x1000, 0, "/nonexistent/one"));
     let only = maps.resolve(&place("0x500010"), &|_| 0.0).unwrap();
     assert!(matches!(only[..], [Span { start: Location::File { offset: 0x10, .. }, len: 1 }]));
+}
+
+/// Data is not code. Some recorders do not give the protection, which is then 0.
+#[test]
+fn mappings_without_code() {
+    let mut maps = Maps::default();
+    for (at, prot) in (1..).zip([0, 1, 1 | 2, 4, 1 | 4]) {
+        let Event::Mmap(map) = mapping(1, at * 0x10_0000, 0x1000, 0, "/nowhere/a") else {
+            unreachable!()
+        };
+        maps.event(&Event::Mmap(Box::new(Mmap { prot, ..*map })));
+    }
+    let space = maps.space(Some(1));
+    let is_known = |at: u64| maps.locate(space, at * 0x10_0000).file().is_some();
+    assert_eq!((1..=5).filter(|at| is_known(*at)).collect::<Vec<_>>(), [1, 4, 5]);
 }
 
 /// Mappings replaced again and again between samples: sampled ones keep their meaning, and the

@@ -193,12 +193,18 @@ fn a_reused_pid_is_another_process() {
         mapping(30, 0x40_0000, 0x1000, 0, "/nowhere/other"),
         Event::Fork(task(30, 10)),
         stack(30, vec![entry(0x40_0100, 0x40_0200)]),
+        // The end of a thread is not that of its process.
+        mapping(40, 0x40_0000, 0x1000, 0, "/nowhere/threads"),
+        Event::Exit(Task { tid: 41, ..task(40, 10) }),
+        Event::Fork(task(40, 10)),
+        stack(40, vec![entry(0x40_0100, 0x40_0200)]),
     ];
     let table = HotTable::count(&mut open(&stream(others(), &events)), |_, _| {}).unwrap();
     let mut files: Vec<&str> =
         table.branches.iter().map(|row| path_of(&table.maps, row.from_location)).collect();
     files.sort_unstable();
-    assert_eq!(files, ["/nowhere/old", "/nowhere/other", "/nowhere/parent"]);
+    let threads = "/nowhere/threads";
+    assert_eq!(files, ["/nowhere/old", "/nowhere/other", "/nowhere/parent", threads]);
 }
 
 /// Different addresses are not a duplicated record, although they have one meaning: the other

@@ -112,6 +112,18 @@ fn a_short_name_that_stands_for_a_long_one_stays_as_it_is() {
     assert!(demangle(short).ends_with("std::pair<std::pair<int, int>, std::pair<int, int> >)"));
 }
 
+/// Of many functions, eight are listed, each with its address.
+#[test]
+fn several_functions_with_one_name_are_listed() {
+    let said = |count: u64| {
+        let all = (1..=count).map(|at| ("f", Some(at)));
+        Called::new("f").one_of(all).unwrap_err().to_string()
+    };
+    let eight = "f (0x1), f (0x2), f (0x3), f (0x4), f (0x5), f (0x6), f (0x7), f (0x8)";
+    assert_eq!(said(8), format!("8 functions f: {eight}"));
+    assert_eq!(said(10), format!("10 functions f: {eight} and 2 more"));
+}
+
 /// A name also matches without the parts that people omit: parameters, compiler suffixes, template
 /// arguments, the trait, namespaces.
 #[test]
