@@ -186,6 +186,21 @@ fn functions_without_code() {
     }
 }
 
+/// At most 4 MiB are shown, here mostly after the end of the file.
+#[test]
+fn a_range_that_is_too_long() {
+    let (_dir, path) = elf(CODE);
+    let mut flow = count(&[map(&path, AT, 0x1000, 0x1000), ran(1, &[(8, 0), (8, 0)])]);
+    let stretch = find(&mut flow, &format!("{AT:#x}..{:#x}", at(10))).unwrap();
+    let mut annotated = |len| {
+        let stretch = profile::annotate::Stretch { len, ..stretch.clone() };
+        annotate(&mut flow, &stretch, Syntax::Intel).map(|annotated| annotated.instructions.len())
+    };
+    assert!(annotated(4 << 20).is_ok());
+    let too_long = annotated((4 << 20) + 1).unwrap_err();
+    assert!(matches!(too_long, FindError::TooLong { len: 0x40_0001, .. }), "{too_long}");
+}
+
 /// A range over several functions names each where it starts, but the first.
 #[test]
 fn functions_of_a_range_are_labelled() {

@@ -215,6 +215,32 @@ fn branches_to_the_outside_are_counted_by_source() {
     }
 }
 
+/// Of a shell that ran, and of a program that it started.
+#[test]
+fn a_launcher_is_reported_if_it_is_alone() {
+    let run = |pid: u32, name: &str| {
+        let at = 0x40_0000 + u64::from(pid) * 0x1_0000;
+        format!(
+            "PERF_RECORD_MMAP2 {pid}/{pid}: [{at:#x}(0x1000) @ 0x1000 08:01 1 0]: r-xp /made/up/{name}\n\
+             {name} {pid}/{pid} 1.000002: {:#x} {:#x}/{at:#x}/P/-/-/0\n",
+            at + 8,
+            at + 16
+        )
+    };
+    let made = |text: String| {
+        let mut counter = Counter::of(Traces::<false>::by(ProfileKind::AutoFdo.rules()));
+        let mut recording = Recording::from_stream(Box::new(Cursor::new(text))).unwrap();
+        counter.recording(&mut recording, |_, _| {}).unwrap();
+        let made =
+            counter.finish().profile(ProfileKind::AutoFdo, &ProgramChoice::Recorded).unwrap();
+        (made.program, made.others, made.is_launcher)
+    };
+    let shell = "/made/up/dash".to_owned();
+    assert_eq!(made(run(7, "dash")), (shell.clone(), vec![], true));
+    let both = run(7, "dash") + "PERF_RECORD_FORK(8:8):(7:7)\n" + &run(8, "prog");
+    assert_eq!(made(both), ("/made/up/prog".to_owned(), vec![shell], false));
+}
+
 /// The code between two stacks of a thread counts if they join.
 #[test]
 fn stacks_join() {
