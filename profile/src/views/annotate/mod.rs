@@ -211,8 +211,8 @@ impl Annotated {
         let mut ending: Vec<Option<&Timed>> = vec![None; self.instructions.len()];
         for block in &self.blocks {
             let Some(shown) = ending.get_mut(block.last) else { continue };
-            let weight = |block: &Timed| (block.cycles.n(), block.count);
-            if shown.is_none_or(|shown| weight(block) > weight(shown)) {
+            // The more executed one comes first.
+            if shown.is_none_or(|shown| block.cycles.n() > shown.cycles.n()) {
                 *shown = Some(block);
             }
         }
