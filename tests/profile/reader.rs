@@ -4,7 +4,7 @@ use std::io::Cursor;
 
 use lbr_msr::record::{
     BranchEntry, BranchSpec, BranchType, Event, Head, Integrity, Label, Lost, Mmap, MoveKind,
-    Sample, ThreadMove,
+    Sample, Task, ThreadMove,
 };
 use profile::note::{Source, StackNote};
 use profile::perf_data::{Meta, Rate, ReadError};
@@ -295,6 +295,26 @@ fn names_of_events_without_ids() {
     read(&mut reader).unwrap();
     let names = reader.events().iter().map(|event| event.name.as_deref());
     assert_eq!(names.collect::<Vec<_>>(), [Some("first"), Some("second")]);
+}
+
+/// FORK and EXIT (`perf_event.h`): pid, ppid, tid, ptid, time; then maybe the fields that all records
+/// have, of which the time is that of writing.
+#[test]
+fn times_of_forks_and_exits() {
+    for flags in [0, 1 << 18] {
+        let mut file = Crafted::new(false);
+        file.attr_of(128, (0, 0, flags), 1 | 4 | BRANCH_STACK, 0, 8, &[]);
+        let mut body = [8u32, 7, 9, 6].map(u32::to_le_bytes).concat();
+        body.extend(30u64.to_le_bytes());
+        if flags != 0 {
+            body.extend(40u64.to_le_bytes());
+        }
+        file.record(7, 0, &body);
+        file.record(4, 0, &body);
+        let task = Task { time: 30, pid: 8, tid: 9, ppid: 7, ptid: 6 };
+        let found = read(&mut reader(&file.bytes).unwrap()).unwrap();
+        assert_eq!(found, [Event::Fork(task), Event::Exit(task)], "{flags:#x}");
+    }
 }
 
 /// HW_INDEX before the entries, COUNTERS after them. An index of -1 is unknown (`perf_event.h`).
