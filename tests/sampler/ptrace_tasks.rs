@@ -71,6 +71,20 @@ fn signals_reach_the_program() {
     assert_eq!(turns(&run, &program).values().sum::<usize>(), 2 + 1 + 3);
 }
 
+/// The program's own INT3 looks like the breakpoint where recording starts.
+#[test]
+fn recording_may_start_at_an_int3() {
+    let Some(program) = build("signals.c", HOSTED) else { return };
+    let run = run(Command { from: Some(program.at("trap_i")), ..program.command(&[]) });
+    assert_eq!(run.exit, Exit::Code(0), "the number of the check that failed");
+    let (_, first) = run.branches().next().unwrap();
+    assert_eq!((first.from, first.cpl_after), (program.at("trap_i"), 0));
+    for label in ["trap_i", "trap_n"] {
+        let from = run.branches().filter(|(_, b)| b.from == program.at(label));
+        assert_eq!(from.count(), 2, "{label}");
+    }
+}
+
 #[test]
 fn a_killing_signal_is_the_exit() {
     let Some(program) = build("signals.c", HOSTED) else { return };

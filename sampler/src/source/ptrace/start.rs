@@ -35,7 +35,7 @@ impl Start {
 
     /// Whether this breakpoint caused a trap that left a thread at `ip`.
     pub(super) fn is_hit(&self, ip: u64) -> bool {
-        ip.wrapping_sub(1) == self.address && self.original != BREAKPOINT
+        ip.wrapping_sub(1) == self.address
     }
 
     /// A process has forked `child`, which has the breakpoint too.
