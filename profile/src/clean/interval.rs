@@ -164,23 +164,5 @@ fn student(degrees: u64) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Tables of Student's distribution.
-    #[test]
-    fn quantiles() {
-        for (degrees, quantile) in [(9, 2.262), (29, 2.045), (100, 1.984), (1_000_000, 1.960)] {
-            assert!((student(degrees) - quantile).abs() < 0.001, "{degrees}");
-        }
-    }
-
-    /// Wilson's interval of 20 of 100, with Student's 1.984: k = 0.03937,
-    /// middle 0.21136, half 0.07873.
-    #[test]
-    fn widest() {
-        let Interval { low, high } = Interval::widest(0.2, 100).expect("enough stacks");
-        assert!((low - 0.1326).abs() < 2e-4 && (high - 0.2901).abs() < 2e-4, "{low} {high}");
-        assert_eq!(Interval::widest(0.2, 9), None);
-    }
-}
+#[path = "../../../tests/profile/unit/clean/interval.rs"]
+mod tests;

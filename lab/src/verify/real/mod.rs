@@ -10,7 +10,7 @@ mod noted;
 mod program;
 mod rest;
 #[cfg(test)]
-#[path = "../../../../tests/lab/verify_real.rs"]
+#[path = "../../../../tests/lab/unit/verify/real.rs"]
 mod tests;
 
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -8,7 +8,7 @@
 mod abi;
 mod allowlist;
 #[cfg(test)]
-#[path = "../../../../tests/lbr_msr/msr_safe.rs"]
+#[path = "../../../../tests/lbr_msr/unit/access/msr_safe.rs"]
 mod stand_in;
 
 use alloc::{

@@ -265,5 +265,5 @@ const fn ones(n: u32) -> u64 {
 }
 
 #[cfg(test)]
-#[path = "../../../../tests/machine/pmu.rs"]
+#[path = "../../../../tests/machine/unit/guest/pmu.rs"]
 mod tests;

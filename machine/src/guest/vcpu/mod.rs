@@ -385,5 +385,5 @@ const fn level_of(address: u64) -> u8 {
 }
 
 #[cfg(test)]
-#[path = "../../../../tests/machine/vcpu.rs"]
+#[path = "../../../../tests/machine/unit/guest/vcpu.rs"]
 mod tests;
