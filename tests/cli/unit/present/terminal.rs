@@ -12,7 +12,7 @@ use super::*;
 #[ignore = "panics"]
 fn panics() {
     let _terminal = Terminal::take(true).unwrap();
-    panic!("last words");
+    panic!("farewell");
 }
 
 /// The message of a panic is printed after the terminal is restored.
@@ -33,7 +33,7 @@ fn a_panic_restores_the_terminal() {
     let _ = File::from(pty.master).read_to_end(&mut bytes);
     let text = String::from_utf8_lossy(&bytes);
     let at = |what: &str| text.find(what).unwrap_or_else(|| panic!("no {what:?} in {text}"));
-    let order = ["\x1b[?1049h", "\x1b[?1000l", "\x1b[?25h", "\x1b[?1049l", "last words"].map(at);
+    let order = ["\x1b[?1049h", "\x1b[?1000l", "\x1b[?25h", "\x1b[?1049l", "farewell"].map(at);
     assert!(order.is_sorted(), "{order:?} {text}");
 }
 
