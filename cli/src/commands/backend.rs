@@ -5,15 +5,13 @@ use std::fs;
 use anyhow::anyhow;
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use lbr_msr::{
-    LbrCaps, MsrError, MsrRead,
-    access::Root,
-    address::IA32_PERF_CAPABILITIES,
-    arm::{ArmError, ArmPlan, Need},
-    caps::CpuIdentity,
-    filter::FilterError,
-    probe::{Unsupported, Why, given_perf_capabilities, probe_assuming},
-};
+use lbr_msr::access::Root;
+use lbr_msr::address::IA32_PERF_CAPABILITIES;
+use lbr_msr::arm::{ArmError, ArmPlan, Need};
+use lbr_msr::caps::CpuIdentity;
+use lbr_msr::filter::FilterError;
+use lbr_msr::probe::{Unsupported, Why, given_perf_capabilities, probe_assuming};
+use lbr_msr::{LbrCaps, MsrError, MsrRead};
 use sampler::guard::{GuardError, Ready};
 use sampler::source::SourceError;
 use sampler::source::cpu::registers::{self, Registers};

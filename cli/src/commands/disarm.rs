@@ -5,23 +5,17 @@ use std::io::{self, Write};
 
 use anyhow::Context;
 use clap::Args;
-use lbr_msr::{
-    LbrCaps, MsrRead,
-    arm::{ArmError, ArmOptions, ArmPlan},
-};
+use lbr_msr::arm::{ArmError, ArmOptions, ArmPlan};
+use lbr_msr::{LbrCaps, MsrRead};
 use serde_json::Value;
 
-use super::{
-    backend::{self, Backend, of_registers},
-    machine::MachineArgs,
-};
+use super::backend::{self, Backend, of_registers};
+use super::machine::MachineArgs;
 use crate::args::heading;
 use crate::cpus::CpuList;
+use crate::exit::{DONE, NO_LBR, OrExit, Result, failure, usage};
+use crate::present::json;
 use crate::present::out::{Out, say};
-use crate::{
-    exit::{DONE, NO_LBR, OrExit, Result, failure, usage},
-    present::json,
-};
 
 /// Disable branch recording that something left enabled
 ///

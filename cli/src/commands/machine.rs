@@ -6,18 +6,13 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
-use lbr_msr::{
-    MsrRead,
-    access::{Device, Root},
-    caps::CpuIdentity,
-    probe::{
-        Assumption, RecordedCpuid,
-        cores::{self, CoreGroup, CoreType, cpu_list},
-        given_perf_capabilities, probe_assuming,
-        recorded::{self, RecordedCpu},
-    },
-    soft::SoftCpu,
-};
+use lbr_msr::MsrRead;
+use lbr_msr::access::{Device, Root};
+use lbr_msr::caps::CpuIdentity;
+use lbr_msr::probe::cores::{self, CoreGroup, CoreType, cpu_list};
+use lbr_msr::probe::recorded::{self, RecordedCpu};
+use lbr_msr::probe::{Assumption, RecordedCpuid, given_perf_capabilities, probe_assuming};
+use lbr_msr::soft::SoftCpu;
 use sampler::target::Affinity;
 
 use super::{number::hex, soft::CpuParser};

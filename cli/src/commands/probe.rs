@@ -1,26 +1,18 @@
 //! `lbr probe`: the LBR capabilities of a CPU.
 
 use clap::Args;
-use lbr_msr::{
-    LbrCaps,
-    caps::{CpuIdentity, Facility, FilterRegister, Layout, Quirks, RegisterMap},
-    probe::{
-        Why,
-        cores::{CoreGroup, cpu_list},
-    },
-};
+use lbr_msr::LbrCaps;
+use lbr_msr::caps::{CpuIdentity, Facility, FilterRegister, Layout, Quirks, RegisterMap};
+use lbr_msr::probe::Why;
+use lbr_msr::probe::cores::{CoreGroup, cpu_list};
 use serde_json::{Value, json};
 
 use super::machine::MachineArgs;
 use crate::args::heading;
-use crate::{
-    exit::{OrExit, Result, USAGE, done},
-    present::{
-        json,
-        out::Out,
-        table::{Cell, Item, write_list},
-    },
-};
+use crate::exit::{OrExit, Result, USAGE, done};
+use crate::present::json;
+use crate::present::out::Out;
+use crate::present::table::{Cell, Item, write_list};
 
 /// Show what the LBR of this CPU, or of a recorded one, can do
 ///

@@ -3,11 +3,9 @@
 mod line;
 pub(super) mod record;
 
-use std::{
-    io::{BufReader, Write},
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::io::{BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context;
 use clap::{ArgGroup, Args, ValueEnum};
@@ -15,14 +13,11 @@ use lbr_msr::{LbrFormat, caps::Layout, decode::pebs::PebsLayout};
 
 use super::number::hex;
 use crate::args::heading;
-use crate::{
-    exit::{DONE, OrExit, Result, USAGE},
-    input::{self, file::Stream},
-    present::{
-        json,
-        out::{Out, say},
-    },
-};
+use crate::exit::{DONE, OrExit, Result, USAGE};
+use crate::input;
+use crate::input::file::Stream;
+use crate::present::json;
+use crate::present::out::{Out, say};
 use record::RecordRow;
 
 /// Decode raw LBR registers

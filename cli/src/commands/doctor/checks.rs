@@ -3,22 +3,16 @@
 use lbr_msr::text::AsText;
 use std::{fs, os::unix::fs::MetadataExt};
 
-use lbr_msr::{
-    LbrCaps, MsrError, MsrRead,
-    access::{
-        Device, Root,
-        msr_safe::{self, Allowlist},
-    },
-    address::{IA32_DEBUGCTL, IA32_RTIT_CTL},
-    arm::Need,
-    caps::{Facility, FilterRegister, Quirks, Vendor},
-    environment::capabilities,
-    probe::{
-        Why,
-        cores::{CoreGroup, cpu_list},
-        recorded::RecordedCpu,
-    },
-};
+use lbr_msr::access::msr_safe::{self, Allowlist};
+use lbr_msr::access::{Device, Root};
+use lbr_msr::address::{IA32_DEBUGCTL, IA32_RTIT_CTL};
+use lbr_msr::arm::Need;
+use lbr_msr::caps::{Facility, FilterRegister, Quirks, Vendor};
+use lbr_msr::environment::capabilities;
+use lbr_msr::probe::Why;
+use lbr_msr::probe::cores::{CoreGroup, cpu_list};
+use lbr_msr::probe::recorded::RecordedCpu;
+use lbr_msr::{LbrCaps, MsrError, MsrRead};
 
 use super::{Check, Obstacle, Verdict};
 use crate::commands::{machine::MachineArgs, probe::identity};

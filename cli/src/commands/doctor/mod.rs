@@ -12,14 +12,10 @@ use serde::Serialize;
 
 use super::machine::MachineArgs;
 use crate::args::heading;
-use crate::{
-    exit::{DONE, NO_LBR, NOT_PERMITTED, Result},
-    present::{
-        json,
-        out::{BAD, DOUBTFUL, GOOD, Out},
-        table::{Cell, Item, write_list},
-    },
-};
+use crate::exit::{DONE, NO_LBR, NOT_PERMITTED, Result};
+use crate::present::json;
+use crate::present::out::{BAD, DOUBTFUL, GOOD, Out};
+use crate::present::table::{Cell, Item, write_list};
 
 /// Check whether LBR works here, and how to fix it
 ///

@@ -1,33 +1,23 @@
 //! `lbr dump --arm`: arms a ring, lets a program or the CPU run, freezes.
 
-use std::{
-    thread::sleep,
-    time::{Duration, Instant},
-};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use lbr_msr::{BranchFilter, LbrCaps, filter::software_filter, snapshot::Snapshot};
-use nix::sys::{
-    signal::{Signal, kill},
-    wait::{WaitPidFlag, WaitStatus, waitpid},
-};
-use sampler::{
-    guard::Armed,
-    interrupt::{Interrupts, Passing},
-    keeper,
-    source::Command,
-    target::{self, Affinity, Held, Moved},
-};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use sampler::guard::Armed;
+use sampler::interrupt::{Interrupts, Passing};
+use sampler::keeper;
+use sampler::source::Command;
+use sampler::target::{self, Affinity, Held, Moved};
 
 use super::DumpArgs;
+use crate::commands::backend::{self, Hardware};
+use crate::commands::record::hardware;
+use crate::exit::{FAILED, OrExit, Result, USAGE, failure};
 use crate::present::out::say;
-use crate::{
-    commands::{
-        backend::{self, Hardware},
-        record::hardware,
-    },
-    exit::{FAILED, OrExit, Result, USAGE, failure},
-};
 
 /// How long to record if neither a time nor a program is given.
 const DEFAULT: Duration = Duration::from_millis(10);

@@ -6,30 +6,21 @@ mod soft;
 use std::io::{self, Write};
 
 use clap::Args;
+use lbr_msr::caps::{Facility, Order};
 use lbr_msr::record::SourceKnowledge;
-use lbr_msr::{
-    BranchFilter, LbrCaps,
-    caps::{Facility, Order},
-    filter,
-    snapshot::Snapshot,
-};
+use lbr_msr::snapshot::Snapshot;
+use lbr_msr::{BranchFilter, LbrCaps, filter};
 use serde_json::{Value, json};
 
-use super::{
-    backend::{self, Backend, of_registers},
-    decode::{
-        Records,
-        record::{self, RecordRow},
-    },
-    machine::MachineArgs,
-    rights::Rights,
-};
+use super::backend::{self, Backend, of_registers};
+use super::decode::Records;
+use super::decode::record::{self, RecordRow};
+use super::machine::MachineArgs;
+use super::rights::Rights;
 use crate::args::heading;
+use crate::exit::{DONE, Result, usage};
+use crate::present::json;
 use crate::present::out::{Out, say};
-use crate::{
-    exit::{DONE, Result, usage},
-    present::json,
-};
 
 /// Read the LBR stack of one CPU
 ///

@@ -5,28 +5,20 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
-use lbr_msr::{
-    BranchFilter,
-    explain::{self, BuildError, CpuKey, FindError, Register, SOURCES},
-    filter::to_register,
-    register,
-};
+use lbr_msr::explain::{self, BuildError, CpuKey, FindError, Register, SOURCES};
+use lbr_msr::filter::to_register;
+use lbr_msr::{BranchFilter, register};
 use maud::html;
 use serde_json::Value;
 
 use super::number::number;
 use crate::args::heading;
-use crate::{
-    exit::{DONE, OrExit, Result, USAGE, done},
-    output::Output,
-    present::{
-        bits::{self, Drawn},
-        json,
-        out::{Out, say},
-        page,
-        table::{Cell, Item, Printer, Table, write_list},
-    },
-};
+use crate::exit::{DONE, OrExit, Result, USAGE, done};
+use crate::output::Output;
+use crate::present::bits::{self, Drawn};
+use crate::present::out::{Out, say};
+use crate::present::table::{Cell, Item, Printer, Table, write_list};
+use crate::present::{json, page};
 
 /// Explain the bits of a register
 ///

@@ -1,21 +1,18 @@
 //! `lbr verify --diff A B`: the differences between two reports.
 
 use lbr_msr::text::AsText;
-use std::{
-    collections::HashMap,
-    io::{self, Write},
-    path::Path,
-};
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::path::Path;
 
 use anyhow::{Context, anyhow};
 use serde_json::Value;
 
-use crate::{
-    exit::{DONE, FAILED, OrExit, Result, USAGE},
-    input,
-    output::Output,
-    present::{json, out::Out},
-};
+use crate::exit::{DONE, FAILED, OrExit, Result, USAGE};
+use crate::input;
+use crate::output::Output;
+use crate::present::json;
+use crate::present::out::Out;
 
 /// A report as it was read: CPUs with one outcome, and their checks.
 struct CpuGroup {

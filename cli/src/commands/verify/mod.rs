@@ -7,12 +7,11 @@ mod report;
 mod subject;
 mod text;
 
-use std::{
-    io::Write,
-    path::{Path, PathBuf},
-    sync::{Arc, atomic::Ordering},
-    time::SystemTime,
-};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::SystemTime;
 
 use anyhow::Context;
 use clap::Args;
@@ -20,11 +19,9 @@ use lab::verify::Config;
 use lbr_msr::soft::Faults;
 use sampler::target::Affinity;
 
-use super::{
-    backend::{Backend, of_registers},
-    export::day,
-    machine::MachineArgs,
-};
+use super::backend::{Backend, of_registers};
+use super::export::day;
+use super::machine::MachineArgs;
 use crate::args::heading;
 use crate::cpus::CpuList;
 use crate::exit::{DONE, FAILED, NO_LBR, OrExit, Result, USAGE, failure, usage};

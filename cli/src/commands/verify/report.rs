@@ -4,10 +4,8 @@ use std::io::{self, Write};
 
 use lab::verify::{Check, Report, SubjectKind, Verdict};
 use lbr_msr::access::Root;
-use lbr_msr::probe::{
-    cores::{CoreType, cpu_list},
-    recorded::RecordedCpu,
-};
+use lbr_msr::probe::cores::{CoreType, cpu_list};
+use lbr_msr::probe::recorded::RecordedCpu;
 
 use crate::present::escape::escaped;
 use crate::present::json;

@@ -5,19 +5,18 @@ use std::slice;
 use std::str::FromStr;
 
 use anyhow::Context;
+use lab::verify::real::RealSubject;
 use lab::verify::{
     Config, Preserved, Ready, Report, SoftSubject, SubjectKind, VerifyError, documented,
-    real::RealSubject,
 };
-use lbr_msr::{
-    MsrRead,
-    access::Device,
-    address::IA32_PERF_CAPABILITIES,
-    arm::Need,
-    probe::recorded::RecordedCpu,
-    soft::{Fault, Faults, SoftCpu, fault::FaultKind},
-    text::AsText,
-};
+use lbr_msr::MsrRead;
+use lbr_msr::access::Device;
+use lbr_msr::address::IA32_PERF_CAPABILITIES;
+use lbr_msr::arm::Need;
+use lbr_msr::probe::recorded::RecordedCpu;
+use lbr_msr::soft::fault::FaultKind;
+use lbr_msr::soft::{Fault, Faults, SoftCpu};
+use lbr_msr::text::AsText;
 use sampler::keeper;
 
 use super::VerifyArgs;
