@@ -12,7 +12,7 @@ use crate::args::heading;
 use crate::cpus::CpuList;
 use crate::exit::{Result, usage};
 use crate::input::Reading;
-use crate::present::number::{grouped, part};
+use crate::present::number::{grouped, part, summed};
 use crate::present::shorten::offered;
 
 /// Selects samples. A sample without the selected property is skipped.
@@ -265,14 +265,7 @@ impl Rows {
 
 /// The files of some locations, the most frequent first.
 fn files_of(maps: &Maps, places: impl Iterator<Item = (Location, u64)>) -> String {
-    let mut counts: Vec<(&str, u64)> = Vec::new();
-    for (location, count) in places {
-        let name = LocationFilter::name_of(maps, location);
-        match counts.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, sum)) => *sum = sum.saturating_add(count),
-            None => counts.push((name, count)),
-        }
-    }
+    let mut counts = summed(places.map(|(at, count)| (LocationFilter::name_of(maps, at), count)));
     counts.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
     offered(counts.into_iter().map(|(name, _)| name.to_owned()).collect())
 }

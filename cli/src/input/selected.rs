@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::Source;
 use crate::exit::{Result, usage};
-use crate::present::number::{counted, grouped};
+use crate::present::number::{counted, grouped, summed};
 use crate::present::shorten::offered;
 
 /// Refuses names that no recording has, and lists known ones.
@@ -92,13 +92,8 @@ pub(crate) fn left_words(left: &LeftOut) -> String {
 
 /// The events, the selection, and what it omitted, for JSON.
 pub(crate) fn put_json(json: &mut Value, sources: &[Source], left: &LeftOut) {
-    let mut events: Vec<(String, u64)> = Vec::new();
-    for event in sources.iter().flat_map(Source::events) {
-        match events.iter_mut().find(|(name, _)| *name == event.name) {
-            Some((_, samples)) => *samples = samples.saturating_add(event.samples),
-            None => events.push((event.name.clone(), event.samples)),
-        }
-    }
+    let events = sources.iter().flat_map(Source::events);
+    let events = summed(events.map(|event| (&*event.name, event.samples)));
     let events = events.into_iter().map(|(name, samples)| {
         let name = Some(name).filter(|name| !name.is_empty());
         json!({ "event": name, "samples": samples })

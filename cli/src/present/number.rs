@@ -1,6 +1,8 @@
 //! Numbers for people.
 
+use std::collections::HashMap;
 use std::fmt::Display;
+use std::hash::Hash;
 
 use indicatif::HumanCount;
 use profile::interval::Interval;
@@ -29,6 +31,21 @@ pub(crate) fn counted_nonzero<'a>(
 pub(crate) fn nonzero(counts: impl IntoIterator<Item = (impl Display, u64)>) -> Vec<String> {
     let counts = counts.into_iter().filter(|(_, count)| *count > 0);
     counts.map(|(what, count)| format!("{} {what}", grouped(count))).collect()
+}
+
+/// The sum of each key's counts, in the order in which the keys first come.
+pub(crate) fn summed<K: Clone + Eq + Hash>(
+    counts: impl Iterator<Item = (K, u64)>,
+) -> Vec<(K, u64)> {
+    let (mut sums, mut known): (Vec<(K, u64)>, HashMap<K, usize>) = Default::default();
+    for (key, count) in counts {
+        let at = *known.entry(key).or_insert_with_key(|key| {
+            sums.push((key.clone(), 0));
+            sums.len() - 1
+        });
+        sums[at].1 = sums[at].1.saturating_add(count);
+    }
+    sums
 }
 
 /// A part as a share of the whole, 0 to 1; `None` if the whole is 0.

@@ -1,7 +1,7 @@
 //! Filters: the options of a selection, one by one.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+
 use std::fmt::Display;
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use anyhow::{anyhow, bail};
 use profile::overview::Task;
 use profile::select::{Selection, Times};
 
+use crate::present::number::summed;
 use crate::select::{RowArgs, SelectArgs};
 
 /// Names, processes and threads that are listed, each.
@@ -103,16 +104,8 @@ pub(super) fn tasks(tasks: &[Task]) -> Vec<(String, u64)> {
         |task| task.tid.filter(|tid| task.pid != Some(*tid)).map(|tid| format!("tid={tid}")),
     ];
     for kind in kinds {
-        let (mut sums, mut known): (Vec<(String, u64)>, HashMap<String, usize>) =
-            Default::default();
-        for task in tasks {
-            let Some(typed) = kind(task) else { continue };
-            let at = *known.entry(typed.clone()).or_insert_with(|| {
-                sums.push((typed, 0));
-                sums.len() - 1
-            });
-            sums[at].1 = sums[at].1.saturating_add(task.samples);
-        }
+        let typed = tasks.iter().filter_map(|task| Some((kind(task)?, task.samples)));
+        let mut sums = summed(typed);
         sums.sort_by_key(|(_, samples)| Reverse(*samples));
         found.extend(sums.into_iter().take(LISTED));
     }
