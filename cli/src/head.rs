@@ -7,6 +7,7 @@ use profile::maps::Maps;
 use profile::quality::Quality;
 use serde_json::{Value, json};
 
+use crate::exit::{DONE, Result};
 use crate::input::{self, Source, selected};
 use crate::present::number::{counted, counted_nonzero, grouped, percent};
 use crate::symbols;
@@ -235,8 +236,9 @@ pub(crate) fn trust(flow: &Flow) -> &'static str {
     if flow.is_complete() { "complete: every taken branch" } else { "95% intervals, by stack" }
 }
 
-/// Prints the warnings about the recordings and their files.
-pub(crate) fn finish(sources: &[Source], maps: &Maps) {
+/// Ends a command: prints the warnings about the recordings and their files.
+pub(crate) fn finish(sources: &[Source], maps: &Maps) -> Result {
     sources.iter().for_each(input::warn);
     symbols::warn(&[maps]);
+    Ok(DONE)
 }

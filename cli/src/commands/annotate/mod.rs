@@ -18,7 +18,7 @@ use profile::flow::FlowCounter;
 use profile::maps::Location;
 
 use crate::args::heading;
-use crate::exit::{DONE, Failure, OrExit, Result, USAGE, usage};
+use crate::exit::{Failure, OrExit, Result, USAGE, usage};
 use crate::head::{self, Notes, Totals, finish, without};
 use crate::input::source_text::Sources;
 use crate::input::{self, Source};
@@ -145,8 +145,7 @@ fn annotate(args: &Annotate) -> Result {
         let functions = html::folded(&mut flow, syntax);
         let content = functions.ok_or_else(|| annotate::nothing(&mut flow)).or_exit(USAGE)?;
         output.write(html::page("Annotated functions", &head, &content))?;
-        finish(&sources, &flow.maps);
-        return Ok(DONE);
+        return finish(&sources, &flow.maps);
     }
     let found = match &args.place {
         Some(symbol) => annotate::find(&mut flow, symbol),
@@ -182,14 +181,13 @@ fn annotate(args: &Annotate) -> Result {
         if args.json {
             json::print(&mut out, &flow, &annotated, &sources, args.hottest)?;
         } else {
-            let (source, hottest, marks) = (args.source, args.hottest, text::Marks::new());
-            let options = text::Options { source, hottest, marks };
+            let Annotate { source, hottest, .. } = *args;
+            let options = text::Options { source, hottest, ..text::Options::default() };
             text::print(&mut out, &head, &annotated, &options)?;
         }
         out.flush()?;
     }
-    finish(&sources, &flow.maps);
-    Ok(DONE)
+    finish(&sources, &flow.maps)
 }
 
 /// The head of annotated code.

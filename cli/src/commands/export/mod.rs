@@ -16,7 +16,7 @@ use profile::{Counter, View, callgraph, hot};
 
 use crate::args::heading;
 use crate::commands::report;
-use crate::exit::{DONE, OrExit, Result, USAGE, usage};
+use crate::exit::{OrExit, Result, USAGE, usage};
 use crate::head;
 use crate::input::{self, Inputs, Reading, Source};
 use crate::output::Output;
@@ -203,8 +203,7 @@ pub(crate) fn run(args: &Export) -> Result {
 fn pprof(args: &Export, output: &Output) -> Result {
     let (mut table, read) = args.count(hot::Counter::new())?;
     output.write(export::pprof(&mut table, args.to == Kind::PprofGo)?)?;
-    head::finish(&read, &table.maps);
-    Ok(DONE)
+    head::finish(&read, &table.maps)
 }
 
 /// Who calls whom, for viewers of calling contexts.
@@ -225,8 +224,7 @@ fn contexts(args: &Export, output: &Output) -> Result {
         text = export::flamegraph(&text, &title, graph.unit.name()).or_exit(USAGE)?;
     }
     output.write(text)?;
-    head::finish(&read, &graph.maps);
-    Ok(DONE)
+    head::finish(&read, &graph.maps)
 }
 
 fn profile(args: &Export, kind: ProfileKind, output: &Output) -> Result {
@@ -240,7 +238,7 @@ fn profile(args: &Export, kind: ProfileKind, output: &Output) -> Result {
     let made = traced.profile(kind, &wanted).or_exit(USAGE)?;
     check_lines(args, &made)?;
     output.write(escaped_lines(&made.text))?;
-    head::finish(&read, &traced.maps);
+    let done = head::finish(&read, &traced.maps);
     say_losses(&made.program, &made.losses, &traced);
     if made.is_launcher {
         say!(
@@ -253,7 +251,7 @@ fn profile(args: &Export, kind: ProfileKind, output: &Output) -> Result {
         let others = made.others.join(", ");
         say!("other programs of the recording: {} (--dso NAME)", escaped(&others));
     }
-    Ok(DONE)
+    done
 }
 
 /// Refuses a profile of lines that lacks too much of the program, without `--partial`.
