@@ -24,7 +24,7 @@ use profile::{Counter, Recording, View};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-pub(crate) use self::reread::Reread;
+pub(crate) use self::reread::{Count, Reread};
 pub(crate) use self::source::{Source, warn};
 use crate::args::heading;
 use crate::exit::{FAILED, Failure, Result, USAGE, failure, usage};

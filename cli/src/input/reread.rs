@@ -10,6 +10,8 @@ use std::sync::atomic::Ordering;
 
 use anyhow::{Context, ensure};
 use nix::sys::statvfs::fstatvfs;
+use profile::loops::{self, Loops};
+use profile::paths::{self, Paths};
 use profile::perf_data::ReadError;
 use profile::select::Selection;
 use profile::{Counter, Recording, View};
@@ -20,6 +22,37 @@ use crate::input::{self, Reading};
 
 /// Maximum number of bytes of a pipe that are copied.
 const MOST_KEPT: u64 = 16 << 30;
+
+/// Recordings that can be read again for another view.
+pub(crate) trait Count {
+    /// Reads them for a view.
+    fn count<V: View>(&self, counter: Counter<V>) -> Result<(V::Table, Vec<Source>)>;
+
+    /// Their loops.
+    fn loops(&self) -> Result<(Loops, Vec<Source>)> {
+        let (finder, sources) = self.count(loops::finder())?;
+        match finder.replay() {
+            Ok(loops) => Ok((loops, sources)),
+            Err(finder) => self.count(finder.counter()),
+        }
+    }
+
+    /// Their paths.
+    fn paths(&self) -> Result<(Paths, Vec<Source>)> {
+        let (finder, sources) = self.count(paths::finder())?;
+        match finder.replay() {
+            Ok(paths) => Ok((paths, sources)),
+            Err(finder) => self.count(finder.counter()),
+        }
+    }
+}
+
+impl Count for Reread {
+    fn count<V: View>(&self, mut counter: Counter<V>) -> Result<(V::Table, Vec<Source>)> {
+        let sources = self.read(|recording, at| counter.recording(recording, at))?;
+        Ok((counter.finish(), sources))
+    }
+}
 
 /// Recordings that can be read again.
 #[derive(Debug)]
@@ -84,15 +117,6 @@ impl Reread {
             *self.reached.borrow_mut() = Some(reached);
         }
         Ok(sources)
-    }
-
-    /// Reads them for a view.
-    pub(crate) fn count<V: View>(
-        &self,
-        mut counter: Counter<V>,
-    ) -> Result<(V::Table, Vec<Source>)> {
-        let sources = self.read(|recording, at| counter.recording(recording, at))?;
-        Ok((counter.finish(), sources))
     }
 
     /// Reads all of them from now on, with another selection, also if their reading was stopped.

@@ -11,20 +11,20 @@ use profile::annotate::Annotated;
 use profile::callgraph::{self, CallGraph};
 use profile::compare::By;
 use profile::flow::FlowCounts;
-use profile::loops::{self, Loops};
+use profile::loops::Loops;
 use profile::maps::{Location, Maps};
 use profile::overview::{Overview, OverviewCounter};
-use profile::paths::{self, Paths};
+use profile::paths::Paths;
 use profile::perf_data::ReadError;
 use profile::select::Selection;
 use profile::{Counter, Flow, Recording, View};
 
 use super::views::View as Shown;
 use crate::commands::annotate::text::Marks;
-use crate::commands::diff::{self, Compared, Names, Sides, Terms};
+use crate::commands::diff::{self, Compared, Names, Terms};
 use crate::commands::functions::{self, FunctionSum, moved};
 use crate::exit::{Failure, Result};
-use crate::input::{self, Reading, Reread, Source};
+use crate::input::{self, Count, Reading, Reread, Source};
 use crate::select::RowArgs;
 use crate::symbols::SymbolArgs;
 
@@ -251,7 +251,7 @@ impl Worker {
                 sides.iter_mut().for_each(|side| side.again(&selection));
                 let compared =
                     if baseline.is_empty() { Ok(()) } else { self.compare(sides, &shown) };
-                let (graph, _) = self.count(&sides[1], callgraph::counter(false))?;
+                let (graph, _) = Watched(self, &sides[1]).count(callgraph::counter(false))?;
                 self.add(|model| {
                     let maps = &mut model.overview.flow.maps;
                     functions::add_totals(&mut model.functions, maps, &graph);
@@ -260,27 +260,19 @@ impl Worker {
                 compared?;
                 if !baseline.is_empty() {
                     let blocks = Counter::of(FlowCounts::without_sites());
-                    let (blocks, _) = self.count(&sides[0], blocks)?;
+                    let (blocks, _) = Watched(self, &sides[0]).count(blocks)?;
                     self.add(|model| model.baseline = Some(blocks));
                 }
                 Ok(())
             }
             Ask::Loops => {
-                let (finder, _) = self.count(recordings, loops::finder())?;
-                let mut loops = match finder.replay() {
-                    Ok(loops) => loops,
-                    Err(finder) => self.count(recordings, finder.counter())?.0,
-                };
+                let (mut loops, _) = Watched(self, recordings).loops()?;
                 open_files(&mut loops.maps, loops.loops.iter().map(|found| found.location));
                 self.add(|model| model.loops = Some(loops));
                 Ok(())
             }
             Ask::Paths => {
-                let (finder, _) = self.count(recordings, paths::finder())?;
-                let mut paths = match finder.replay() {
-                    Ok(paths) => paths,
-                    Err(finder) => self.count(recordings, finder.counter())?.0,
-                };
+                let (mut paths, _) = Watched(self, recordings).paths()?;
                 let firsts = paths.paths.iter().filter_map(|path| path.links.first());
                 open_files(&mut paths.maps, firsts.map(|link| link.from_location));
                 self.add(|model| model.paths = Some(paths));
@@ -292,7 +284,8 @@ impl Worker {
     fn compare(&self, sides: &[Reread; 2], shown: &RowArgs) -> Result<()> {
         for (at, by) in MATCHES.into_iter().enumerate() {
             let terms = Terms { by, shown, symbols: &self.symbols, level: diff::LEVEL };
-            let compared = diff::compare(&Watched(self, sides), &terms)?;
+            let [before, after] = sides.each_ref().map(|side| Watched(self, side));
+            let compared = diff::compare([&before, &after], &terms)?;
             self.add(move |model| model.compared[at] = Some(compared));
         }
         Ok(())
@@ -344,27 +337,20 @@ impl Worker {
             baseline: None,
         }))
     }
+}
 
-    fn count<V: View>(
-        &self,
-        recordings: &Reread,
-        mut counter: Counter<V>,
-    ) -> Result<(V::Table, Vec<Source>)> {
-        self.symbols.apply(counter.maps());
-        let mut watch = Watch::new(self, &[], Duration::MAX);
+/// Recordings that are read only as long as they are asked for.
+struct Watched<'a>(&'a Worker, &'a Reread);
+
+impl Count for Watched<'_> {
+    fn count<V: View>(&self, mut counter: Counter<V>) -> Result<(V::Table, Vec<Source>)> {
+        let Watched(worker, recordings) = *self;
+        worker.symbols.apply(counter.maps());
+        let mut watch = Watch::new(worker, &[], Duration::MAX);
         let sources = recordings.read(|recording, _| {
             watch.recording(recording, |recording, progress| counter.recording(recording, progress))
         })?;
         Ok((counter.finish(), sources))
-    }
-}
-
-/// Two sides, read as everything else here.
-struct Watched<'a>(&'a Worker, &'a [Reread; 2]);
-
-impl Sides for Watched<'_> {
-    fn count<V: View>(&self, side: usize, counter: Counter<V>) -> Result<(V::Table, Vec<Source>)> {
-        self.0.count(&self.1[side], counter)
     }
 }
 

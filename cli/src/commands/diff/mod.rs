@@ -11,14 +11,13 @@ use anyhow::bail;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use profile::compare::{self, By, Comparison, Looked, Measure, NotComparable, Row, Total};
-use profile::loops;
+
 use profile::maps::{LocationFilter, Maps};
-use profile::{Counter, View};
 
 use self::print::{html_page, print};
 use crate::args::{heading, rows};
 use crate::exit::{DIFFERS, DONE, Failure, OrExit, Result, USAGE, usage};
-use crate::input::{self, Reread, Source};
+use crate::input::{self, Count, Reread, Source};
 use crate::output::Output;
 use crate::select::{RowArgs, SelectArgs, Spans, spans};
 use crate::symbols::{self, SymbolArgs};
@@ -142,17 +141,6 @@ pub(crate) struct Terms<'a> {
     pub(crate) level: f64,
 }
 
-/// Reads the recordings of a side for a view.
-pub(crate) trait Sides {
-    fn count<V: View>(&self, side: usize, counter: Counter<V>) -> Result<(V::Table, Vec<Source>)>;
-}
-
-impl Sides for [Reread; 2] {
-    fn count<V: View>(&self, side: usize, counter: Counter<V>) -> Result<(V::Table, Vec<Source>)> {
-        self[side].count(counter)
-    }
-}
-
 /// The two sides and their comparison.
 pub(crate) struct Compared {
     sides: [Side; 2],
@@ -205,7 +193,7 @@ pub(crate) fn run(args: &Diff) -> Result {
     let recordings = [Reread::new(&before, &baseline)?, Reread::new(&after, &reading)?];
     let Diff { by, level, shown, symbols, .. } = args;
     let terms = Terms { by: *by, level: *level, shown, symbols };
-    let (compared, mut names) = compare(&recordings, &terms)?;
+    let (compared, mut names) = compare(recordings.each_ref(), &terms)?;
     match output {
         Some(output) => output.write(html_page(args, &compared, &mut names))?,
         None => print(args, &compared, &mut names)?,
@@ -242,12 +230,12 @@ impl Diff {
 }
 
 /// Reads both sides, and compares them.
-pub(crate) fn compare(recordings: &impl Sides, terms: &Terms<'_>) -> Result<(Compared, Names)> {
+pub(crate) fn compare(sides: [&impl Count; 2], terms: &Terms<'_>) -> Result<(Compared, Names)> {
     let Terms { by, shown, symbols, level } = *terms;
-    let look = |side| {
+    let look = |side: usize| {
         let mut counter = compare::looker();
         symbols.apply(counter.maps());
-        let (looked, sources) = recordings.count(side, counter)?;
+        let (looked, sources) = sides[side].count(counter)?;
         Ok::<_, Failure>(Side { sources, looked })
     };
     let (mut a, mut b) = (look(0)?, look(1)?);
@@ -256,16 +244,12 @@ pub(crate) fn compare(recordings: &impl Sides, terms: &Terms<'_>) -> Result<(Com
     let count = |looked: &mut Looked, side| {
         let mut counter = compare::counter(looked, &rows, side);
         symbols.apply(counter.maps());
-        recordings.count(side, counter).map(|(counted, _)| counted)
+        sides[side].count(counter).map(|(counted, _)| counted)
     };
     let (counted_a, maps_a) = count(&mut a.looked, 0)?;
     let (counted_b, maps_b) = count(&mut b.looked, 1)?;
-    let trips = |side| {
-        let (finder, _) = recordings.count(side, loops::finder())?;
-        let mut loops = match finder.replay() {
-            Ok(loops) => loops,
-            Err(finder) => recordings.count(side, finder.counter())?.0,
-        };
+    let trips = |side: usize| {
+        let (mut loops, _) = sides[side].loops()?;
         symbols.apply(&mut loops.maps);
         Ok::<_, Failure>(loops)
     };

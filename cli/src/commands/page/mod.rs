@@ -19,7 +19,7 @@ use super::annotate::html::{NAME, Shown, hottest, style};
 use super::report::{Page, Report, VIEWS, block_charts, group};
 use crate::exit::Result;
 use crate::head::finish;
-use crate::input::Reread;
+use crate::input::{Count, Reread};
 use crate::output::Output;
 use crate::present::escape::escaped;
 use crate::present::number::{counted, grouped, percent};

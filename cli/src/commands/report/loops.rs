@@ -3,7 +3,7 @@
 
 use maud::{Markup, html};
 use profile::interval::MIN_STACKS;
-use profile::loops::{self, BackEdge, Loop, Loops, Quantile, Trips};
+use profile::loops::{BackEdge, Loop, Loops, Quantile, Trips};
 use profile::maps::Maps;
 use serde::Serialize;
 use serde_json::json;
@@ -11,7 +11,7 @@ use serde_json::json;
 use super::{Page, Report, Section, Sort, View, print_hidden, rest};
 use crate::exit::Result;
 use crate::head::{Notes, Totals, quality_json, without};
-use crate::input::{Reread, Source};
+use crate::input::{Count, Reread, Source};
 use crate::present::number::grouped;
 use crate::present::out::Out;
 use crate::present::place::{Part, Place};
@@ -31,7 +31,7 @@ const NAMED: usize = 12;
 
 fn run(args: &Report, out: &mut Out<'_>) -> Result {
     let recordings = Reread::new(args.inputs.paths(), &args.select.reading())?;
-    let (loops, sources) = find(&recordings)?;
+    let (loops, sources) = recordings.loops()?;
     let totals = Totals::of(loops.taken, loops.distinct);
     let Loops { loops: found, mut maps, quality, complete, filtered, broken, .. } = loops;
     args.symbols.apply(&mut maps);
@@ -68,14 +68,6 @@ fn run(args: &Report, out: &mut Out<'_>) -> Result {
     totals["neighbours_not_joined"] = json!(broken);
     totals["loops"] = json!(found.len());
     args.end(out, totals, rows.as_ref(), (&sources, &maps))
-}
-
-fn find(recordings: &Reread) -> Result<(Loops, Vec<Source>)> {
-    let (finder, sources) = recordings.count(loops::finder())?;
-    match finder.replay() {
-        Ok(loops) => Ok((loops, sources)),
-        Err(finder) => recordings.count(finder.counter()),
-    }
 }
 
 fn notes(complete: bool, filtered: u64) -> Notes {
@@ -286,7 +278,7 @@ fn histogram(trips: &Trips) -> Vec<TripCount> {
 }
 
 fn markup(page: &mut Page<'_>) -> Result<Markup> {
-    let (loops, _) = find(page.recordings)?;
+    let (loops, _) = page.recordings.loops()?;
     let Loops { loops: found, mut maps, complete, filtered, .. } = loops;
     page.args.symbols.apply(&mut maps);
     let mut listed: Vec<Ranked<'_, Loop>> = found.iter().enumerate().collect();

@@ -4,14 +4,14 @@
 use std::io;
 
 use profile::maps::{LocationFilter, Maps};
-use profile::paths::{self, Break, FOLLOWERS, Follower, LEAST, Link, Path, Paths};
+use profile::paths::{Break, FOLLOWERS, Follower, LEAST, Link, Path, Paths};
 
 use serde_json::{Value, json};
 
 use super::{Report, Sort, View, print_hidden};
 use crate::exit::Result;
 use crate::head::{self, Notes, Totals, quality_json, without};
-use crate::input::{Reread, Source};
+use crate::input::{Count, Reread, Source};
 use crate::present::json;
 use crate::present::number::{counted, grouped, part, percent, share};
 use crate::present::out::Out;
@@ -63,11 +63,7 @@ pub(crate) fn ranked<'a>() -> Table<'a, Maps, Ranked<'a, Link>> {
 
 fn run(args: &Report, out: &mut Out<'_>) -> Result {
     let recordings = Reread::new(args.inputs.paths(), &args.select.reading())?;
-    let (finder, sources) = recordings.count(paths::finder())?;
-    let (mut paths, sources) = match finder.replay() {
-        Ok(paths) => (paths, sources),
-        Err(finder) => recordings.count(finder.counter())?,
-    };
+    let (mut paths, sources) = recordings.paths()?;
     args.symbols.apply(&mut paths.maps);
     let totals = Totals::of(paths.taken, paths.distinct);
     let printer = args.printer();
