@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use maud::html;
-use profile::compare::{By, Looked, Measure, NotComparable, Row, Total, Unit};
+use profile::compare::{By, Change, Looked, Measure, NotComparable, Row, Total, Unit};
 use profile::quality::Quality;
 use serde_json::{Value, json};
 
@@ -219,13 +219,10 @@ impl Compared {
     }
 
     /// The significant changes, in the order of their rows.
-    fn significant(&self) -> Vec<(&Row, Measure)> {
+    fn significant(&self) -> Vec<(&Row, &Change)> {
         let rows = self.comparison.rows.iter();
         let changes = rows.flat_map(|row| row.changes.iter().map(move |change| (row, change)));
-        changes
-            .filter(|(_, change)| change.significant)
-            .map(|(row, change)| (row, change.measure))
-            .collect()
+        changes.filter(|(_, change)| change.significant).collect()
     }
 
     /// The other rows by table: their kind, a title, the measures, and the rows.

@@ -60,10 +60,8 @@ pub(crate) fn table<'a>(
     kind: &'static str,
     measures: &[Measure],
 ) -> Table<'a, Names, Ranked<'a, Row>> {
-    let least = |row: &Row| {
-        let all = row.changes.iter().filter_map(|change| change.adjusted);
-        all.reduce(f64::min)
-    };
+    let least =
+        |row: &Row| row.changes.iter().filter_map(|change| change.adjusted).reduce(f64::min);
     let mut table = Table::<Names, Ranked<'_, Row>>::new()
         .constant("view", "diff")
         .constant("kind", kind)
@@ -71,25 +69,18 @@ pub(crate) fn table<'a>(
         .spare(9)
         .word("verdict", "verdict", |_, (_, row)| verdict(row))
         .only("significant", |_, (_, row)| Cell::Flag(row.is_significant()))
-        .number("p_holm", "p", move |_, (_, row)| {
-            Cell::or_absent(least(row), |p| Cell::Stated(probability(p), Some(p)))
-        })
+        .number("p_holm", "p", move |_, (_, row)| p_value(least(row)))
         .spare(7);
     for (at, measure) in measures.iter().copied().enumerate() {
         let [before, was, after, is, p, holm] = keys(measure);
-        let change = move |row: &Row| row.change(measure).copied();
+        let change =
+            move |row: &Row, of: fn(&Change) -> Option<f64>| row.change(measure).and_then(of);
         table = table
-            .number(before, was, move |_, (_, row)| {
-                value(measure, change(row).and_then(|of| of.before))
-            })
+            .number(before, was, move |_, (_, row)| value(measure, change(row, |of| of.before)))
             .spare(if at == 0 { 0 } else { 2 })
-            .number(after, is, move |_, (_, row)| {
-                value(measure, change(row).and_then(|of| of.after))
-            })
-            .only(p, move |_, (_, row)| Cell::decimal(change(row).and_then(|of| of.p), 9))
-            .only(holm, move |_, (_, row)| {
-                Cell::decimal(change(row).and_then(|of| of.adjusted), 9)
-            });
+            .number(after, is, move |_, (_, row)| value(measure, change(row, |of| of.after)))
+            .only(p, move |_, (_, row)| Cell::decimal(change(row, |of| of.p), 9))
+            .only(holm, move |_, (_, row)| Cell::decimal(change(row, |of| of.adjusted), 9));
         if measure == Measure::Share {
             table = table.heat();
         }
@@ -111,28 +102,18 @@ pub(crate) fn table<'a>(
 }
 
 /// The columns of significant changes, for people.
-pub(super) fn changes<'a>() -> Table<'a, Names, (usize, (&'a Row, Measure))> {
-    type Item<'a> = (usize, (&'a Row, Measure));
-    let change = |(_, (row, measure)): &Item<'a>| row.change(*measure).copied();
-    Table::new()
-        .number("", "rank", |_, (at, _): &Item<'a>| Cell::Number(*at as u64 + 1))
+pub(super) fn changes<'a>() -> Table<'a, Names, (usize, (&'a Row, &'a Change))> {
+    Table::<Names, (usize, (&Row, &Change))>::new()
+        .number("", "rank", |_, (at, _)| Cell::Number(*at as u64 + 1))
         .spare(9)
-        .word("", "verdict", |_, (_, (row, _)): &Item<'a>| verdict(row))
-        .word("", "measure", |_, (_, (_, measure)): &Item<'a>| Cell::Word(name(*measure).into()))
-        .number("", "was", move |_, item| {
-            value(item.1.1, change(item).and_then(|change| change.before))
+        .word("", "verdict", |_, (_, (row, _))| verdict(row))
+        .word("", "measure", |_, (_, (_, of))| Cell::Word(name(of.measure).into()))
+        .number("", "was", |_, (_, (_, of))| value(of.measure, of.before))
+        .number("", "is", |_, (_, (_, of))| value(of.measure, of.after))
+        .number("", "change", |_, (_, (_, of))| {
+            Cell::or_absent(of.relative(), |more| Cell::Stated(signed(more), Some(more)))
         })
-        .number("", "is", move |_, item| {
-            value(item.1.1, change(item).and_then(|change| change.after))
-        })
-        .number("", "change", move |_, item| {
-            let relative = change(item).and_then(|change| change.relative());
-            Cell::or_absent(relative, |relative| Cell::Stated(signed(relative), Some(relative)))
-        })
-        .number("", "p", move |_, item| {
-            let p = change(item).and_then(|change| change.adjusted);
-            Cell::or_absent(p, |p| Cell::Stated(probability(p), Some(p)))
-        })
+        .number("", "p", |_, (_, (_, of))| p_value(of.adjusted))
         .spare(7)
         .name("", "where", |names, (_, (row, _))| {
             let place = title(names, row);
@@ -168,13 +149,15 @@ fn value(measure: Measure, value: Option<f64>) -> Cell {
     }
 }
 
-/// A p-value for people.
-fn probability(p: f64) -> String {
-    match p {
+/// A p-value, if known.
+fn p_value(p: Option<f64>) -> Cell {
+    let Some(p) = p else { return Cell::Absent };
+    let text = match p {
         p if p < 1e-9 => "<1e-9".to_owned(),
         p if p < 1e-3 => format!("{p:.0e}"),
         p => format!("{p:.3}"),
-    }
+    };
+    Cell::Stated(text, Some(p))
 }
 
 fn place(names: &mut Names, row: &Row) -> Option<Place> {
