@@ -30,29 +30,24 @@ struct PartingRow<'a> {
 
 pub(super) fn run(args: &Diff) -> Result {
     let folder = tempfile::tempdir().context("a folder for the recordings")?;
-    let [a, b] = if args.commands.is_empty() {
+    let (files, names) = if args.commands.is_empty() {
         let [a, b] = args.sides();
         args.baseline_is_here().or_exit(USAGE)?;
         let [[a], [b]] = [a.as_slice(), b.as_slice()] else {
             return Err(usage!("--trace compares two recordings, each in one file"));
         };
-        [a.clone(), b.clone()]
+        ([a.clone(), b.clone()], [a, b].map(|path| input::name(path)))
     } else {
         let mut commands = args.commands.split(|word| word == "--");
         let (Some(one), Some(other), None) = (commands.next(), commands.next(), commands.next())
         else {
             return Err(usage!("two commands are compared: --trace -- PROG a -- PROG b"));
         };
-        [
-            recorded(one, &folder.path().join("first"))?,
-            recorded(other, &folder.path().join("second"))?,
-        ]
+        let [first, second] = ["first", "second"].map(|name| folder.path().join(name));
+        let files = [recorded(one, &first)?, recorded(other, &second)?];
+        (files, ["the first run", "the second run"].map(str::to_owned))
     };
-    let names = match args.commands.is_empty() {
-        true => [&a, &b].map(|path| input::name(path)),
-        false => ["the first run", "the second run"].map(str::to_owned),
-    };
-    let recordings = Reread::new(&[a, b], &args.select.reading())?;
+    let recordings = Reread::new(&files, &args.select.reading())?;
     let mut first = survey(args, &recordings, 0, &names)?;
     let mut second = survey(args, &recordings, 1, &names)?;
     let program = |survey: &Survey| survey.maps.path(0).unwrap_or("?").to_owned();
@@ -161,12 +156,8 @@ fn table<'a, 'r>() -> Table<'a, Names<'a>, PartingRow<'r>> {
 fn print(args: &Diff, all: &[Traced], mut surveys: Names<'_>, names: &[String; 2]) -> Result {
     let threads = [0, 1].map(|side| surveys[side].threads.len());
     let rows = all.iter().enumerate().flat_map(|(thread, traced)| {
-        let number = thread + 1;
-        traced.partings.iter().map(move |(parting, times)| PartingRow {
-            thread: number,
-            parting,
-            times: *times,
-        })
+        let (thread, partings) = (thread + 1, traced.partings.iter());
+        partings.map(move |(parting, times)| PartingRow { thread, parting, times: *times })
     });
     let rows: Vec<PartingRow<'_>> = rows.collect();
     let agreed = all.iter().fold(0, |sum, traced| sum + traced.agreed);
@@ -178,21 +169,17 @@ fn print(args: &Diff, all: &[Traced], mut surveys: Names<'_>, names: &[String; 2
         let end = json!({ "view": "trace", "kind": "end", "parted": parted, "agreed": agreed,
             "branches": branches, "threads": threads });
         json::value(&mut out, &end)?;
-        out.flush()?;
-        return Ok(if parted { FAILED } else { DONE });
-    }
-    match rows.first() {
-        None => out.line(format_args!(
+    } else if let Some(row) = rows.first() {
+        first(&mut out, &mut surveys, row, names)?;
+        out.gap()?;
+        table().write(Printer::Text, &mut out, &mut surveys, rows.iter().copied())?;
+    } else {
+        out.line(format_args!(
             "the same control flow: {} agree (accesses to memory are not compared)",
             counted(agreed, "branch", "branches")
-        ))?,
-        Some(row) => {
-            first(&mut out, &mut surveys, row, names)?;
-            out.gap()?;
-            table().write(Printer::Text, &mut out, &mut surveys, rows.iter().copied())?;
-        }
+        ))?;
     }
-    if threads[0] != threads[1] {
+    if threads[0] != threads[1] && !args.json {
         out.line(format_args!(
             "{} has {} and {} has {}: the others were not compared",
             names[0],
@@ -219,17 +206,14 @@ fn first(
         at.unwrap_or_default(),
         counted(parting.after, "equal branch", "equal branches")
     ))?;
-    let ways: Vec<String> = [0, 1]
-        .into_iter()
-        .map(|side| {
-            let name = &names[side];
-            match way(surveys, parting, side) {
-                Some(to) if parting.takes(side) => format!("{name} jumps to {to}"),
-                Some(to) => format!("{name} goes straight on to {to}"),
-                None => format!("{name} ends"),
-            }
-        })
-        .collect();
+    let ways = [0, 1].map(|side| {
+        let name = &names[side];
+        match way(surveys, parting, side) {
+            Some(to) if parting.takes(side) => format!("{name} jumps to {to}"),
+            Some(to) => format!("{name} goes straight on to {to}"),
+            None => format!("{name} ends"),
+        }
+    });
     out.line(ways.join("; "))?;
     match parting.meet {
         Some(Meeting { branches: [a, b], at: [at, _] }) => out.line(format_args!(
