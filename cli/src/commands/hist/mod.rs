@@ -12,6 +12,7 @@ use anyhow::anyhow;
 use clap::Args;
 use profile::Flow;
 use profile::flow::{FlowCounter, FlowCounts};
+use serde_json::json;
 
 use self::output::Format;
 use self::select::Chosen;
@@ -21,7 +22,7 @@ use crate::exit::{DONE, Failure, POOR, Result, done, failure};
 use crate::head::{Totals, flow_json};
 use crate::input::{self, Inputs, Source, selected};
 use crate::output::Output;
-use crate::present::chart::{Bins, Gaps, Histogram, PICTURE_BINS, Series, Terminal};
+use crate::present::chart::{Bin, Bins, Gaps, Histogram, PICTURE_BINS, Series, Terminal};
 use crate::present::json;
 use crate::present::number::{counted, grouped, share};
 use crate::present::out::{Out, say};
@@ -108,13 +109,10 @@ pub(crate) fn run(args: &Hist) -> Result {
         Ok(())
     })?;
     sources.iter().for_each(input::warn);
-    let mut read: Vec<Read> = sources
-        .into_iter()
-        .zip(flows)
-        .map(|(source, flow)| Read { source, flow, rows: None })
-        .collect();
-    for of in &mut read {
-        of.rows = args.rows.keep_flow(&mut of.flow, true)?;
+    let mut read = Vec::new();
+    for (source, mut flow) in sources.into_iter().zip(flows) {
+        let rows = args.rows.keep_flow(&mut flow, true)?;
+        read.push(Read { source, flow, rows });
     }
     let with_cycles = |read: &Read| read.flow.blocks.iter().any(|block| block.cycles.n() > 0);
     if let Some(without) = read.iter().find(|read| !with_cycles(read)) {
@@ -147,9 +145,9 @@ pub(crate) fn run(args: &Hist) -> Result {
     }
     let chosen = match args.block.is_empty() {
         true => select::first(&read, &args.rows, groups),
-        false => groups.into_iter().next().unwrap_or_default(),
+        false => groups.concat(),
     };
-    let drawn = chosen.get(..select::MOST.min(chosen.len())).unwrap_or_default();
+    let drawn = &chosen[..select::MOST.min(chosen.len())];
     let chart = chart(&mut read, drawn);
     if let Some((format, output)) = &output {
         output.write(output::bytes(*format, std::slice::from_ref(&chart)))?;
@@ -175,8 +173,7 @@ fn without_cycles(read: &Read) -> anyhow::Error {
             "{name} has no blocks: not every branch was recorded (record with -j any,u)"
         );
     }
-    let software = read.flow.quality.software > 0;
-    let why = if software {
+    let why = if read.flow.quality.software > 0 {
         "the software LBR measures none (lbr record --model adds modelled ones)"
     } else {
         "the CPU or the recorder left them out (Skylake and later, and Architectural LBR, have them)"
@@ -296,13 +293,8 @@ fn print_json(out: &mut Out<'_>, read: &mut [Read], of: &Chosen) -> std::io::Res
     json["dropped"] = series.dropped.into();
     json["bin_width"] = bins.as_ref().map(|bins| bins.width).into();
     json["beyond"] = bins.as_ref().map(|bins| bins.beyond.iter().sum::<u64>()).into();
-    let bins = bins.map(|bins| {
-        let bin = |bin: &crate::present::chart::Bin| {
-            serde_json::json!({ "first": bin.first, "runs": bin.runs.iter().sum::<f64>() })
-        };
-        bins.bins.iter().map(bin).collect::<Vec<_>>()
-    });
-    json["bins"] = bins.into();
+    let bin = |bin: &Bin| json!({ "first": bin.first, "runs": bin.runs.iter().sum::<f64>() });
+    json["bins"] = bins.map(|bins| bins.bins.iter().map(bin).collect::<Vec<_>>()).into();
     json::value(out, &json)
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use maud::{PreEscaped, html};
+use maud::{Markup, PreEscaped, html};
 
 use crate::present::chart::{Histogram, svg_sheet};
 use crate::present::page;
@@ -36,6 +36,16 @@ pub(crate) fn bytes(format: Format, charts: &[Histogram]) -> String {
     }
 }
 
+/// A chart with its caption; `block` links it to the row of its block.
+pub(crate) fn figure(title: &str, drawing: &str, block: Option<&str>) -> Markup {
+    html! {
+        figure class="chart" data-block=[block] {
+            figcaption class="code" { (title) }
+            div role="img" aria-label={ "Cycles of " (title) } { (PreEscaped(drawing)) }
+        }
+    }
+}
+
 fn page_of(charts: &[Histogram]) -> String {
     let drawing = |chart: &Histogram| match charts.len() {
         1 => svg_sheet(std::slice::from_ref(chart)),
@@ -51,10 +61,7 @@ fn page_of(charts: &[Histogram]) -> String {
         h1 { (title) }
         div class=[(charts.len() > 1).then_some("charts")] {
             @for (chart, drawing) in charts.iter().zip(&drawings) {
-                figure class="chart" {
-                    figcaption class="code" { (chart.title) }
-                    div role="img" aria-label={ "Cycles of " (chart.title) } { (PreEscaped(drawing)) }
-                }
+                (figure(&chart.title, drawing, None))
             }
         }
     };

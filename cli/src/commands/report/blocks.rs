@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::io;
 use std::str::FromStr;
 
-use maud::{Markup, PreEscaped, html};
+use maud::{Markup, html};
 use profile::Flow;
 use profile::basic::{BasicBlock, Bound, Cuts};
 use profile::cycles::Cycles;
@@ -18,6 +18,7 @@ use super::hot::means;
 use super::{
     CYCLES, Page, Report, Section, Sort, View, print_hidden, rest, run_flow, say_unsorted, unusual,
 };
+use crate::commands::hist::output::figure;
 use crate::exit::{Result, USAGE};
 use crate::head::{Notes, share_trust};
 use crate::present::chart::{Histogram, Series};
@@ -392,16 +393,11 @@ pub(crate) fn charts(flow: &mut Flow, modelled: bool) -> Markup {
             ..Histogram::default()
         };
         let title = format!("{} .. {}", entry.within(TITLE), exit.within(TITLE));
-        figures.push((title, ends, chart.small_svg()));
+        figures.push(figure(&title, &chart.small_svg(), ends.as_deref()));
     }
     html! {
         div class="charts" {
-            @for (title, ends, drawing) in &figures {
-                figure class="chart" data-block=[ends] {
-                    figcaption class="code" { (title) }
-                    div role="img" aria-label={ "Cycles of " (title) } { (PreEscaped(drawing)) }
-                }
-            }
+            @for figure in &figures { (figure) }
         }
         @if all > figures.len() {
             p class="faint" {
