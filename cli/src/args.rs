@@ -2,7 +2,6 @@
 
 use anstream::ColorChoice;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Arg, ArgAction};
 
 /// Headings of options, in the order of every help.
 pub(crate) mod heading {
@@ -14,18 +13,6 @@ pub(crate) mod heading {
     pub(crate) const VIEW: &str = "View";
     pub(crate) const OUTPUT: &str = "Output";
     pub(crate) const GLOBAL: &str = "Global options";
-}
-
-/// `--help` under the heading of the options that every command has.
-pub(crate) fn help() -> Arg {
-    Arg::new("help")
-        .short('h')
-        .long("help")
-        .action(ArgAction::Help)
-        .global(true)
-        .help("Print help: -h on one screen, --help with examples")
-        .help_heading(heading::GLOBAL)
-        .display_order(9)
 }
 
 pub(crate) fn color() -> impl TypedValueParser<Value = ColorChoice> {

@@ -28,16 +28,16 @@ pub(crate) mod time;
 pub(crate) mod verify;
 
 use anstream::ColorChoice;
-use clap::{Parser, Subcommand};
+use clap::{ArgAction, Parser, Subcommand};
 
-use crate::args::{EXIT_CODES, VERSION, color, heading, help};
+use crate::args::{EXIT_CODES, VERSION, color, heading};
 use crate::exit::Result;
 
 /// Last Branch Records: record, report, time and decode
 #[derive(Debug, Parser)]
 #[command(
     name = "lbr", version = VERSION, about, max_term_width = 100, after_help = EXIT_CODES,
-    disable_help_flag = true, arg = help()
+    disable_help_flag = true
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -52,6 +52,10 @@ pub(crate) struct Cli {
     /// Do not pipe long output into $LBR_PAGER, $PAGER or less
     #[arg(long, global = true, help_heading = heading::GLOBAL)]
     pub(crate) no_pager: bool,
+    /// Print help: -h on one screen, --help with examples
+    #[arg(short, long, global = true, action = ArgAction::Help, help_heading = heading::GLOBAL,
+          display_order = 9)]
+    help: Option<bool>,
 }
 
 /// A command and its arguments.
