@@ -32,6 +32,9 @@ const UP: u8 = 1;
 const DOWN: u8 = 2;
 const LEFT: u8 = 4;
 const RIGHT: u8 = 8;
+/// The character of each set of directions.
+const GLYPHS: [char; 16] =
+    [' ', '│', '│', '│', '─', '┴', '┬', '┼', '─', '└', '┌', '├', '─', '┴', '┬', '┼'];
 
 impl Arrows {
     /// The arrows of a function. The most frequent jumps come first, then the shorter ones, whose
@@ -88,14 +91,10 @@ impl Arrows {
             let column = self.column(line);
             let up = if row > line.first { UP } else { 0 };
             let down = if row < line.last { DOWN } else { 0 };
-            if let Some(cell) = cells.get_mut(column) {
-                *cell |= up | down;
-            }
+            cells[column] |= up | down;
             if line.from.contains(&row) || line.to.contains(&row) {
                 head |= line.to.contains(&row);
-                if let Some(cell) = cells.get_mut(column) {
-                    *cell |= RIGHT;
-                }
+                cells[column] |= RIGHT;
                 cells.iter_mut().skip(column + 1).for_each(|cell| *cell |= LEFT | RIGHT);
             }
         }
@@ -111,9 +110,7 @@ impl Arrows {
     pub(super) fn above(&self, row: usize) -> String {
         let mut cells = vec![0u8; self.width()];
         for line in self.lines.iter().filter(|line| line.first < row && row <= line.last) {
-            if let Some(cell) = cells.get_mut(self.column(line)) {
-                *cell |= UP | DOWN;
-            }
+            cells[self.column(line)] |= UP | DOWN;
         }
         cells.iter().map(|cell| glyph(*cell)).collect()
     }
@@ -173,19 +170,7 @@ fn wanted(annotated: &Annotated) -> Vec<(ArrowLine, u64)> {
 }
 
 fn glyph(cell: u8) -> char {
-    let (up, down) = (cell & UP != 0, cell & DOWN != 0);
-    let (left, right) = (cell & LEFT != 0, cell & RIGHT != 0);
-    match (up, down, left, right) {
-        (false, false, false, false) => ' ',
-        (false, false, _, _) => '─',
-        (_, _, false, false) => '│',
-        (false, true, false, _) => '┌',
-        (true, false, false, _) => '└',
-        (true, true, false, _) => '├',
-        (false, true, true, _) => '┬',
-        (true, false, true, _) => '┴',
-        (true, true, true, _) => '┼',
-    }
+    GLYPHS[usize::from(cell)]
 }
 
 #[cfg(test)]

@@ -85,18 +85,15 @@ fn lines(columns: &Columns<'_>, node: &Node, mispredicted: Option<f64>) -> Lines
 fn block_lines(columns: &Columns<'_>, block: &BasicBlock, mispredicted: Option<f64>) -> Lines {
     let annotated = columns.annotated;
     let insns = annotated.instructions.get(block.first..block.end).unwrap_or_default();
-    let offset = |address: u64| address.wrapping_sub(annotated.function.address);
     let mut lines = Vec::new();
     if let Some(first) = insns.first() {
         let source = first.source.as_ref().map(|line| {
             let text = escaped(&line.to_string()).into_owned();
             format!("  {}", text.rsplit('/').next().unwrap_or_default())
         });
-        lines.push(clipped(&format!(
-            "+{:#x}{}",
-            offset(first.address),
-            source.unwrap_or_default()
-        )));
+        let offset = first.address.wrapping_sub(annotated.function.address);
+        let source = source.unwrap_or_default();
+        lines.push(clipped(&format!("+{offset:#x}{source}")));
         lines.push(clipped(&instruction(annotated, first)));
     }
     match insns.len() {
@@ -164,18 +161,17 @@ fn colour(edge: &Edge) -> Option<String> {
 
 /// Explains lines and colours, and counts the blocks that are not drawn.
 fn legend(annotated: &Annotated, graph: &Graph) -> String {
-    let mut parts =
-        vec!["solid: taken, dashed: fall-through, dotted: call; wider: more often".to_owned()];
-    let known = graph.edges.iter().any(|edge| edge.mispredicted.is_some());
-    parts.push(match known {
-        true => "blue to red: never to often mispredicted".to_owned(),
-        false => "predictions not recorded".to_owned(),
-    });
+    let mut legend =
+        "solid: taken, dashed: fall-through, dotted: call; wider: more often; ".to_owned();
+    legend += match graph.edges.iter().any(|edge| edge.mispredicted.is_some()) {
+        true => "blue to red: never to often mispredicted",
+        false => "predictions not recorded",
+    };
     if graph.cold > 0 {
         let what = if annotated.exact { "not executed" } else { "not seen to execute" };
-        parts.push(format!("{} {what}", counted(graph.cold as u64, "block", "blocks")));
+        legend += &format!("; {} {what}", counted(graph.cold as u64, "block", "blocks"));
     }
-    parts.join("; ")
+    legend
 }
 
 /// The picture for a page; `None` for a single block, or more nodes than a page has space for.
