@@ -319,13 +319,8 @@ impl App {
             && !self.model.as_ref().is_some_and(is_compared)
         {
             let is_open = self.reader.open > 0;
-            chips.insert(
-                0,
-                format!(
-                    "{} {baseline}",
-                    if is_open { "comparing with" } else { "not compared with" }
-                ),
-            );
+            let what = if is_open { "comparing with" } else { "not compared with" };
+            chips.insert(0, format!("{what} {baseline}"));
         }
         if let Body::Table(listing) = &self.page.body {
             if listing.own {
@@ -429,11 +424,10 @@ impl App {
         if self.page.subject == Subject::Filters {
             self.back();
         }
-        let fits = self
-            .model
-            .as_mut()
-            .map(|model| Page::of(self.page.subject.clone()).refresh(model, &self.filters.rows));
-        if let Some(Err(failure)) = fits {
+        if let Some(model) = &mut self.model
+            && let Err(failure) =
+                Page::of(self.page.subject.clone()).refresh(model, &self.filters.rows)
+        {
             self.message = format!("{:#}", failure.error);
             self.filters = before;
             return;

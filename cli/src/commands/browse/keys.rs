@@ -4,8 +4,9 @@ use profile::annotate::Annotated;
 
 use super::app::{App, Prompt};
 use super::lines::Lines;
-use super::page::{Body, Page, Subject};
+use super::page::{Body, Subject};
 use super::save::save;
+use super::views::View;
 use crate::present::terminal::{Input, Key, control};
 
 /// Rows that a turn of the wheel moves.
@@ -70,7 +71,8 @@ fn click(app: &mut App, line: usize) {
 
 fn press(app: &mut App, key: Key) -> bool {
     let room = app.room.saturating_sub(2).max(1).cast_signed();
-    let is_code = matches!(app.page.subject, Subject::Code(..));
+    // The graph of a function is one key away.
+    let has_graph = matches!(app.page.subject, Subject::Code(..) | Subject::View(View::Functions));
     match key {
         Key::Char('j') | Key::Down => app.page.move_by(1),
         Key::Char('k') | Key::Up => app.page.move_by(-1),
@@ -78,7 +80,7 @@ fn press(app: &mut App, key: Key) -> bool {
         Key::Char(control::U) => app.page.move_by(-room / 2),
         Key::Char(' ' | control::F) | Key::PageDown => app.page.move_by(room),
         Key::Char('b' | control::B) | Key::PageUp => app.page.move_by(-room),
-        Key::Char('g') if is_code || is_function(&app.page) => app.about(Subject::Graph),
+        Key::Char('g') if has_graph => app.about(Subject::Graph),
         Key::Home | Key::Char('g') => app.page.cursor = 0,
         Key::End | Key::Char('G') => app.page.move_by(isize::MAX),
         Key::Enter | Key::Right | Key::Char('l' | 'a') => app.enter(),
@@ -108,11 +110,6 @@ fn press(app: &mut App, key: Key) -> bool {
         _ => {}
     }
     true
-}
-
-/// Whether rows are functions, whose graph is one key away.
-fn is_function(page: &Page) -> bool {
-    page.view() == Some(super::views::View::Functions)
 }
 
 /// Takes a search off.

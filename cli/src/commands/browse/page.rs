@@ -102,9 +102,7 @@ impl Page {
                 lines.content = content;
                 lines.remake(self.cursor);
             }
-            (Made::Text(content), body) => {
-                *body = Body::Text(Lines::of(content));
-            }
+            (Made::Text(content), body) => *body = Body::Text(Lines::of(content)),
         }
         if let Body::Table(listing) = &mut self.body {
             listing.refresh(model, shown)?;

@@ -97,11 +97,9 @@ fn text(
             }
         }
         (_, "txt") => return output.stream(|out| plain(out, model)),
-        (Content::Chart(chart), "svg") => {
-            bytes(Format::Svg, std::slice::from_ref(chart)).into_bytes()
-        }
-        (Content::Chart(chart), "html") => {
-            bytes(Format::Html, std::slice::from_ref(chart)).into_bytes()
+        (Content::Chart(chart), "svg" | "html") => {
+            let format = if ending == "svg" { Format::Svg } else { Format::Html };
+            bytes(format, std::slice::from_ref(chart)).into_bytes()
         }
         (Content::Chart(_), _) => return Err(unknown("a chart", ".txt, .svg or .html")),
         _ => return Err(unknown("text", ".txt")),
