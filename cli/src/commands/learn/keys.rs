@@ -67,9 +67,7 @@ impl Play {
             (_, Key::Char(control::C | control::D)) => return false,
             (Page::Question(..), key) => self.type_answer(key),
             (_, Key::Char('q')) => return false,
-            (Page::Text, Key::Char('n' | 'N')) | (Page::Steps, Key::Char('n' | 'N')) => {
-                self.turn(key == Key::Char('n'));
-            }
+            (_, Key::Char('n' | 'N')) => self.turn(key == Key::Char('n')),
             (Page::Text, _) => self.page = Page::Steps,
             (Page::Steps, Key::Char('h' | '?')) => self.page = Page::Text,
             (Page::Steps, Key::Char('a')) => self.ask(0),
@@ -120,11 +118,8 @@ impl Play {
     /// Compares an answer with the LBR stack, and moves to the next question.
     fn judge(&mut self, number: usize, typed: &str) {
         let subject = self.subject();
-        let lesson = subject.lesson;
-        let question = lesson.and_then(|lesson| lesson.questions.get(number));
-        let (Some(lesson), Some(question)) = (lesson, question) else {
-            return;
-        };
+        let Some(lesson) = subject.lesson else { return };
+        let Some(question) = lesson.questions.get(number) else { return };
         let answer = question.answer(lesson);
         if !answer.is(typed, &subject.session) {
             self.message = format!("{typed}: the ring says no. {}", question.ask);
@@ -182,9 +177,8 @@ impl Play {
     fn breakpoint(&mut self) {
         let line = self.line;
         let session = &mut self.subject_mut().session;
-        let Some(address) = session.trace().program.lines.get(line).map(|line| line.address) else {
-            return;
-        };
+        let Some(line) = session.trace().program.lines.get(line) else { return };
+        let address = line.address;
         if !session.breakpoints.remove(&address) {
             session.breakpoints.insert(address);
         }
@@ -219,9 +213,7 @@ impl Play {
         let refused = session.change_cpu(cpu);
         self.message = match refused {
             Some(refused) => format!("{refused}; everything is recorded"),
-            None => {
-                format!("the same steps on {}", words::cpu(self.subject().session.state()).0)
-            }
+            None => format!("the same steps on {}", words::cpu(session.state()).0),
         };
     }
 }

@@ -129,10 +129,8 @@ fn panes(play: &Play, view: &View, width: usize, room: usize) -> Vec<Row> {
     let longest = lines.iter().map(|line| cells(line)).max().unwrap_or(0);
     let left = (longest + MARKS).min(width.saturating_sub(RING));
     let right = width.saturating_sub(left + 1);
-    let code = code(play, &lines, left, room);
-    let ring = ring(play, view, right, room);
-    let mut code = code.into_iter();
-    let mut ring = ring.into_iter();
+    let mut code = code(play, &lines, left, room).into_iter();
+    let mut ring = ring(play, view, right, room).into_iter();
     (0..room)
         .map(|_| {
             let mut line = padded(code.next().unwrap_or_default(), left);
@@ -153,10 +151,8 @@ fn code(play: &Play, lines: &[String], width: usize, room: usize) -> Vec<Row> {
         let (Some(line), Some(text)) = (program.lines.get(at), lines.get(at)) else { break };
         let mark = |is: bool, c: char| if is { c } else { ' ' };
         let stops = session.breakpoints.contains(&line.address);
-        let marks: String =
-            [mark(at == play.line, '>'), mark(stops, 'o'), mark(Some(at) == next, '=')]
-                .iter()
-                .collect();
+        let marks = [mark(at == play.line, '>'), mark(stops, 'o'), mark(Some(at) == next, '=')];
+        let marks = String::from_iter(marks);
         let style = if Some(at) == next { HERE } else { PLAIN };
         let width = width.saturating_sub(MARKS);
         let marks = (if stops { NEW } else { PLAIN }, marks);
@@ -193,16 +189,13 @@ fn ring(play: &Play, view: &View, width: usize, room: usize) -> Vec<Row> {
         rows.extend(dial(view, state.cpu.caps.order));
     }
     let room = room.saturating_sub(rows.len());
-    let slots = match play.scrolled {
-        None => window(view.slots.len(), newest, room),
-        Some(first) => {
-            let first = first.min(view.slots.len().saturating_sub(room));
-            first..(first + room).min(view.slots.len())
-        }
+    let count = view.slots.len();
+    let first = match play.scrolled {
+        None => window(count, newest, room).start,
+        Some(first) => first.min(count.saturating_sub(room)),
     };
-    for slot in view.slots.get(slots).unwrap_or_default() {
-        rows.push(ring_slot(play, slot, width));
-    }
+    let slots = view.slots.iter().skip(first).take(room);
+    rows.extend(slots.map(|slot| ring_slot(play, slot, width)));
     rows
 }
 
@@ -238,8 +231,7 @@ fn dial(view: &View, order: Order) -> Vec<Row> {
         let cell = grid.get_mut(y).and_then(|row| row.get_mut(x));
         cell.into_iter().for_each(|cell| *cell = (style, dot.to_owned()));
     }
-    let mut rows: Vec<Row> = grid;
-    for row in &mut rows {
+    for row in &mut grid {
         // A dot is one cell of two; the space after it has no style.
         let cells = std::mem::take(row).into_iter();
         row.extend(cells.flat_map(|(style, text)| {
@@ -248,14 +240,14 @@ fn dial(view: &View, order: Order) -> Vec<Row> {
         }));
     }
     if let (Some((hand, newest)), Some(row)) =
-        (hand, rows.get_mut(side.div_ceil(2)).filter(|_| side > 0))
+        (hand, grid.get_mut(side.div_ceil(2)).filter(|_| side > 0))
     {
         let name = if order == Order::Tos { "TOS" } else { "newest" };
         let inside: usize = 2 * top;
         let text = format!("{:^inside$}", format!("{hand} {name} {newest}"));
         row.splice(2..row.len() - 2, [(BOLD, text)]);
     }
-    rows
+    grid
 }
 
 fn ring_slot(play: &Play, slot: &Slot, width: usize) -> Row {
@@ -288,10 +280,8 @@ fn registers(play: &Play, view: &View, width: usize) -> Vec<Row> {
     if let Some(newest) = view.newest_first().next() {
         let mut pieces = vec![(FAINT, format!("newest, slot {}:", newest.index))];
         for (name, msr, value) in words::registers(&state.cpu.caps, newest) {
-            pieces.push((
-                if newest.changed { NEW } else { PLAIN },
-                format!("{name} {msr}={value:#x}"),
-            ));
+            let style = if newest.changed { NEW } else { PLAIN };
+            pieces.push((style, format!("{name} {msr}={value:#x}")));
         }
         let flags =
             newest.entry.map(|entry| words::flags(&entry)).filter(|flags| !flags.is_empty());
@@ -303,18 +293,15 @@ fn registers(play: &Play, view: &View, width: usize) -> Vec<Row> {
     let mut number = 0;
     for bits in &view.controls {
         let changed = if bits.changed != 0 { NEW } else { BOLD };
-        let mut pieces = vec![(
-            changed,
-            format!("{} {}={:#x}", bits.register.name(), words::address(bits), bits.value),
-        )];
+        let (name, address) = (bits.register.name(), words::address(bits));
+        let mut pieces = vec![(changed, format!("{name} {address}={:#x}", bits.value))];
         for field in &bits.fields {
-            let on = field.of(bits.value) != 0;
+            let bit = u8::from(field.of(bits.value) != 0);
             let star = if field.of(bits.changed) != 0 { "*" } else { "" };
-            let bit = u8::from(on);
             pieces.push(if number == focus {
                 (HERE, format!("<{bit}>{star}{}", field.name))
             } else if star.is_empty() {
-                (if on { GOOD } else { PLAIN }, format!("[{bit}]{}", field.name))
+                (if bit == 1 { GOOD } else { PLAIN }, format!("[{bit}]{}", field.name))
             } else {
                 (NEW, format!("[{bit}]{star}{}", field.name))
             });
@@ -327,11 +314,8 @@ fn registers(play: &Play, view: &View, width: usize) -> Vec<Row> {
         (Some(lesson), true) => format!("; erratum {}", lesson.erratum),
         _ => String::new(),
     };
-    rows.extend(
-        folded(&format!("{cpu}: {lacks}{erratum}"), Some(width), 2)
-            .iter()
-            .map(|line| row(FAINT, line)),
-    );
+    let lines = folded(&format!("{cpu}: {lacks}{erratum}"), Some(width), 2);
+    rows.extend(lines.iter().map(|line| row(FAINT, line)));
     rows
 }
 

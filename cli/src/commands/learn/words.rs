@@ -91,16 +91,14 @@ pub(super) fn instruction(program: &Program, line: &Line) -> String {
     }
 }
 
-fn instruction_at(program: &Program, address: u64) -> String {
-    let line = program.at(address);
-    line.map_or_else(|| format!("{address:#x}"), |line| instruction(program, line))
-}
-
 /// The last step, and its effect on the records.
 pub(super) fn happened(session: &Session, view: &View) -> Option<(String, String)> {
     let step = session.last()?;
     let program = &session.trace().program;
-    let instruction = instruction_at(program, step.at);
+    let instruction = match program.at(step.at) {
+        Some(line) => instruction(program, line),
+        None => format!("{:#x}", step.at),
+    };
     Some(match step.did {
         Did::Straight => (instruction, "no branch".to_owned()),
         Did::FellThrough { mispredicted } => {

@@ -2,7 +2,7 @@
 
 mod states;
 
-use lab::learn::Answer;
+use lab::learn::{Answer, Line};
 use maud::{PreEscaped, html};
 use serde::Serialize;
 
@@ -101,27 +101,17 @@ fn played(subject: &Subject) -> Played<'_> {
     }
     let trace = subject.session.trace();
     let program = &trace.program;
-    let line = |line: &lab::learn::Line| {
-        let address = format!("{:x}", line.address);
-        [
-            address,
-            words::label(line).to_owned(),
-            words::instruction(program, line),
-            line.source.clone(),
-        ]
+    let line = |line: &Line| {
+        let (address, label) = (format!("{:x}", line.address), words::label(line).to_owned());
+        [address, label, words::instruction(program, line), line.source.clone()]
     };
+    let next = trace.steps.iter().map(|step| step.at).chain([trace.end]);
     Played {
         name: &subject.name,
         title: &subject.title,
         text: &subject.text,
         code: program.lines.iter().map(line).collect(),
-        next: trace
-            .steps
-            .iter()
-            .map(|step| step.at)
-            .chain([trace.end])
-            .map(|at| program.index(at))
-            .collect(),
+        next: next.map(|at| program.index(at)).collect(),
         questions: asked(subject),
         runs,
         states,
