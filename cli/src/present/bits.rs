@@ -65,19 +65,14 @@ pub(crate) fn draw(
 /// The fields that other sources than the register's describe, by source: `a, d-h`.
 fn sources<'a>(fields: &'a [Drawn], keys: &[char], own: &str) -> Vec<(&'a str, String)> {
     let mut found: Vec<(&str, Vec<(char, char)>)> = Vec::new();
-    for (field, &key) in fields.iter().zip(keys).filter(|(field, _)| !field.reserved) {
-        if field.source == own {
-            continue;
-        }
-        let at =
-            found.iter().position(|(source, _)| *source == field.source).unwrap_or_else(|| {
-                found.push((&field.source, Vec::new()));
-                found.len() - 1
-            });
-        let Some((_, spans)) = found.get_mut(at) else { continue };
-        match spans.last_mut() {
-            Some((_, last)) if *last as u32 + 1 == key as u32 => *last = key,
-            _ => spans.push((key, key)),
+    let is_other = |field: &Drawn| !field.reserved && field.source != own;
+    for (field, &key) in fields.iter().zip(keys).filter(|(field, _)| is_other(field)) {
+        match found.iter_mut().find(|(source, _)| *source == field.source) {
+            None => found.push((&field.source, vec![(key, key)])),
+            Some((_, spans)) => match spans.last_mut() {
+                Some((_, last)) if *last as u32 + 1 == key as u32 => *last = key,
+                _ => spans.push((key, key)),
+            },
         }
     }
     let span = |(first, last): &(char, char)| {
@@ -151,12 +146,8 @@ fn ruler() -> String {
     line.trim_end().to_owned()
 }
 
-fn place(field: &Drawn) -> String {
-    if field.high == field.low {
-        field.low.to_string()
-    } else {
-        format!("{}:{}", field.high, field.low)
-    }
+fn place(Drawn { high, low, .. }: &Drawn) -> String {
+    if high == low { low.to_string() } else { format!("{high}:{low}") }
 }
 
 fn value_cell(field: &Drawn) -> String {

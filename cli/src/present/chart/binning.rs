@@ -88,9 +88,7 @@ impl Bins {
         let apart = tried.find(|bins| (0..series.len()).all(|series| bins.are_humps(series)));
         Some(apart.unwrap_or_else(|| fill(&counted, series, first, last, wide)))
     }
-}
 
-impl Bins {
     /// Whether a lower bin lies between any two neighboring modes of a series.
     fn are_humps(&self, series: usize) -> bool {
         let runs = |bin: &Bin| bin.runs.get(series).copied().unwrap_or(0.0);

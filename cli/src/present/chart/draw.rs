@@ -3,7 +3,8 @@
 use maud::{Markup, html};
 
 use super::binning::Gaps;
-use super::{Bins, Histogram, PICTURE_BINS, Series, one_line};
+use super::{Bins, Histogram, PICTURE_BINS, Series};
+use crate::present::escape::escaped;
 use crate::present::number::grouped;
 use crate::present::shorten::without_middle;
 
@@ -67,7 +68,7 @@ fn document((width, height): (usize, usize), charts: &[Histogram]) -> String {
 
 /// A text cut in its middle to fit the width.
 fn fitted(text: &str, width: f64) -> String {
-    without_middle(&one_line(text), (width / CHAR).max(8.0) as usize)
+    without_middle(&escaped(text), (width / CHAR).max(8.0) as usize)
 }
 
 fn label(x: f64, y: f64, anchor: &str, text: &str) -> Markup {

@@ -15,7 +15,7 @@ pub(crate) use text::Terminal;
 
 use profile::flow::Block;
 
-use super::escape::escaped;
+use super::number::grouped;
 
 /// Default maximum of bins in text.
 pub(crate) const TEXT_BINS: usize = 40;
@@ -71,25 +71,14 @@ impl Series {
 
     /// Its facts, printed next to its label.
     fn facts(&self) -> String {
-        use crate::present::number::grouped;
-        let mut facts = format!("n {}", grouped(self.n));
-        facts += &format!(", saturated {}", grouped(self.saturated));
-        facts += &format!(", dropped {}", grouped(self.dropped));
+        let [n, saturated, dropped] = [self.n, self.saturated, self.dropped].map(grouped);
         let modes: Vec<String> = self.modes.iter().map(u32::to_string).collect();
-        facts += match modes.len() {
-            0 => ", no mode".to_owned(),
-            1 => format!(", mode {}", modes.concat()),
-            _ => format!(", modes {}", modes.join(", ")),
-        }
-        .as_str();
-        if self.rounded {
-            facts += ", counts rounded to five bits";
-        }
-        facts
+        let modes = match &modes[..] {
+            [] => "no mode".to_owned(),
+            [one] => format!("mode {one}"),
+            several => format!("modes {}", several.join(", ")),
+        };
+        let rounded = if self.rounded { ", counts rounded to five bits" } else { "" };
+        format!("n {n}, saturated {saturated}, dropped {dropped}, {modes}{rounded}")
     }
-}
-
-/// Text out of a recording, fit for one line of a terminal or of XML.
-fn one_line(text: &str) -> String {
-    escaped(text).into_owned()
 }

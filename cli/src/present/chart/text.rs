@@ -1,7 +1,8 @@
 //! The chart as bars of text.
 
 use super::binning::{FOLD, Gaps};
-use super::{Bins, Histogram, TEXT_BINS, one_line};
+use super::{Bins, Histogram, TEXT_BINS};
+use crate::present::escape::escaped;
 use crate::present::number::{grouped, percent};
 use crate::present::out::{columns, folded};
 
@@ -68,15 +69,15 @@ impl Terminal {
 impl Histogram {
     /// The chart as text, each line ended.
     pub(crate) fn text(&self, terminal: Terminal) -> String {
-        let mut out = format!("{}\n", one_line(&self.title));
+        let mut out = format!("{}\n", escaped(&self.title));
         if let Some(note) = &self.note {
-            for line in folded(&one_line(note), Some(terminal.width), INDENT) {
+            for line in folded(&escaped(note), Some(terminal.width), INDENT) {
                 out += &format!("{line}\n");
             }
         }
         for (index, series) in self.series.iter().enumerate() {
             let (swatch, _) = terminal.fill(index);
-            let label = one_line(&series.label);
+            let label = escaped(&series.label);
             let colon = if label.is_empty() { "" } else { ": " };
             out += &format!("{swatch} {label}{colon}{}\n", series.facts());
         }
@@ -107,11 +108,8 @@ impl Histogram {
         let columns = terminal.width.saturating_sub(used).max(MIN_BAR);
         *out += &format!("{:>widest$}  {:>most$}  {:>7}\n", "cycles", "runs", "share");
         let mut row = |label: &str, series: usize, runs: Option<f64>, bar: &str, modes: &[u32]| {
-            let cells = runs.map(|runs| {
-                let percent = percent(share(series, runs));
-                (grouped(runs.round() as u64), percent)
-            });
-            let (runs, percent) = cells.unwrap_or_default();
+            let cells = |runs: f64| (grouped(runs.round() as u64), percent(share(series, runs)));
+            let (runs, percent) = runs.map(cells).unwrap_or_default();
             let line = format!("{label:>widest$}  {runs:>most$}  {percent:>7}  {bar}");
             *out += line.trim_end();
             if !modes.is_empty() {
@@ -146,13 +144,8 @@ impl Histogram {
             row(&format!("> {over}"), series, Some(*beyond as f64), &what, &[]);
         }
         for (series, of) in self.series.iter().enumerate().filter(|(_, s)| s.saturated > 0) {
-            row(
-                "saturated",
-                series,
-                Some(of.saturated as f64),
-                "the highest count of a record",
-                &[],
-            );
+            let what = "the highest count of a record";
+            row("saturated", series, Some(of.saturated as f64), what, &[]);
         }
     }
 }
