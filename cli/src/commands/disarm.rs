@@ -65,16 +65,10 @@ pub(crate) fn run(args: DisarmArgs) -> Result {
         Some(list) => list.clone(),
         None => {
             let root = args.machine.root();
-            let text = root.online();
-            text.parse()
-                .with_context(|| {
-                    let list = root.join("sys/devices/system/cpu/online");
-                    format!(
-                        "which CPUs are online? name them with -C ({} lists them)",
-                        list.as_text()
-                    )
-                })
-                .or_exit(NO_LBR)?
+            let list = root.join("sys/devices/system/cpu/online");
+            let unknown =
+                format!("which CPUs are online? name them with -C ({} lists them)", list.as_text());
+            root.online().parse().context(unknown).or_exit(NO_LBR)?
         }
     };
     let mut out = Out::stdout();

@@ -66,9 +66,9 @@ impl<'a> Cause<'a> {
                 _ => "raised or received".to_owned(),
             },
         };
-        let what = match self.stack_overflow() {
-            true => format!("{what}, just below the stack pointer (stack overflow?)"),
-            false => what,
+        let overflow = match self.stack_overflow() {
+            true => ", just below the stack pointer (stack overflow?)",
+            false => "",
         };
         let place = if scene.is_code(stop.ip) {
             format!("in {}", scene.place(stop.ip))
@@ -78,7 +78,7 @@ impl<'a> Cause<'a> {
         let start = if scene.path.deadly { "crash" } else { "signal" };
         let by = format!("by thread {}", thread.tid);
         let reached = self.reached(scene).unwrap_or_default();
-        format!("{start}: {} {place}: {what} {by}{reached}", name(stop.signal))
+        format!("{start}: {} {place}: {what}{overflow} {by}{reached}", name(stop.signal))
     }
 
     /// The branch to something that is not code; else the branch by which the program's own code
@@ -137,10 +137,8 @@ fn access(scene: &Scene<'_>, stop: &SignalStop) -> Option<(Access, u64)> {
     if stop.code == Some(libc::SI_KERNEL) {
         // A fault without an address: of an access, it is not canonical.
         let is_canonical = |at: u64| (at as i64) << 16 >> 16 == at as i64;
-        return all
-            .iter()
-            .find(|(at, _)| !is_canonical(*at))
-            .map(|(at, writes)| (kind(*writes), *at));
+        let found = all.iter().find(|(at, _)| !is_canonical(*at));
+        return found.map(|(at, writes)| (kind(*writes), *at));
     }
     let found = match all.as_slice() {
         [one] => Some(one),

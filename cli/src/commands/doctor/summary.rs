@@ -71,9 +71,10 @@ pub(super) fn write(out: &mut Out, report: &Report) -> io::Result<()> {
             out.line(format!("warning: {}: {fix}", check.finding))?;
         }
     }
-    out.line(match obstacle {
-        None => format!("Recording: through {}", found(checks, "backends")),
-        Some(_) => "Recording: software LBR (no cycles, no mispredicts)".to_owned(),
+    let backends = checks.iter().find(|check| check.check == "backends");
+    out.line(match (obstacle, backends) {
+        (None, Some(backends)) => format!("Recording: through {}", backends.finding),
+        _ => "Recording: software LBR (no cycles, no mispredicts)".to_owned(),
     })?;
     if let Some(why) = Qemu::find().err().filter(|_| obstacle.is_some()) {
         out.line(format!("  faster: lbr doctor --set-up ({why})"))?;
@@ -86,12 +87,6 @@ fn blocking(checks: &[Check], obstacle: Option<Obstacle>) -> Option<&Check> {
     obstacle?;
     let blocks = checks.iter().find(|check| check.obstacle == obstacle);
     blocks.or_else(|| checks.iter().find(|check| check.verdict == Verdict::Bad))
-}
-
-/// The finding of a check.
-fn found<'a>(checks: &'a [Check], name: &str) -> &'a str {
-    let check = checks.iter().find(|check| check.check == name);
-    check.map_or("", |check| &check.finding)
 }
 
 /// The text as a sentence: a capital letter and a full stop.

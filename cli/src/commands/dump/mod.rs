@@ -183,14 +183,11 @@ fn write_text(
     snapshot: &Snapshot,
 ) -> io::Result<()> {
     let soft = if args.machine.soft_cpu.is_some() { " (software LBR)" } else { "" };
-    let (facility, key) = (caps.facility.name(), caps.cpu.key() + "H");
-    let key = args
-        .machine
-        .soft_cpu
-        .as_ref()
-        .map(|cpu| cpu.key.clone())
-        .filter(|_| caps.facility == Facility::Brbe)
-        .unwrap_or(key);
+    let facility = caps.facility.name();
+    let key = match &args.machine.soft_cpu {
+        Some(cpu) if caps.facility == Facility::Brbe => cpu.key.clone(),
+        _ => caps.cpu.key() + "H",
+    };
     out.line(format_args!("CPU {}: {key}{soft}, {facility}, depth {}", args.cpu, snapshot.depth))?;
     let state = if snapshot.recording { "on" } else { "off" };
     let mut line =
@@ -207,9 +204,8 @@ fn write_text(
         line += &format!(", {} = {position:#x} (newest: slot {newest})", position_name(caps));
     }
     out.line(line)?;
-    let rows = snapshot
-        .records
-        .iter()
-        .map(|(slot, raw)| RecordRow::of(Some(*slot), caps.layout, *raw, args.knowledge()));
+    let rows = snapshot.records.iter();
+    let rows =
+        rows.map(|(slot, raw)| RecordRow::of(Some(*slot), caps.layout, *raw, args.knowledge()));
     record::table(Records::Lbr(caps.layout), true).write_text(out, &mut (), rows)
 }
