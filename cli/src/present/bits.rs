@@ -86,8 +86,8 @@ fn sources<'a>(fields: &'a [Drawn], keys: &[char], own: &str) -> Vec<(&'a str, S
 fn table<'a>(valued: bool) -> Table<'a, (), FieldRow> {
     let cell = |at: usize| move |(): &mut (), row: &FieldRow| Cell::Word(row[at].clone().into());
     let table = Table::new().word("", " ", cell(0)).word("", "bits", cell(1));
-    let table = table.word("", "field", cell(2));
-    let table = if valued { table.word("", "value", cell(3)) } else { table };
+    let table =
+        table.word("", "field", cell(2)).word("", if valued { "value" } else { "" }, cell(3));
     table.prose("", "meaning", cell(4))
 }
 

@@ -128,10 +128,8 @@ pub(crate) fn table(records: Records, slots: bool) -> Table<'static, (), RecordR
         Some(_) => &["FROM", "TO"],
         None => &["INF", "SRC", "TGT"],
     };
-    let mut table = Table::new();
-    if slots {
-        table = table.number("", "slot", |(), row: &RecordRow| Cell::number(row.slot));
-    }
+    let slot = if slots { "slot" } else { "" };
+    let mut table = Table::new().number("", slot, |(), row: &RecordRow| Cell::number(row.slot));
     for (at, heading) in raw.iter().enumerate() {
         table = table
             .word("", heading, move |(), row: &RecordRow| {

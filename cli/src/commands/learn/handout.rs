@@ -106,14 +106,12 @@ fn ring(out: &mut Out<'_>, subject: &Subject, view: &View) -> io::Result<()> {
         let found = registers.into_iter().find(|register| register.0 == name);
         Cell::word(found.map(|(_, _, value)| format!("{value:#x}")))
     };
-    let mut table = Table::<(), &Slot>::new()
+    let info = if state.cpu.caps.registers.info.is_some() { "INFO" } else { "" };
+    Table::<(), &Slot>::new()
         .number("", "slot", |(), slot| Cell::Number(u64::from(slot.index)))
         .word("", "FROM", move |(), slot| raw(slot, "FROM"))
-        .word("", "TO", move |(), slot| raw(slot, "TO"));
-    if state.cpu.caps.registers.info.is_some() {
-        table = table.word("", "INFO", move |(), slot| raw(slot, "INFO"));
-    }
-    table
+        .word("", "TO", move |(), slot| raw(slot, "TO"))
+        .word("", info, move |(), slot| raw(slot, "INFO"))
         .prose("", "decoded", |(), slot| {
             Cell::word(slot.entry.map(|entry| words::record(program, &entry)))
         })

@@ -197,7 +197,8 @@ pub(crate) fn table(
         move |_: &mut Maps, (_, block): &Ranked<'_, Block>| Cell::number(block.cycles.quantile(of))
     };
     let of_known = |block: &Block, count: u64| (block.cycles.n() > 0).then_some(count);
-    let table = Table::<Maps, Ranked<'_, Block>>::new()
+    let [counters, events] = if has_counters { ["counters", "events"] } else { [""; 2] };
+    Table::<Maps, Ranked<'_, Block>>::new()
         .constant("view", "blocks")
         .constant("kind", "block")
         .number("rank", "rank", |_, (at, _)| Cell::Number(*at as u64 + 1))
@@ -234,17 +235,10 @@ pub(crate) fn table(
             let rounded = (block.cycles.n() > 0).then(|| block.cycles.is_rounded());
             Cell::or_absent(rounded, Cell::Flag)
         })
-        .nested("distribution", |_, (_, block)| distribution(&block.cycles));
-    let table = match has_counters {
-        true => table
-            .nested("counters", |_, (_, block)| block.counters.clone())
-            .word("", "events", |_, (_, block)| {
-                Cell::word(means(block.counters.as_deref(), block.count))
-            })
-            .spare(2),
-        false => table,
-    };
-    table
+        .nested("distribution", |_, (_, block)| distribution(&block.cycles))
+        .nested(counters, |_, (_, block)| block.counters.clone())
+        .word("", events, |_, (_, block)| Cell::word(means(block.counters.as_deref(), block.count)))
+        .spare(2)
         .place("entry", "entry", Part::ALL, |maps, (_, block)| {
             Some(Place::of(maps, block.entry_location, block.entry))
         })
@@ -255,7 +249,8 @@ pub(crate) fn table(
         .behind(" .. ")
 }
 
-fn modes(cycles: &Cycles) -> Cell {
+/// The modes of cycles, if any.
+pub(crate) fn modes(cycles: &Cycles) -> Cell {
     let modes: Vec<String> = cycles.modes().iter().map(u32::to_string).collect();
     if modes.is_empty() { Cell::Absent } else { Cell::Word(modes.join(",").into()) }
 }

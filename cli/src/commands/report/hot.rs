@@ -30,7 +30,7 @@ pub(crate) fn table(
     quality: &Quality,
     has_counters: bool,
 ) -> Table<'_, Maps, Ranked<'_, HotBranch>> {
-    let table = Table::<Maps, Ranked<'_, HotBranch>>::new()
+    Table::<Maps, Ranked<'_, HotBranch>>::new()
         .constant("view", "hot")
         .number("rank", "rank", |_, (at, _)| Cell::Number(*at as u64 + 1))
         .spare(3)
@@ -51,16 +51,11 @@ pub(crate) fn table(
         })
         .number("cycles", "cycles", |_, (_, branch)| Cell::decimal(branch.cycles, 1))
         .spare(2)
-        .nested("counters", |_, (_, branch)| branch.counters.clone());
-    let table = match has_counters {
-        true => table
-            .word("", "events", |_, (_, branch)| {
-                Cell::word(means(branch.counters.as_deref(), branch.count))
-            })
-            .spare(2),
-        false => table,
-    };
-    table
+        .nested("counters", |_, (_, branch)| branch.counters.clone())
+        .word("", if has_counters { "events" } else { "" }, |_, (_, branch)| {
+            Cell::word(means(branch.counters.as_deref(), branch.count))
+        })
+        .spare(2)
         .word("type", "type", |maps, (_, branch)| Cell::word(branch.type_in(maps).map(type_name)))
         .spare(4)
         .place("from", "from", Part::ALL, |maps, (_, branch)| {

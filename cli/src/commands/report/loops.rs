@@ -82,7 +82,7 @@ fn notes(complete: bool, filtered: u64) -> Notes {
 /// Loops, whose trip counts may be exact.
 pub(crate) fn table<'a>(complete: bool) -> Table<'a, Maps, Ranked<'a, Loop>> {
     let parent = |one: &Loop| one.parent.map(|parent| parent as u64 + 1);
-    let table = Table::<Maps, Ranked<'_, Loop>>::new()
+    Table::<Maps, Ranked<'_, Loop>>::new()
         .constant("view", "loops")
         .number("rank", "rank", |_, (at, _)| Cell::Number(*at as u64 + 1))
         .number("parent_rank", "in", move |_, (_, one)| Cell::number(parent(one)))
@@ -112,13 +112,10 @@ pub(crate) fn table<'a>(complete: bool) -> Table<'a, Maps, Ranked<'a, Loop>> {
         .only("max_is_at_least", |_, (_, one)| {
             Cell::or_absent(one.longest(), |(_, whole)| Cell::Flag(!whole))
         })
-        .number("", "mean", |_, (_, one)| Cell::decimal(one.mean_trips(), 2));
-    // Exact trip counts have no interval.
-    let table = match complete {
-        true => table,
-        false => table.number("", "95%", |_, (_, one)| interval(one)).spare(2),
-    };
-    table
+        .number("", "mean", |_, (_, one)| Cell::decimal(one.mean_trips(), 2))
+        // Exact trip counts have no interval.
+        .number("", if complete { "" } else { "95%" }, |_, (_, one)| interval(one))
+        .spare(2)
         .only("mean", |_, (_, one)| Cell::decimal(one.mean_trips(), 2))
         .only("mean_low", |_, (_, one)| Cell::decimal(one.mean.and_then(|mean| mean.low), 2))
         .only("mean_high", |_, (_, one)| Cell::decimal(one.mean.and_then(|mean| mean.high), 2))

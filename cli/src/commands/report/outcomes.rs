@@ -39,17 +39,16 @@ pub(crate) type Went<'a> = (usize, &'a Site, &'a Target);
 
 /// One row a conditional branch.
 pub(crate) fn conditional<'a>(complete: bool, unsure: bool) -> Table<'a, Maps, Ranked<'a, Site>> {
-    let mut table = Table::<Maps, Ranked<'_, Site>>::new()
+    Table::<Maps, Ranked<'_, Site>>::new()
         .constant("view", "outcomes")
         .constant("kind", "conditional")
         .number("rank", "rank", |_, (at, _)| Cell::Number(*at as u64 + 1))
         .spare(2)
         .number("taken", "taken", |_, (_, site)| Cell::Count(site.taken))
-        .number("not_taken", "not taken", |_, (_, site)| Cell::count(site.not_taken));
-    if unsure {
-        table = table.number("", "maybe passed", |_, (_, site)| Cell::Count(site.unsure));
-    }
-    table
+        .number("not_taken", "not taken", |_, (_, site)| Cell::count(site.not_taken))
+        .number("", if unsure { "maybe passed" } else { "" }, |_, (_, site)| {
+            Cell::Count(site.unsure)
+        })
         .number("taken_share", "share taken", move |_, (_, site)| {
             Cell::share(taken_share(site, complete))
         })

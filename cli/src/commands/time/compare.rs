@@ -258,12 +258,11 @@ impl Turns {
             Table::<(), &Side>::new()
                 .constant("kind", "comparison")
                 .number("", "#", |(), side| Cell::Count(side.number as u64));
-        let offset = |(): &mut (), side: &&Side| {
-            Cell::or_absent(side.page_offset, |at| Cell::Word(format!("{at:#x}").into()))
-        };
         if self.placed {
             table = table
-                .word("page_offset", "page offset", offset)
+                .word("page_offset", "page offset", |(), side| {
+                    Cell::word(side.page_offset.map(|at| format!("{at:#x}")))
+                })
                 .only("at_all_offsets", |(), side| Cell::word(side.at_all_offsets));
         }
         table = table
@@ -275,12 +274,9 @@ impl Turns {
             .word("", "99% interval", |(), side| {
                 Cell::word(side.interval().map(|(low, high)| format!("{low:.3} .. {high:.3}")))
             });
-        table = match in_cycles {
-            true => table
-                .number("cycles_per_iteration", "core cycles", move |(), side| two(side.cycles)),
-            false => table.only("cycles_per_iteration", move |(), side| two(side.cycles)),
-        };
+        let cycles = if in_cycles { "core cycles" } else { "" };
         table = table
+            .number("cycles_per_iteration", cycles, move |(), side| two(side.cycles))
             .number("tsc_ticks_per_iteration", "TSC ticks", move |(), side| two(side.ticks))
             .number("instructions_per_iteration", "instructions", move |(), side| {
                 two(side.instructions)
@@ -290,16 +286,10 @@ impl Turns {
                 two(side.predicted)
             });
         }
-        let rounds = |(): &mut (), side: &&Side| Cell::count(side.rounds.map(u64::from));
-        table = match verbose {
-            true => table
-                .number("unroll", "copies", |(), side| Cell::Count(side.unroll.max(1).into()))
-                .number("loop", "rounds", rounds),
-            false => table
-                .only("unroll", |(), side| Cell::Count(side.unroll.max(1).into()))
-                .only("loop", rounds),
-        };
+        let [copies, rounds] = if verbose { ["copies", "rounds"] } else { [""; 2] };
         table
+            .number("unroll", copies, |(), side| Cell::Count(side.unroll.max(1).into()))
+            .number("loop", rounds, |(), side| Cell::count(side.rounds.map(u64::from)))
             .only("ratio_of", move |(), _| {
                 Cell::Word(if in_cycles { "cycles" } else { "tsc_ticks" }.into())
             })
