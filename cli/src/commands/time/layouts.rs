@@ -39,12 +39,9 @@ pub(super) fn run(
     let time = |side: &Side| if turns.in_cycles { side.cycles } else { side.ticks };
     let ranges = sides.chunks(offsets.len()).map(|sides| Range::new(sides, &offsets, time));
     let ranges: Vec<Option<Range>> = ranges.collect();
+    let first = ranges.first().copied().flatten();
     for (sides, range) in sides.chunks_mut(offsets.len()).zip(&ranges).skip(1) {
-        let verdict = verdict(
-            sides.first().and_then(Side::verdict),
-            *range,
-            ranges.first().copied().flatten(),
-        );
+        let verdict = verdict(sides.first().and_then(Side::verdict), *range, first);
         sides.iter_mut().for_each(|side| side.at_all_offsets = Some(verdict));
     }
     let mut out = Out::stdout();

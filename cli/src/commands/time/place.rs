@@ -83,15 +83,16 @@ pub(super) fn fault(
     stepped: bool,
     needs: &[String],
 ) -> String {
+    let absent = |at: u64| code.image.as_ref()?.absent(at);
+    if let Some(name) = fault.at.and_then(absent) {
+        return format!(
+            "the code calls {name}, which another file defines: a function is measured without \
+             its imports"
+        );
+    }
+    let name = |signal: i32| Signal::try_from(signal).map_or("a signal", Signal::as_str);
     let at = match fault.at.map(|at| (at, CodePlace::of(at, layout, code))) {
         None => String::new(),
-        Some((at, _)) if code.image.as_ref().is_some_and(|image| image.absent(at).is_some()) => {
-            let name = code.image.as_ref().and_then(|image| image.absent(at)).unwrap_or("?");
-            return format!(
-                "the code calls {name}, which another file defines: a function is measured \
-                 without its imports"
-            );
-        }
         Some((at, CodePlace::Outside(_))) => format!(" at {at:#x}, outside of the code"),
         Some((at, CodePlace::Ours)) => {
             format!(" at {at:#x}, in the bracket around the code, which the code has disturbed")
@@ -100,9 +101,8 @@ pub(super) fn fault(
     };
     match fault.kind {
         FaultKind::Signal { signal, address } => {
-            let name = Signal::try_from(signal).map_or("a signal", Signal::as_str);
-            let absent = address.and_then(|address| code.image.as_ref()?.absent(address));
-            match (address, absent) {
+            let name = name(signal);
+            match (address, address.and_then(absent)) {
                 _ if signal == Signal::SIGSYS as i32 => format!(
                     "the code made a system call{at} that it is not let make, because it may affect \
                      other processes; --unconfined allows it"
@@ -140,8 +140,7 @@ pub(super) fn fault(
         }
         FaultKind::Exec => format!("the code replaces its program{at}"),
         FaultKind::Killed(signal) => {
-            let name = Signal::try_from(signal).map_or("a signal", Signal::as_str);
-            format!("the process of the code was killed by {name}{at}")
+            format!("the process of the code was killed by {}{at}", name(signal))
         }
         _ => format!("the code did not come to its end{at}"),
     }

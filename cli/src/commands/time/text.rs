@@ -6,6 +6,7 @@ use super::TimeArgs;
 use super::figures::{Block, Figures, Spread, number};
 use super::mca;
 use super::place::CodePlace;
+use crate::commands::report::blocks::modes;
 use crate::present::number::{counted, dash, grouped, share};
 use crate::present::out::Out;
 use crate::present::table::{Cell, Table};
@@ -79,10 +80,9 @@ fn answer(out: &mut Out<'_>, all: &Figures<'_>) -> io::Result<()> {
     };
     let per = if measured.iterations > 1 { "per iteration: " } else { "" };
     out.line(format_args!("{per}{ticks}, {counts}"))?;
-    let (spread, unit, gather) = match (all.cycles, all.rounds) {
-        (Some(spread), _) => (Some(spread), "cycles", &all.cycle_modes),
-        (None, Some(spread)) => (Some(spread), "cycles", &all.cycle_modes),
-        (None, None) => (all.ticks.filter(|_| !all.is_below_overhead()), "ticks", &all.tick_modes),
+    let (spread, unit, gather) = match all.cycles.or(all.rounds) {
+        Some(spread) => (Some(spread), "cycles", &all.cycle_modes),
+        None => (all.ticks.filter(|_| !all.is_below_overhead()), "ticks", &all.tick_modes),
     };
     if let Some(spread) = spread {
         let preempted = measured.runs.iter().filter(|run| run.preempted).count();
@@ -289,18 +289,13 @@ fn blocks(out: &mut Out<'_>, all: &Figures<'_>, args: &TimeArgs) -> io::Result<(
         return out.line("no block of the code was recorded");
     }
     let measured = all.measured;
-    out.line(match measured.from_registers {
-        _ if measured.stacks > 0 => {
-            format!("blocks in {}", counted(measured.stacks, "branch stack", "branch stacks"))
-        }
-        true => format!("blocks of {}", counted(measured.runs.len() as u64, "run", "runs")),
-        false => {
-            format!(
-                "blocks of {}",
-                counted(u64::from(measured.stepped), "stepped run", "stepped runs")
-            )
-        }
-    })?;
+    let source = match measured.from_registers {
+        _ if measured.stacks > 0 => counted(measured.stacks, "branch stack", "branch stacks"),
+        true => counted(measured.runs.len() as u64, "run", "runs"),
+        false => counted(u64::from(measured.stepped), "stepped run", "stepped runs"),
+    };
+    let joint = if measured.stacks > 0 { "in" } else { "of" };
+    out.line(format_args!("blocks {joint} {source}"))?;
     let total: u64 = all.blocks.iter().map(|block| block.n).sum();
     let quantile =
         |of: f64| move |(): &mut (), block: &&Block| Cell::number(block.cycles.quantile(of));
@@ -318,10 +313,7 @@ fn blocks(out: &mut Out<'_>, all: &Figures<'_>, args: &TimeArgs) -> io::Result<(
             Cell::count((block.cycles.n() > 0).then(|| block.cycles.saturated()))
         })
         .spare(3)
-        .word("", "modes", |(), block| {
-            let modes: Vec<String> = block.cycles.modes().iter().map(u32::to_string).collect();
-            if modes.is_empty() { Cell::Absent } else { Cell::Word(modes.join(",").into()) }
-        })
+        .word("", "modes", |(), block| modes(&block.cycles))
         .spare(4)
         .name("", "block", |(), block| Cell::Name(name(block)));
     table.write_text(out, &mut (), all.blocks.iter().take(args.limit))?;
