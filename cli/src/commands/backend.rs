@@ -178,7 +178,7 @@ pub(crate) fn look<T>(
         Err(unsupported) => return Err(no_records(unsupported)),
     };
     let needs: Vec<Need> = registers.into_iter().map(|msr| Need { msr, write_mask: 0 }).collect();
-    let mut registers = open(backend, cpu, &root, &needs, false).map_err(refused)?;
+    let mut registers = open(backend, cpu, &root, &needs, false)?;
     let caps = match machine.perf_capabilities.map(given_perf_capabilities) {
         Some(mut given) => probe_assuming(&found.cpuid, Some(&mut given), assume),
         None => probe_assuming(&found.cpuid, Some(&mut registers as &mut dyn MsrRead), assume),
@@ -200,7 +200,7 @@ pub(crate) fn open_for(
     cpu: u32,
     root: &Root,
 ) -> Result<Hardware> {
-    open(backend, cpu, root, &plan.needs(), true).map_err(refused)
+    open(backend, cpu, root, &plan.needs(), true)
 }
 
 /// Saves the registers, and warns if something else uses them.
@@ -223,8 +223,8 @@ pub(crate) fn open(
     root: &Root,
     needs: &[Need],
     write: bool,
-) -> Result<Hardware, MsrError> {
-    registers::open(backend.driver(), cpu, root, needs, write)
+) -> Result<Hardware> {
+    registers::open(backend.driver(), cpu, root, needs, write).map_err(refused)
 }
 
 /// The exit status of a register that could not be read or written.

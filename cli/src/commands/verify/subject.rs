@@ -82,15 +82,13 @@ fn open(args: &VerifyArgs, found: &RecordedCpu, config: &Config) -> Result<RealS
     if config.assume.is_none() {
         documented(&found.cpuid, None, &mut nothing).map_err(backend::no_records)?;
     }
-    let mut registers =
-        backend::open(args.backend, cpu, &root, &needs, false).map_err(backend::refused)?;
+    let mut registers = backend::open(args.backend, cpu, &root, &needs, false)?;
     let caps = documented(&found.cpuid, config.assume.as_ref(), &mut registers)
         .map_err(backend::no_records)?;
     if config.write
         && let Ok(preserved) = Preserved::read(&mut registers, &caps, SubjectKind::Hardware)
     {
-        registers = backend::open(args.backend, cpu, &root, &preserved.needs(), true)
-            .map_err(backend::refused)?;
+        registers = backend::open(args.backend, cpu, &root, &preserved.needs(), true)?;
     }
     let path = registers.node(&root);
     let descriptor = root
