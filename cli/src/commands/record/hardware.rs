@@ -1,5 +1,6 @@
 //! Recording from the registers of this machine's CPUs.
 
+use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
@@ -47,16 +48,13 @@ pub(super) fn look(args: &Record) -> Result<Chosen> {
     let mut found: Option<LbrCaps> = None;
     for &cpu in &cpus {
         let caps = registers::look(args.backend, cpu, &machine, recordable)?.caps;
-        match &found {
-            Some(first) if first.registers != caps.registers || first.layout != caps.layout => {
-                return Err(usage!(
-                    "the branch records of CPU {cpu} differ from those of CPU {}: record them \
-                     separately",
-                    cpus.first().copied().unwrap_or(0)
-                ));
-            }
-            Some(_) => {}
-            None => found = Some(caps),
+        let first = found.get_or_insert_with(|| caps.clone());
+        if first.registers != caps.registers || first.layout != caps.layout {
+            return Err(usage!(
+                "the branch records of CPU {cpu} differ from those of CPU {}: record them \
+                 separately",
+                cpus[0]
+            ));
         }
     }
     let caps = found.ok_or_else(|| anyhow!("no CPU was named"))?;
@@ -204,10 +202,8 @@ pub(in crate::commands) fn arm(
     plan: &ArmPlan,
     notice: Option<&str>,
 ) -> Result<Vec<Armed<Hardware>>> {
-    let mut ready = Vec::new();
-    for ring in rings {
-        ready.push(registers::ready(ring, plan.clone())?);
-    }
+    let ready = rings.into_iter().map(|ring| registers::ready(ring, plan.clone()));
+    let mut ready = ready.collect::<Result<Vec<_>>>()?;
     keeper::watch(&mut ready)?;
     if let Some(notice) = notice {
         say!("{notice}");
@@ -236,14 +232,12 @@ fn target(args: &Record, cpus: &Affinity) -> Result<Box<dyn Target>> {
     let limit = args.time.map(Duration::from_millis);
     if let Some(pid) = args.pid {
         let process = Process::attach(pid, cpus, limit).map_err(|error| {
-            let code = match &error {
-                SourceError::Os { cause, .. }
-                    if cause.kind() == std::io::ErrorKind::PermissionDenied =>
-                {
-                    NOT_PERMITTED
-                }
-                _ => USAGE,
+            let kind = match &error {
+                SourceError::Os { cause, .. } => Some(cause.kind()),
+                _ => None,
             };
+            let is_denied = kind == Some(ErrorKind::PermissionDenied);
+            let code = if is_denied { NOT_PERMITTED } else { USAGE };
             Failure { code, error: error.into() }
         })?;
         return Ok(Box::new(process));

@@ -227,19 +227,17 @@ fn empty(summary: &Summary) -> Option<String> {
 
 /// Fields that this source never records.
 fn unknown(summary: &Summary, knowledge: SourceKnowledge) -> Option<String> {
-    let mut unknown = Vec::new();
-    if !knowledge.mispredict {
-        unknown.push("predictions".to_owned());
-    }
-    if !knowledge.cycles {
-        unknown.push("cycles".to_owned());
-    }
-    if !knowledge.kernel {
-        unknown.push(match summary.notes.kernel_returns_omitted {
-            0 => "the kernel".to_owned(),
-            n => format!("the kernel ({} omitted)", counted(n, "return", "returns")),
-        });
-    }
+    let kernel = match summary.notes.kernel_returns_omitted {
+        0 => "the kernel".to_owned(),
+        n => format!("the kernel ({} omitted)", counted(n, "return", "returns")),
+    };
+    let fields = [
+        (knowledge.mispredict, "predictions"),
+        (knowledge.cycles, "cycles"),
+        (knowledge.kernel, kernel.as_str()),
+    ];
+    let unknown = fields.iter().filter(|(is_known, _)| !is_known).map(|(_, what)| *what);
+    let unknown: Vec<&str> = unknown.collect();
     (!unknown.is_empty())
         .then(|| format!("not known to {}: {}", summary.source, unknown.join(", ")))
 }
