@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use lab::verify::Verdict;
+use lab::verify::{Check, Verdict};
 
 use super::report::Machine;
 
@@ -18,11 +18,10 @@ pub(super) fn write(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
         writeln!(out, "Found with {}.\n", cell(&verified.origin(machine)))?;
         writeln!(out, "| check | expected | found | verdict |")?;
         writeln!(out, "|---|---|---|---|")?;
-        for check in verified.by_verdict() {
-            // Inapplicable checks are not listed.
-            if matches!(check.verdict, Verdict::NotApplicable(_)) {
-                continue;
-            }
+        let is_absent = |check: &&Check| matches!(check.verdict, Verdict::NotApplicable(_));
+        let checks = verified.by_verdict().into_iter();
+        let (absent, applicable): (Vec<&Check>, Vec<&Check>) = checks.partition(is_absent);
+        for check in applicable {
             let expected = match (&check.expected, &check.source) {
                 (Some(expected), Some(source)) => format!("{expected} [{source}]"),
                 _ => "-".to_owned(),
@@ -43,13 +42,7 @@ pub(super) fn write(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
                 cell(&verdict)
             )?;
         }
-        let absent: Vec<String> = verified
-            .report
-            .checks
-            .iter()
-            .filter(|check| matches!(check.verdict, Verdict::NotApplicable(_)))
-            .map(|check| format!("`{}`", check.id))
-            .collect();
+        let absent: Vec<String> = absent.iter().map(|check| format!("`{}`", check.id)).collect();
         if !absent.is_empty() {
             writeln!(out, "\nNot applicable: {}.", absent.join(", "))?;
         }

@@ -53,9 +53,8 @@ fn without_write(verified: &Verified) -> Option<String> {
     const NAMED: usize = 6;
     let needs = |check: &&Check| check.verdict.why() == Some(NEEDS_WRITE);
     let missing: Vec<&Check> = verified.report.checks.iter().filter(needs).collect();
-    let whole: Vec<&str> =
-        missing.iter().map(|check| check.id).filter(|id| !id.contains('.')).collect();
-    let named: Vec<&str> = whole.into_iter().take(NAMED).collect();
+    let whole = missing.iter().map(|check| check.id).filter(|id| !id.contains('.'));
+    let named: Vec<&str> = whole.take(NAMED).collect();
     (!missing.is_empty()).then(|| {
         format!(
             "--write adds {}: {} and more",
