@@ -212,8 +212,8 @@ fn format_text(caps: &LbrCaps) -> String {
 
 fn register_text(caps: &LbrCaps) -> String {
     let r = &caps.registers;
-    let mut text = format!("FROM {}", r.from);
-    let others = [
+    let registers = [
+        ("FROM", Some(r.from)),
         ("TO", r.to),
         ("INFO", r.info),
         ("TOS", r.tos),
@@ -221,33 +221,23 @@ fn register_text(caps: &LbrCaps) -> String {
         ("DEPTH", r.depth),
         ("control", Some(r.control)),
     ];
-    for (name, msr) in others {
-        if let Some(msr) = msr {
-            text.push_str(&format!(", {name} {msr}"));
-        }
-    }
-    if r.stride != 1 {
-        text.push_str(&format!(", a record every {}", r.stride));
-    }
-    text
+    let named = registers.iter().filter_map(|(name, msr)| Some(format!("{name} {}", (*msr)?)));
+    let stride = (r.stride != 1).then(|| format!("a record every {}", r.stride));
+    named.chain(stride).collect::<Vec<_>>().join(", ")
 }
 
 fn record_text(caps: &LbrCaps) -> String {
-    let mut text = String::from("from, to");
-    for (has, what) in [
+    let fields = [
+        (true, "from, to"),
         (caps.mispredict(), "mispredicted"),
         (caps.tsx(), "transaction"),
         (caps.cycles(), "cycles"),
         (caps.types(), "type"),
         (matches!(caps.layout, Layout::AmdV2 { .. }), "speculation"),
         (matches!(caps.layout, Layout::Arch { counters: 1.., .. }), "counters"),
-    ] {
-        if has {
-            text.push_str(", ");
-            text.push_str(what);
-        }
-    }
-    text
+    ];
+    let named = fields.iter().filter(|(has, _)| *has).map(|(_, what)| *what);
+    named.collect::<Vec<_>>().join(", ")
 }
 
 const fn filter_text(filter: FilterRegister) -> &'static str {
