@@ -9,7 +9,7 @@ use clap::Args;
 use lbr_msr::text::AsText;
 use profile::lint::{BinaryCoverage, DEFAULT_STRIDE, Finding, Lint, Severity, Verdict};
 use profile::quality::Quality;
-use profile::select::LeftOut;
+
 use profile::symbols::{Module, Sources};
 use serde_json::json;
 
@@ -77,20 +77,8 @@ const STRIDE: &str = "Duplicated newest entries:
 struct Judged {
     verdict: Verdict,
     findings: Vec<Finding>,
-    samples: u64,
-    entries: u64,
-    software: u64,
-    left_out: LeftOut,
+    quality: Quality,
     binary: Option<BinaryCoverage>,
-}
-
-impl Judged {
-    fn of(lint: Lint, binary: Option<BinaryCoverage>) -> Judged {
-        let verdict = lint.verdict();
-        let Lint { findings, flow } = lint;
-        let Quality { samples, entries, software, left_out, .. } = flow.quality;
-        Judged { verdict, findings, samples, entries, software, left_out, binary }
-    }
 }
 
 pub(crate) fn run(args: &LintArgs) -> Result {
@@ -102,7 +90,9 @@ pub(crate) fn run(args: &LintArgs) -> Result {
     let sources = input::read_all(args.inputs.paths(), &reading, |recording, at| {
         let mut lint = Lint::check(recording, DEFAULT_STRIDE, files.clone(), at)?;
         let binary = binary.as_mut().map(|binary| lint.check_binary(binary));
-        lints.push(Judged::of(lint, binary));
+        let verdict = lint.verdict();
+        let (findings, quality) = (lint.findings, lint.flow.quality);
+        lints.push(Judged { verdict, findings, quality, binary });
         Ok(())
     })?;
     let mut overall = Verdict::Sound;
@@ -131,18 +121,18 @@ pub(crate) fn run(args: &LintArgs) -> Result {
                 "{}: {} ({}, {}{}{})",
                 source.name,
                 lint.verdict.name(),
-                counted(lint.samples, "sample", "samples"),
-                counted(lint.entries, "entry", "entries"),
+                counted(lint.quality.samples, "sample", "samples"),
+                counted(lint.quality.entries, "entry", "entries"),
                 source.partial().map_or_else(String::new, |partial| format!(", {partial}")),
                 source.events_line().map_or_else(String::new, |events| format!("; {events}")),
             ),
         )?;
         let (recorder, limits) = (source.recorder(), source.limits());
         let source = std::slice::from_ref(source);
-        let modelled = Source::modelled(source, lint.software);
+        let modelled = Source::modelled(source, lint.quality.software);
         let parts = recorder.iter().map(String::as_str).chain(modelled).chain(limits);
         out.line(parts.collect::<Vec<_>>().join("; "))?;
-        if let Some(line) = selected::line(source, lint.samples, &lint.left_out) {
+        if let Some(line) = selected::of_quality(source, &lint.quality) {
             out.line(line)?;
         }
         if let (Some(path), Some(binary)) = (&args.binary, &lint.binary) {
@@ -221,9 +211,9 @@ fn print_json(out: &mut Out<'_>, lint: &Judged, source: &Source) -> std::io::Res
         "input": source.name,
         "verdict": lint.verdict.name(),
         "findings": lint.findings.len(),
-        "samples": lint.samples,
-        "entries": lint.entries,
-        "software": lint.software,
+        "samples": lint.quality.samples,
+        "entries": lint.quality.entries,
+        "software": lint.quality.software,
         "partial": source.is_partial(),
     });
     if let Some(binary) = &lint.binary {
@@ -236,7 +226,7 @@ fn print_json(out: &mut Out<'_>, lint: &Judged, source: &Source) -> std::io::Res
             "seen_share": binary.seen,
         });
     }
-    selected::put_json(&mut summary, std::slice::from_ref(source), &lint.left_out);
+    selected::put_json(&mut summary, std::slice::from_ref(source), &lint.quality.left_out);
     json::value(out, &summary)
 }
 
