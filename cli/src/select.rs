@@ -6,7 +6,7 @@ use clap::Args;
 use profile::Flow;
 use profile::maps::{Location, LocationFilter, Maps};
 use profile::select::{NotTimes, Selection, Times};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::args::heading;
 use crate::cpus::CpuList;
@@ -90,7 +90,7 @@ fn split(names: &str) -> Vec<String> {
 /// Selects rows. All stacks are counted, whatever rows are shown: without some of its branches, a
 /// stack would seem to have fall-through ranges that never ran. A branch belongs to the file and
 /// function of its FROM, a block to those of the branch that ends it.
-#[derive(Clone, Debug, Default, PartialEq, Args)]
+#[derive(Clone, Debug, Default, PartialEq, Args, Serialize)]
 #[command(next_help_heading = heading::SELECTION)]
 pub(crate) struct RowArgs {
     /// Only rows of this file, such as libc.so.6, or all
@@ -99,6 +99,7 @@ pub(crate) struct RowArgs {
     /// [default in text: the recorded program and its own libraries]. A branch belongs to the file
     /// of its FROM, a block to the file it ends in. Shares refer to all files, as in perf.
     #[arg(long, alias = "dsos", value_name = "NAME", value_delimiter = ',')]
+    #[serde(rename = "names")]
     pub(crate) dso: Vec<String>,
     /// Only rows of these functions; * and ? are wildcards
     ///
@@ -110,9 +111,11 @@ pub(crate) struct RowArgs {
     pub(crate) symbols: Vec<String>,
     /// Only rows of the program's own files if neither is given.
     #[arg(skip)]
+    #[serde(skip)]
     pub(crate) own: bool,
     /// Only branches of these types, where rows are branches.
     #[arg(skip)]
+    #[serde(skip)]
     pub(crate) types: Vec<String>,
 }
 
@@ -120,8 +123,9 @@ pub(crate) struct RowArgs {
 pub(crate) const ALL: &str = "all";
 
 /// The rows of some files and functions.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct Rows {
+    #[serde(flatten)]
     of_what: RowArgs,
     unit: &'static str,
     /// The count of these rows, and of all rows.
@@ -248,18 +252,6 @@ impl Rows {
             grouped(*rows as u64),
             grouped(*all_rows as u64),
         )
-    }
-
-    pub(crate) fn json(&self) -> Value {
-        json!({
-            "names": self.of_what.dso,
-            "symbols": self.of_what.symbols,
-            "unit": self.unit,
-            "count": self.count,
-            "of": self.of,
-            "rows": self.rows,
-            "all_rows": self.all_rows,
-        })
     }
 }
 

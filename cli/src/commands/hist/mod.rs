@@ -122,7 +122,7 @@ pub(crate) fn run(args: &Hist) -> Result {
         true => select::groups(&read),
         false => vec![select::select(&mut read, &args.block)?],
     };
-    if groups.iter().flatten().all(|of| of.block(&read).is_none_or(|block| block.cycles.n() == 0)) {
+    if groups.iter().flatten().all(|of| of.block(&read).cycles.n() == 0) {
         return Err(failure!(POOR, "none of the runs of this block has a cycle count"));
     }
     // Programs and pictures get all blocks unless one is named.
@@ -187,18 +187,17 @@ fn chart(read: &mut [Read], chosen: &[Chosen]) -> Histogram {
     let one_entry = names.windows(2).all(|pair| matches!(pair, [a, b] if a.0 == b.0));
     let one_block = names.windows(2).all(|pair| matches!(pair, [a, b] if a == b));
     let several = read.len() > 1;
-    let series = chosen.iter().zip(&names).filter_map(|(of, (entry, exit))| {
-        let block = of.block(read)?;
+    let series = chosen.iter().zip(&names).map(|(of, (entry, exit))| {
         let mut label = match (one_block, one_entry) {
             (true, _) => String::new(),
             (false, true) => format!("to {exit}"),
             (false, false) => format!("{entry} .. {exit}"),
         };
         if several {
-            let file = read.get(of.read).map(|read| read.source.name.as_str()).unwrap_or_default();
-            label = if label.is_empty() { file.to_owned() } else { format!("{label} in {file}") };
+            let file = &read[of.read].source.name;
+            label = if label.is_empty() { file.clone() } else { format!("{label} in {file}") };
         }
-        Some(Series::of(label, block))
+        Series::of(label, of.block(read))
     });
     let title = match names.first() {
         Some((entry, exit)) if one_block => format!("{entry} .. {exit}"),
@@ -241,18 +240,14 @@ fn exits(out: &mut Out<'_>, read: &mut [Read], chosen: &[Chosen]) -> std::io::Re
     if chosen.len() < 2 {
         return Ok(());
     }
-    let all: u64 = chosen.iter().filter_map(|of| Some(of.block(read)?.count)).sum();
+    let all: u64 = chosen.iter().map(|of| of.block(read).count).sum();
     let table = Table::<[Read], &Chosen>::new()
-        .number("", "runs", |read, of| Cell::count(of.block(read).map(|block| block.count)))
-        .number("", "share", move |read, of| {
-            Cell::share(of.block(read).and_then(|block| share(block.count, all)))
-        })
+        .number("", "runs", |read, of| Cell::Count(of.block(read).count))
+        .number("", "share", move |read, of| Cell::share(share(of.block(read).count, all)))
         .heat()
-        .number("", "n", |read, of| Cell::count(of.block(read).map(|block| block.cycles.n())))
+        .number("", "n", |read, of| Cell::Count(of.block(read).cycles.n()))
         .spare(1)
-        .number("", "median", |read, of| {
-            Cell::number(of.block(read).and_then(|block| block.cycles.quantile(0.5)))
-        })
+        .number("", "median", |read, of| Cell::number(of.block(read).cycles.quantile(0.5)))
         .name("", "entry", |read, of| Cell::Name(of.ends(read).0))
         .name("", "exit", |read, of| Cell::Name(of.ends(read).1))
         .behind(" .. ")
@@ -268,7 +263,7 @@ fn say_hidden(read: &[Read], chosen: &[Chosen]) {
     if hidden.is_empty() {
         return;
     }
-    let runs: u64 = hidden.iter().filter_map(|of| Some(of.block(read)?.count)).sum();
+    let runs: u64 = hidden.iter().map(|of| of.block(read).count).sum();
     say!(
         "the {} blocks with most runs are drawn; {} more, which ran {} times, are not (--block ENTRY..EXIT chooses; --json has all)",
         select::MOST,
@@ -278,18 +273,18 @@ fn say_hidden(read: &[Read], chosen: &[Chosen]) {
 }
 
 fn print_json(out: &mut Out<'_>, read: &mut [Read], of: &Chosen) -> std::io::Result<()> {
-    let Some(read) = read.get_mut(of.read) else { return Ok(()) };
-    let Flow { blocks, maps, quality, block_quality, .. } = &mut read.flow;
-    let Some(block) = blocks.get(of.block) else { return Ok(()) };
+    let Read { source, flow, .. } = &mut read[of.read];
+    let Flow { blocks, maps, quality, block_quality, .. } = flow;
+    let block = &blocks[of.block];
     let table = report::block_table(block_quality.blocks, quality, false);
     let mut json = table.object(maps, &(of.block, block));
     let series = Series::of(String::new(), block);
     let bins = Bins::of(std::slice::from_ref(&series), PICTURE_BINS, Gaps::Drawn);
     json["view"] = "hist".into();
-    json["input"] = read.source.name.as_str().into();
+    json["input"] = source.name.as_str().into();
     let software = quality.software > 0;
     json["software"] = software.into();
-    json["modelled"] = (software || read.source.says_modelled()).into();
+    json["modelled"] = (software || source.says_modelled()).into();
     json["dropped"] = series.dropped.into();
     json["bin_width"] = bins.as_ref().map(|bins| bins.width).into();
     json["beyond"] = bins.as_ref().map(|bins| bins.beyond.iter().sum::<u64>()).into();
@@ -302,7 +297,7 @@ fn print_quality(out: &mut Out<'_>, read: &[Read]) -> std::io::Result<()> {
     for read in read {
         let sources = std::slice::from_ref(&read.source);
         let mut json = flow_json(sources, &read.flow, &Totals::from(&read.flow));
-        json["dso"] = read.rows.as_ref().map(Rows::json).into();
+        json["dso"] = json!(read.rows);
         json::value(out, &json)?;
     }
     Ok(())

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use profile::Flow;
 use profile::flow::Block;
 use profile::maps::{LocationFilter, Maps};
 use profile::place::LocationSpec;
@@ -27,16 +28,14 @@ pub(super) struct Chosen {
 }
 
 impl Chosen {
-    pub(super) fn block<'a>(&self, read: &'a [Read]) -> Option<&'a Block> {
-        read.get(self.read)?.flow.blocks.get(self.block)
+    pub(super) fn block<'a>(&self, read: &'a [Read]) -> &'a Block {
+        &read[self.read].flow.blocks[self.block]
     }
 
     /// Its two ends, for people.
     pub(super) fn ends(&self, read: &mut [Read]) -> (String, String) {
-        let read = read.get_mut(self.read);
-        let found =
-            read.and_then(|read| Some((read.flow.blocks.get(self.block)?, &mut read.flow.maps)));
-        let Some((block, maps)) = found else { return Default::default() };
+        let Flow { blocks, maps, .. } = &mut read[self.read].flow;
+        let block = &blocks[self.block];
         // As `--block` takes it.
         let mut end = |location, addr| Place::of(maps, location, addr).bare().to_string();
         (end(block.entry_location, block.entry), end(block.exit_location, block.exit))
@@ -44,10 +43,8 @@ impl Chosen {
 
     /// The recording it is from, if there are several.
     pub(super) fn file(&self, read: &[Read]) -> String {
-        match read.get(self.read) {
-            Some(of) if read.len() > 1 => format!(" in {}", of.source.name),
-            _ => String::new(),
-        }
+        let several = read.len() > 1;
+        if several { format!(" in {}", read[self.read].source.name) } else { String::new() }
     }
 }
 
@@ -97,10 +94,7 @@ pub(super) fn groups(read: &[Read]) -> Vec<Vec<Chosen>> {
 /// The blocks to draw if none is named: those with most counts in the program's own files.
 pub(super) fn first(read: &[Read], rows: &RowArgs, groups: Vec<Vec<Chosen>>) -> Vec<Chosen> {
     let files: Vec<LocationFilter> = read.iter().map(|of| rows.first(&of.flow.maps)).collect();
-    let is_own = |of: &Chosen| {
-        let block = of.block(read).zip(files.get(of.read));
-        block.is_some_and(|(block, files)| files.has(block.exit_location))
-    };
+    let is_own = |of: &Chosen| files[of.read].has(of.block(read).exit_location);
     let first = groups.iter().position(|group| group.iter().any(is_own));
     groups.into_iter().nth(first.unwrap_or(0)).unwrap_or_default()
 }
@@ -112,29 +106,22 @@ pub(super) fn select(read: &mut [Read], wanted: &[BlockSpec]) -> Result<Vec<Chos
         let mut found = matching(read, wanted, ResolvedBlock::begins)?;
         if found.is_empty() {
             found = matching(read, wanted, ResolvedBlock::runs_through)?;
-            if !found.is_empty() {
-                let entry = &wanted.entry;
-                say!("no block begins at {entry}: these run through it");
+            if found.is_empty() {
+                return Err(not_found(read, wanted));
             }
-        }
-        if found.is_empty() {
-            return Err(not_found(read, wanted));
+            say!("no block begins at {}: these run through it", wanted.entry);
         }
         found.retain(|of| !chosen.contains(of));
         // The same block of several recordings stays together, in their order.
         let mut runs: HashMap<BlockKey, u64> = HashMap::new();
-        let keyed = |of: &Chosen| {
-            let block = of.block(read)?;
-            Some((key(&read.get(of.read)?.flow.maps, block), block.count))
-        };
-        for (key, count) in found.iter().filter_map(keyed) {
-            let runs = runs.entry(key).or_default();
-            *runs = runs.saturating_add(count);
+        let key = |of: &Chosen| key(&read[of.read].flow.maps, of.block(read));
+        for of in &found {
+            let runs = runs.entry(key(of)).or_default();
+            *runs = runs.saturating_add(of.block(read).count);
         }
         found.sort_by_cached_key(|of| {
-            let key = keyed(of).map(|(key, _)| key);
-            let runs = key.as_ref().and_then(|key| runs.get(key));
-            (std::cmp::Reverse(runs.copied()), key, of.read)
+            let key = key(of);
+            (std::cmp::Reverse(runs.get(&key).copied()), key, of.read)
         });
         chosen.append(&mut found);
     }
@@ -154,19 +141,11 @@ fn matching(
     let mut any = false;
     for (index, Read { flow, .. }) in read.iter_mut().enumerate() {
         let places = ResolvedBlock::new(flow, wanted);
+        any |= places.is_ok();
         // An address refers to the first recording that has it; in the others the same code may be
         // mapped elsewhere.
         let by_key = !keys.is_empty() && has_address(wanted);
-        let places = match places {
-            Ok(places) => {
-                any = true;
-                Some(places)
-            }
-            Err(error) => {
-                wrong.get_or_insert(error);
-                None
-            }
-        };
+        let places = places.map_err(|error| wrong.get_or_insert(error)).ok();
         for (number, block) in flow.blocks.iter().enumerate() {
             let fits = if by_key {
                 keys.contains(&key(&flow.maps, block))

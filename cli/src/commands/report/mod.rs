@@ -25,7 +25,7 @@ use profile::maps::Maps;
 use profile::overview::Overview;
 use profile::quality::Quality;
 use profile::{Counter, Flow};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 pub(crate) use self::blocks::{BlockSpec, charts as block_charts, table as block_table};
 pub(crate) use self::callgraph::{Shown as GraphRows, print_folded};
@@ -329,7 +329,7 @@ impl Report {
         (sources, maps): (&[Source], &Maps),
     ) -> Result {
         if self.printer() == Printer::Json {
-            totals["dso"] = rows.map(Rows::json).into();
+            totals["dso"] = json!(rows);
             json::value(out, &totals)?;
         }
         out.flush()?;
