@@ -101,13 +101,10 @@ pub(crate) fn warn(all: &[&Maps]) {
             continue;
         }
         match failure {
-            SymbolError::NotFound { build_id: Some(_), .. } | SymbolError::BuildId { .. } => {
-                by_id = true
-            }
-            failure => {
-                by_path |=
-                    failure.is_other_file() || matches!(failure, SymbolError::NotFound { .. })
-            }
+            SymbolError::NotFound { build_id: Some(_), .. } => by_id = true,
+            SymbolError::BuildId { .. } => by_id = true,
+            SymbolError::NotFound { .. } => by_path = true,
+            failure => by_path |= failure.is_other_file(),
         }
         kernel |= matches!(failure, SymbolError::OtherKernel { .. } | SymbolError::UnknownKernel);
         say!("no names for its addresses: {failure}");

@@ -178,11 +178,7 @@ pub(crate) fn read_all(
         return Reread::new(paths, reading)?.read(read);
     }
     once(paths)?;
-    let open_at = |at: usize| {
-        let path = paths.get(at).map_or(Path::new("-"), PathBuf::as_path);
-        open(path, reading)
-    };
-    read_each(paths, open_at, read)
+    read_each(paths, |at| open(&paths[at], reading), read)
 }
 
 /// As [`read_all`], with recordings that `open` opens, by index.
