@@ -68,14 +68,8 @@ pub(crate) struct Learn {
     /// Branches of your program to record
     ///
     /// perf's names separated by commas.
-    #[arg(
-        short = 'j',
-        long = "branch-filter",
-        value_name = "FILTER",
-        default_value = "any,u",
-        requires = "command",
-        help_heading = heading::RECORDING
-    )]
+    #[arg(short = 'j', long = "branch-filter", value_name = "FILTER", default_value = "any,u",
+          requires = "command", help_heading = heading::RECORDING)]
     filter: BranchFilter,
 
     /// Start at this function or place of your program
@@ -210,7 +204,7 @@ fn play(subjects: Vec<Subject>, at: usize) -> io::Result<()> {
             Input::Key(key) if !play.press(key) => break,
             Input::End => break,
             Input::Key(_) | Input::Redraw => {
-                terminal.show(&screen::draw(&play, terminal.size()))?;
+                terminal.show(&screen::draw(&play, terminal.size()))?
             }
             _ => {}
         }

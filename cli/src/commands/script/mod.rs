@@ -39,14 +39,8 @@ pub(crate) struct Script {
     #[command(flatten)]
     select: SelectArgs,
     /// Fields to print, always in perf's order
-    #[arg(
-        short = 'F',
-        long,
-        value_name = "FIELDS",
-        value_delimiter = ',',
-        default_value = "brstack",
-        help_heading = heading::OUTPUT
-    )]
+    #[arg(short = 'F', long, value_name = "FIELDS", value_delimiter = ',',
+          default_value = "brstack", help_heading = heading::OUTPUT)]
     fields: Vec<Field>,
     /// Sort samples of several buffers by time, as perf does
     ///

@@ -163,14 +163,8 @@ pub(crate) struct TimeArgs {
     backend: Backend,
 
     /// Branches that end a block, as in lbr record
-    #[arg(
-        short = 'j',
-        long = "branch-filter",
-        value_name = "FILTER",
-        default_value = "any,u",
-        help_heading = heading::MACHINE,
-        hide_short_help = true
-    )]
+    #[arg(short = 'j', long = "branch-filter", value_name = "FILTER", default_value = "any,u",
+          help_heading = heading::MACHINE, hide_short_help = true)]
     filter: String,
 
     /// CPU whose filters a single-stepped run is recorded with: FF_MMH, or a name
@@ -185,14 +179,8 @@ pub(crate) struct TimeArgs {
     verbose: bool,
 
     /// Blocks to show
-    #[arg(
-        short = 'n',
-        long,
-        alias = "rows",
-        value_name = "N",
-        default_value_t = 20,
-        help_heading = heading::OUTPUT
-    )]
+    #[arg(short = 'n', long, alias = "rows", value_name = "N", default_value_t = 20,
+          help_heading = heading::OUTPUT)]
     limit: usize,
 
     /// Print comma-separated values
