@@ -192,6 +192,21 @@ impl<C: ?Sized, R> Column<'_, C, R> {
     fn is_elastic(&self) -> bool {
         matches!(self.form, Form::Name | Form::Prose)
     }
+
+    /// The members of its cells, by their keys. A key `low|high` is that of the
+    /// two ends of an interval.
+    fn members(&self) -> Vec<(String, Of)> {
+        let key = self.key;
+        match key.split_once('|') {
+            _ if key.is_empty() => Vec::new(),
+            Some((low, high)) => vec![(low.to_owned(), Of::Low), (high.to_owned(), Of::High)],
+            None if self.parts.is_empty() => vec![(key.to_owned(), Of::Whole)],
+            None => {
+                let part = |part: &Part| (format!("{key}{}", part.suffix()), Of::Part(*part));
+                self.parts.iter().map(part).collect()
+            }
+        }
+    }
 }
 
 /// A row and its index: the rank follows from it.
@@ -390,23 +405,6 @@ enum Of {
     High,
 }
 
-impl<C: ?Sized, R> Column<'_, C, R> {
-    /// The members of its cells, by their keys. A key `low|high` is that of the
-    /// two ends of an interval.
-    fn members(&self) -> Vec<(String, Of)> {
-        let key = self.key;
-        match key.split_once('|') {
-            _ if key.is_empty() => Vec::new(),
-            Some((low, high)) => vec![(low.to_owned(), Of::Low), (high.to_owned(), Of::High)],
-            None if self.parts.is_empty() => vec![(key.to_owned(), Of::Whole)],
-            None => {
-                let part = |part: &Part| (format!("{key}{}", part.suffix()), Of::Part(*part));
-                self.parts.iter().map(part).collect()
-            }
-        }
-    }
-}
-
 impl<C: ?Sized, R> Table<'_, C, R> {
     fn members(&self) -> impl Iterator<Item = Member> {
         let columns = self.columns.iter().enumerate();
@@ -423,6 +421,21 @@ impl<C: ?Sized, R> Table<'_, C, R> {
             _ => (column.get)(context, row),
         };
         self.columns.iter().map(cell).collect()
+    }
+
+    /// Writes every row.
+    pub(crate) fn write(
+        &self,
+        printer: Printer,
+        out: &mut Out<'_>,
+        context: &mut C,
+        rows: impl Iterator<Item = R> + Clone,
+    ) -> std::io::Result<()> {
+        match printer {
+            Printer::Text => self.write_text(out, context, rows),
+            Printer::Json => self.write_json(out, context, rows),
+            Printer::Csv => self.write_csv(out, context, rows),
+        }
     }
 }
 
@@ -442,23 +455,6 @@ impl Printer {
             (true, _) => Printer::Json,
             (_, true) => Printer::Csv,
             _ => Printer::Text,
-        }
-    }
-}
-
-impl<C: ?Sized, R> Table<'_, C, R> {
-    /// Writes every row.
-    pub(crate) fn write(
-        &self,
-        printer: Printer,
-        out: &mut Out<'_>,
-        context: &mut C,
-        rows: impl Iterator<Item = R> + Clone,
-    ) -> std::io::Result<()> {
-        match printer {
-            Printer::Text => self.write_text(out, context, rows),
-            Printer::Json => self.write_json(out, context, rows),
-            Printer::Csv => self.write_csv(out, context, rows),
         }
     }
 }
