@@ -14,6 +14,7 @@ use super::reading::{Ask, Model};
 use crate::commands::annotate::graph::{self, EdgeRow};
 use crate::commands::diff::{self, is_loop};
 use crate::commands::functions::{self, moved};
+use crate::commands::report::outcomes::{is_conditional, is_indirect};
 use crate::commands::report::{KNOWN, blocks, hot, loops, mispredict, outcomes, paths};
 use crate::exit::Result;
 use crate::present::table::{Listed, Sheet};
@@ -118,12 +119,8 @@ impl Rows {
                 ids.sort_by(|a, b| mispredict::by_misses(&sites[*a], &sites[*b]));
                 keep(shown, maps, ids, by_site)
             }
-            Rows::View(View::Outcomes) => {
-                keep(shown, maps, of_sites(&|site| outcomes::is_conditional(&site)), by_site)
-            }
-            Rows::View(View::Targets) => {
-                keep(shown, maps, of_sites(&|site| outcomes::is_indirect(&site)), by_site)
-            }
+            Rows::View(View::Outcomes) => keep(shown, maps, of_sites(&is_conditional), by_site),
+            Rows::View(View::Targets) => keep(shown, maps, of_sites(&is_indirect), by_site),
             Rows::View(View::Blocks) => {
                 let ids = (0..blocks.len()).filter(|at| !blocks[*at].contradicted).collect();
                 keep(shown, maps, ids, |at| (blocks[*at].exit_location, blocks[*at].count))

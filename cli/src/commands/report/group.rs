@@ -124,12 +124,8 @@ impl GroupSums {
             sum.cycles.merge(&block.cycles);
         }
         for site in sites.iter().filter(|_| !is_blocks) {
-            let wanted = if view.name == outcomes::VIEW.name {
-                site.conditional == Some(true)
-            } else {
-                site.taken > 0
-            };
-            if !wanted {
+            let is_of_outcomes = view.name == outcomes::VIEW.name;
+            if !(if is_of_outcomes { outcomes::is_conditional(site) } else { site.taken > 0 }) {
                 continue;
             }
             let sum = sums.entry(GroupKey::of(maps, by, site.location)).or_default();

@@ -125,19 +125,19 @@ fn run(args: &Report, out: &mut Out<'_>) -> Result {
     run_flow(args, out, false, notes, |out, flow| print(out, args, flow))
 }
 
-pub(crate) fn is_conditional(site: &&Site) -> bool {
+pub(crate) fn is_conditional(site: &Site) -> bool {
     site.conditional == Some(true)
 }
 
-pub(crate) fn is_indirect(site: &&Site) -> bool {
+pub(crate) fn is_indirect(site: &Site) -> bool {
     !is_conditional(site)
         && matches!(site.branch_type, Some(BranchType::IND | BranchType::IND_CALL))
 }
 
 fn print(out: &mut Out<'_>, args: &Report, flow: &mut Flow) -> io::Result<Option<u8>> {
     let complete = flow.is_complete();
-    let mut jumps: Vec<&Site> = flow.sites.iter().filter(is_conditional).collect();
-    let mut switches: Vec<&Site> = flow.sites.iter().filter(is_indirect).collect();
+    let mut jumps: Vec<&Site> = flow.sites.iter().filter(|site| is_conditional(site)).collect();
+    let mut switches: Vec<&Site> = flow.sites.iter().filter(|site| is_indirect(site)).collect();
     if args.sort == Some(Sort::Address) {
         jumps.sort_by_key(|site| site.from);
         switches.sort_by_key(|site| site.from);
@@ -185,8 +185,7 @@ fn print_targets(
     complete: bool,
 ) -> io::Result<()> {
     let table = targets(complete);
-    let rows = switches.iter().enumerate();
-    let rows = rows.flat_map(|(at, site)| went(at, site).take(TARGETS));
+    let rows = switches.iter().enumerate().flat_map(|(at, site)| went(at, site).take(TARGETS));
     let layout = table.layout(out, maps, rows, 0);
     if !switches.is_empty() {
         layout.headings(out)?;
@@ -235,8 +234,8 @@ fn markup(page: &mut Page<'_>) -> Result<Markup> {
     let (limit, flow) = (page.limit, &mut page.overview.flow);
     let complete = flow.is_complete();
     let Flow { sites, maps, .. } = flow;
-    let jumps: Vec<&Site> = sites.iter().filter(is_conditional).collect();
-    let switches: Vec<&Site> = sites.iter().filter(is_indirect).collect();
+    let jumps: Vec<&Site> = sites.iter().filter(|site| is_conditional(site)).collect();
+    let switches: Vec<&Site> = sites.iter().filter(|site| is_indirect(site)).collect();
     let ends: usize = switches.iter().map(|site| site.targets.len()).sum();
     let rows = switches.iter().enumerate().flat_map(|(at, site)| went(at, site));
     Ok(html! {
