@@ -73,8 +73,7 @@ fn takes_input(command: Option<&str>) -> bool {
 
 /// `--limit` of `--limit <N>`; the name of a positional argument without its brackets.
 fn bare(arg: &str) -> &str {
-    let first = arg.split(' ').next().unwrap_or(arg);
-    first.trim_matches(['<', '>', '[', ']', '.'])
+    arg.split(' ').next().unwrap_or(arg).trim_matches(['<', '>', '[', ']', '.'])
 }
 
 /// Possible values, for the end of a sentence.

@@ -43,8 +43,7 @@ pub(crate) fn shortened(name: &str, room: usize) -> String {
         }
     }
     while let Some(at) = first_separator(&name) {
-        let rest = name.get(at..).unwrap_or_default();
-        let rest = rest.trim_start_matches("::").to_owned();
+        let rest = name.get(at..).unwrap_or_default().trim_start_matches("::").to_owned();
         let shown = format!("…::{rest}");
         if cells(&shown) <= room {
             return shown;

@@ -54,19 +54,15 @@ pub(crate) fn print(
         page.rows(out, 0..annotated.instructions.len())?;
     }
     if options.source && !annotated.instructions.iter().any(|insn| insn.source.is_some()) {
+        let path = &annotated.function.path;
         out.gap()?;
-        out.line(format_args!(
-            "no source lines: {} was built without them (-g)",
-            annotated.function.path
-        ))?;
+        out.line(format_args!("no source lines: {path} was built without them (-g)"))?;
     }
     let omitted = page.arrows.as_ref().map_or(0, |arrows| arrows.omitted);
     if omitted > 0 {
+        let jumps = counted(omitted as u64, "jump", "jumps");
         out.gap()?;
-        out.line(format_args!(
-            "{} drawn without an arrow: too many overlap",
-            counted(omitted as u64, "jump", "jumps")
-        ))?;
+        out.line(format_args!("{jumps} drawn without an arrow: too many overlap"))?;
     }
     blocks(out, annotated)
 }
@@ -182,11 +178,8 @@ impl<'a> Listing<'a> {
             }
             if insn.source.is_some() && insn.source.as_ref() != self.line {
                 self.line = insn.source.as_ref();
-                let text = match (&mut self.source, self.line) {
-                    (Some(sources), Some(line)) => Some(sources.line(line)),
-                    _ => None,
-                };
-                if let Some(text) = text {
+                if let (Some(sources), Some(line)) = (&mut self.source, self.line) {
+                    let text = sources.line(line);
                     self.between(out, at, &text)?;
                 }
             }

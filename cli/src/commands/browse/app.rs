@@ -193,10 +193,7 @@ impl App {
     fn at_of(&self, page: &Page) -> Option<At> {
         let model = self.model.as_ref()?;
         match &page.body {
-            Body::Table(listing) => {
-                let id = listing.id(page.cursor)?;
-                listing.rows.at(model, id)
-            }
+            Body::Table(listing) => listing.rows.at(model, listing.id(page.cursor)?),
             Body::Text(Lines { content, about, .. }) => {
                 let about = (*about.get(page.cursor)?)?;
                 match content {
@@ -410,8 +407,7 @@ impl App {
 
     /// Adds a filter that was typed.
     pub(super) fn filter(&mut self, typed: &str) {
-        let before = self.filters.clone();
-        let done = self.filters.add(typed);
+        let (before, done) = (self.filters.clone(), self.filters.add(typed));
         self.filtered(before, done);
     }
 

@@ -124,8 +124,7 @@ fn unsearch(app: &mut App) -> bool {
 
 fn sort(app: &mut App, column: impl FnOnce(Option<usize>) -> usize) {
     let (Body::Table(listing), Some(model)) = (&mut app.page.body, &mut app.model) else { return };
-    let column = column(listing.sort.map(|(column, _)| column));
-    listing.sort_by(model, column);
+    listing.sort_by(model, column(listing.sort.map(|(column, _)| column)));
 }
 
 /// Shows source lines, or hides them.

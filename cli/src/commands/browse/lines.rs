@@ -100,9 +100,7 @@ pub(super) fn write(
         }
         Content::Tree => match &model.graph {
             None => out.line("The call graph is still being read.")?,
-            Some(graph) if graph.total() == 0 => {
-                out.line(callgraph::NO_CALLS)?;
-            }
+            Some(graph) if graph.total() == 0 => out.line(callgraph::NO_CALLS)?,
             Some(graph) => {
                 let leads = vec![true; graph.nodes.len()];
                 let least = callgraph::LEAST / 100.0;

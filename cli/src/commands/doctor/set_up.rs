@@ -17,8 +17,7 @@ pub(super) fn run() -> Result {
         let shown = words.join(" ");
         say!("running {shown}");
         let (program, args) = words.split_first().context("nothing to run")?;
-        let status = Command::new(program).args(args).status();
-        let status = status.with_context(|| shown.clone())?;
+        let status = Command::new(program).args(args).status().with_context(|| shown.clone())?;
         if !status.success() {
             return Err(anyhow!("{shown}: {status}").into());
         }

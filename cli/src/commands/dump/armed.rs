@@ -62,8 +62,7 @@ pub(super) fn snapshot(args: &DumpArgs, filter: BranchFilter) -> Result<(LbrCaps
     if let Some(child) = &mut child {
         child.start()?;
     }
-    let limit = args.time.map(Duration::from_millis);
-    let limit = limit.or((child.is_none()).then_some(DEFAULT));
+    let limit = args.time.map(Duration::from_millis).or(child.is_none().then_some(DEFAULT));
     let started = Instant::now();
     let mut signals = Passing::new(interrupts);
     let pid = child.as_ref().map(|child| child.held.pid().as_raw());
@@ -133,9 +132,7 @@ impl Child {
             match waitpid(self.held.pid(), Some(WaitPidFlag::WNOHANG)) {
                 Ok(WaitStatus::StillAlive) | Err(nix::errno::Errno::EINTR) => {}
                 Ok(status) => self.ended = Some(status),
-                Err(errno) => {
-                    return Err(failure!(FAILED, "waiting for {}: {errno}", self.name));
-                }
+                Err(errno) => return Err(failure!(FAILED, "waiting for {}: {errno}", self.name)),
             }
         }
         Ok(self.ended.is_some())
@@ -145,12 +142,8 @@ impl Child {
     fn end(mut self) {
         match self.ended {
             Some(WaitStatus::Exited(_, 0)) => {}
-            Some(WaitStatus::Exited(_, status)) => {
-                say!("{} ended with status {status}", self.name);
-            }
-            Some(WaitStatus::Signaled(_, signal, _)) => {
-                say!("{} was ended by {signal}", self.name);
-            }
+            Some(WaitStatus::Exited(_, status)) => say!("{} ended with status {status}", self.name),
+            Some(WaitStatus::Signaled(_, signal, _)) => say!("{} was ended by {signal}", self.name),
             Some(_) => {}
             None => {
                 let _ = kill(self.held.pid(), Signal::SIGTERM);

@@ -261,8 +261,7 @@ fn check_lines(args: &Export, made: &Profile) -> Result<()> {
     if args.partial || share <= MOST_WITHOUT_LINES {
         return Ok(());
     }
-    let names = made.unknown.iter().take(NAMED).map(|(name, _)| demangle(name));
-    let names: Vec<_> = names.collect();
+    let names: Vec<_> = made.unknown.iter().take(NAMED).map(|(name, _)| demangle(name)).collect();
     let pieces = match made.missing.first() {
         Some(first) => format!(
             " ({} of split debug information not found: {first})",

@@ -71,9 +71,7 @@ fn read(path: &Path) -> Result<Vec<CpuGroup>> {
         let more = value.get("facility").is_some() && groups.len() < MOST_GROUPS;
         match (value.get("check").is_some(), groups.last_mut()) {
             (true, Some(group)) => group.checks.push(value),
-            (false, _) if more => {
-                groups.push(CpuGroup { head: value, checks: Vec::new() });
-            }
+            (false, _) if more => groups.push(CpuGroup { head: value, checks: Vec::new() }),
             _ => return Err(wrong()).or_exit(USAGE),
         }
     }
