@@ -204,8 +204,7 @@ fn coverage(binary: &BinaryCoverage) -> String {
 
 /// The findings of one recording and its verdict.
 fn print_json(out: &mut Out<'_>, lint: &Judged, source: &Source) -> std::io::Result<()> {
-    let rows = lint.findings.iter().map(|finding| (source, finding));
-    table().write_json(out, &mut (), rows)?;
+    table().write_json(out, &mut (), lint.findings.iter().map(|finding| (source, finding)))?;
     let mut summary = json!({
         "view": "verdict",
         "input": source.name,

@@ -289,6 +289,5 @@ fn progress_bar(size: Option<u64>) -> ProgressBar {
     };
     let style = ProgressStyle::with_template(template);
     let bar = bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    let is_slow = cfg!(debug_assertions);
-    bar.with_message(if is_slow { " (slow: a build without --release)" } else { "" })
+    bar.with_message(if cfg!(debug_assertions) { " (slow: a build without --release)" } else { "" })
 }

@@ -94,11 +94,10 @@ pub(crate) fn left_words(left: &LeftOut) -> String {
 pub(crate) fn put_json(json: &mut Value, sources: &[Source], left: &LeftOut) {
     let events = sources.iter().flat_map(Source::events);
     let events = summed(events.map(|event| (&*event.name, event.samples)));
-    let events = events.into_iter().map(|(name, samples)| {
-        let name = Some(name).filter(|name| !name.is_empty());
-        json!({ "event": name, "samples": samples })
-    });
-    json["events"] = events.collect();
+    let named = |name: &str| (!name.is_empty()).then(|| name.to_owned());
+    let events = events.iter();
+    json["events"] =
+        events.map(|(name, n)| json!({ "event": named(name), "samples": n })).collect();
     json["selected"] = sources.first().and_then(|source| source.selection.as_ref()).map_or(
         Value::Null,
         |selection| {

@@ -90,8 +90,7 @@ impl Source {
     /// The CPU, and who recorded it.
     pub(crate) fn recorder(&self) -> Vec<String> {
         let cpu = self.cpu.clone().unwrap_or_else(|| "CPU not recorded".to_owned());
-        let by = self.by.as_ref().map(|by| format!("recorded by {by}"));
-        std::iter::once(cpu).chain(by).collect()
+        std::iter::once(cpu).chain(self.by.as_ref().map(|by| format!("recorded by {by}"))).collect()
     }
 
     /// Fields that this recording lacks.

@@ -63,8 +63,7 @@ pub(crate) fn begin(
             Stream::of_file(file)
         }
     };
-    let writer = Writer::new(file, meta).with_context(|| cannot_write(&path))?;
-    Ok((writer, has_moved))
+    Ok((Writer::new(file, meta).with_context(|| cannot_write(&path))?, has_moved))
 }
 
 /// A recording that was written into a file.
@@ -169,8 +168,7 @@ fn move_away(entry: &DirEntry, path: &Path) -> Result<bool> {
         Err(Errno::ENOENT) => return Ok(false),
         status => status.map_err(io::Error::from).with_context(cannot)?,
     };
-    let is_file = SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG;
-    if is_file {
+    if SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG {
         let file = entry.open(OFlag::O_RDONLY | OFlag::O_NONBLOCK, 0).map_err(io::Error::from);
         let mut file = file.map_err(|error| not_a_recording(path, &error.to_string()))?;
         if !lock(&file) {
@@ -189,8 +187,7 @@ fn move_away(entry: &DirEntry, path: &Path) -> Result<bool> {
         }
     }
     // A link is renamed too: its target stays.
-    let moved = entry.rename(&entry.with_suffix(".old")?);
-    moved.map_err(io::Error::from).with_context(cannot)?;
+    entry.rename(&entry.with_suffix(".old")?).map_err(io::Error::from).with_context(cannot)?;
     Ok(true)
 }
 

@@ -107,8 +107,7 @@ fn rows((key, field): (char, &Drawn)) -> Vec<FieldRow> {
     let (name, meaning) = (field.name.clone(), field.meaning.clone());
     let row = [key.to_string(), place(field), name, value_cell(field), meaning];
     let code = |code: &CodeLegend| {
-        let meaning = format!("{} = {}", code.value, code.meaning);
-        [" ", "", "", "", &meaning].map(str::to_owned)
+        [" ", "", "", "", &format!("{} = {}", code.value, code.meaning)].map(str::to_owned)
     };
     std::iter::once(row).chain(field.codes.iter().map(code)).collect()
 }

@@ -118,8 +118,7 @@ impl Terminal {
 
     /// Shows these lines, from the top.
     pub(crate) fn show(&mut self, rows: &[Row]) -> io::Result<()> {
-        let color = self.color;
-        self.screen.draw(|frame| paint(rows, frame.buffer_mut(), color))?;
+        self.screen.draw(|frame| paint(rows, frame.buffer_mut(), self.color))?;
         Ok(())
     }
 

@@ -62,8 +62,7 @@ fn all_lines(annotated: &Annotated, graph: &Graph) -> Vec<Lines> {
             *share = share.or(edge.mispredicted);
         }
     }
-    let nodes = graph.nodes.iter().zip(shares);
-    nodes.map(|(node, share)| lines(&columns, node, share)).collect()
+    graph.nodes.iter().zip(shares).map(|(node, share)| lines(&columns, node, share)).collect()
 }
 
 /// The text of a node, with the share of its branch that was mispredicted.

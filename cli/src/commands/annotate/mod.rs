@@ -171,10 +171,7 @@ fn annotate(args: &Annotate) -> Result {
         output.write(match &args.graph {
             Some(_) if is_dot => graph::dot(&annotated, &lines),
             Some(_) => graph::svg(&annotated, &lines),
-            None => {
-                let code = html::markup(&annotated, &mut Sources::default());
-                html::page(&name, &head, &code)
-            }
+            None => html::page(&name, &head, &html::markup(&annotated, &mut Sources::default())),
         })?;
     } else {
         let mut out = Out::stdout();
@@ -198,8 +195,7 @@ pub(crate) fn head(flow: &Flow, annotated: Option<&Annotated>, sources: &[Source
         (true, _) => "complete, but parts do not fit the code: counts are of those that do",
         (false, _) => "counts are of the sample; ± and < are 95% intervals, by stack",
     };
-    let filtered = flow.block_quality.filtered;
-    let mut unusual = without(filtered, "blocks");
+    let mut unusual = without(flow.block_quality.filtered, "blocks");
     if let Some(annotated) = annotated.filter(|_| contradicted > 0) {
         let fits = annotated.blocks.iter().filter(|block| block.instructions.is_some());
         let fit = fits.fold(0, |sum: u64, block| sum.saturating_add(block.count));
@@ -212,8 +208,7 @@ pub(crate) fn head(flow: &Flow, annotated: Option<&Annotated>, sources: &[Source
         unusual.push(format!("{blocks} dropped that the code bytes contradict{replaced}"));
     }
     let notes = Notes { trust: Some(trust.to_owned()), unusual };
-    let totals = Totals::of(flow.taken, flow.distinct);
-    head::lines(sources, &flow.quality, &totals, notes, false)
+    head::lines(sources, &flow.quality, &Totals::of(flow.taken, flow.distinct), notes, false)
 }
 
 /// The line about the function itself.

@@ -67,8 +67,7 @@ fn head(app: &App, width: usize) -> Vec<Row> {
             lines
         }
     };
-    let lines = lines.iter().map(|line| vec![(Style::new(), clipped(line, width))]);
-    rows.extend(lines);
+    rows.extend(lines.iter().map(|line| vec![(Style::new(), clipped(line, width))]));
     let chips = app.chips();
     if !chips.is_empty() {
         let chips = chips.iter().map(|chip| format!("[{chip}]")).collect::<Vec<_>>().join(" ");

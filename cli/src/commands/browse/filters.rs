@@ -104,8 +104,7 @@ pub(super) fn tasks(tasks: &[Task]) -> Vec<(String, u64)> {
         |task| task.tid.filter(|tid| task.pid != Some(*tid)).map(|tid| format!("tid={tid}")),
     ];
     for kind in kinds {
-        let typed = tasks.iter().filter_map(|task| Some((kind(task)?, task.samples)));
-        let mut sums = summed(typed);
+        let mut sums = summed(tasks.iter().filter_map(|task| Some((kind(task)?, task.samples))));
         sums.sort_by_key(|(_, samples)| Reverse(*samples));
         found.extend(sums.into_iter().take(LISTED));
     }

@@ -65,8 +65,7 @@ impl Lines {
             let mut out = Out::rows(width, &mut self.rows);
             let about = write(&self.content, model, &mut out, width)?;
             drop(out);
-            let is_headed = matches!(self.content, Content::Code(..));
-            self.head = is_headed.then(|| self.rows.remove(0));
+            self.head = matches!(self.content, Content::Code(..)).then(|| self.rows.remove(0));
             self.about = about;
             self.about.resize(self.rows.len(), None);
             self.made = Some(width);

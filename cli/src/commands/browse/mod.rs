@@ -107,8 +107,7 @@ fn play(app: &mut App) -> Result<()> {
         if let Some(text) = app.copied.take() {
             terminal.copy(&text)?;
         }
-        let busy = app.reader.open > 0;
-        let input = terminal.wait(if busy { BUSY } else { LOOK })?;
+        let input = terminal.wait(if app.reader.open > 0 { BUSY } else { LOOK })?;
         while let (true, Some(told)) = (ended.is_ok(), app.reader.wait(Duration::ZERO)) {
             ended = app.take(told);
         }
@@ -136,8 +135,7 @@ impl Browser {
         }
         let words = std::iter::once("browse").chain(args.iter().copied());
         let line: Line = clap::Parser::try_parse_from(words).map_err(|error| error.to_string())?;
-        let app = app(&line.browse);
-        let mut browser = Browser(app.map_err(|error| error.to_string())?);
+        let mut browser = Browser(app(&line.browse).map_err(|error| error.to_string())?);
         browser.read()?;
         let size = browser.0.size;
         draw::draw(&mut browser.0, size);

@@ -238,8 +238,7 @@ fn sample(path: &Path) -> Sample {
     if let Some(stop) = &path.signal {
         moves.push(ThreadMove { newer: 0, kind: MoveKind::End, from: stop.ip, to: 0 });
     }
-    let all = path.taken == Some(entries.len() as u64);
-    let head = if all { Head::Joined } else { Head::Lost };
+    let head = if path.taken == Some(entries.len() as u64) { Head::Joined } else { Head::Lost };
     let integrity = Integrity { head, cut: false, label: Label::Stream, ..Integrity::UNKNOWN };
     Sample {
         time: 0,

@@ -240,16 +240,14 @@ impl Compared {
 
     /// How rows were matched and tested, and what was not compared.
     fn evidence(&self) -> Vec<String> {
-        let by = |by: By| self.comparison.rows.iter().any(|row| row.by == by);
-        let matched: Vec<&str> = [
+        let ways = [
             (By::Offset, "file and offset"),
             (By::Line, "function and line"),
             (By::Function, "function"),
-        ]
-        .into_iter()
-        .filter(|(of, _)| by(*of))
-        .map(|(_, what)| what)
-        .collect();
+        ];
+        let is_used = |by: By| self.comparison.rows.iter().any(|row| row.by == by);
+        let matched = ways.iter().filter(|(by, _)| is_used(*by)).map(|(_, what)| *what);
+        let matched: Vec<&str> = matched.collect();
         let mut lines = vec![
             format!(
                 "matched by {}: {}, {} gone, {} new",

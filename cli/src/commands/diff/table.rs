@@ -96,8 +96,7 @@ pub(crate) fn table<'a>(
         })
         .only("file", |_, (_, row)| Cell::name(row.side().and_then(|of| of.file.clone())))
         .only("line", |_, (_, row)| {
-            let line = row.side().and_then(|of| of.line.as_ref());
-            Cell::name(line.map(ToString::to_string))
+            Cell::name(row.side().and_then(|of| of.line.as_ref()).map(ToString::to_string))
         })
 }
 
@@ -123,8 +122,7 @@ pub(super) fn changes<'a>() -> Table<'a, Names, (usize, (&'a Row, &'a Change))> 
 
 /// The significant changes of a row: `missed 0.10% -> 50.00%`.
 pub(crate) fn changed(row: &Row) -> String {
-    let changes = row.changes.iter().filter(|change| change.significant);
-    let words = changes.map(|change| {
+    let words = row.changes.iter().filter(|change| change.significant).map(|change| {
         let [was, is] = [change.before, change.after].map(|side| value(change.measure, side));
         format!("{} {} -> {}", name(change.measure), was.text(), is.text())
     });

@@ -114,8 +114,7 @@ pub(crate) fn run(args: DoctorArgs) -> Result {
     if args.set_up {
         return set_up::run();
     }
-    let cpus = args.machine.cpus()?;
-    let report = checks::examine(&args.machine, &cpus);
+    let report = checks::examine(&args.machine, &args.machine.cpus()?);
     let mut out = Out::stdout();
     if args.json {
         for check in &report.checks {

@@ -16,8 +16,7 @@ use crate::present::table::{Cell, write_list};
 /// Runs `lbr` without a command.
 pub(crate) fn run() -> Result {
     let machine = MachineArgs::from(HostArgs::default());
-    let cpus = machine.cpus()?;
-    let report = checks::examine(&machine, &cpus);
+    let report = checks::examine(&machine, &machine.cpus()?);
     let mut out = Out::stdout();
     write(&mut out, &report)?;
     out.gap()?;

@@ -129,8 +129,7 @@ fn filter_names(caps: &LbrCaps, snapshot: &Snapshot) -> Option<String> {
         select if select == caps.registers.control => snapshot.control,
         _ => snapshot.select?,
     };
-    let captured = filter::from_register(value, caps.filter).ok()?;
-    captured.filter().map(|filter| filter.to_string())
+    filter::from_register(value, caps.filter).ok()?.filter().map(|filter| filter.to_string())
 }
 
 /// The name of the register with the position of the newest record.

@@ -248,8 +248,7 @@ fn profile(args: &Export, kind: ProfileKind, output: &Output) -> Result {
         );
     }
     if !made.others.is_empty() {
-        let others = made.others.join(", ");
-        say!("other programs of the recording: {} (--dso NAME)", escaped(&others));
+        say!("other programs of the recording: {} (--dso NAME)", escaped(&made.others.join(", ")));
     }
     done
 }

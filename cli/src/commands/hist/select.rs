@@ -43,8 +43,7 @@ impl Chosen {
 
     /// The recording it is from, if there are several.
     pub(super) fn file(&self, read: &[Read]) -> String {
-        let several = read.len() > 1;
-        if several { format!(" in {}", read[self.read].source.name) } else { String::new() }
+        if read.len() > 1 { format!(" in {}", read[self.read].source.name) } else { String::new() }
     }
 }
 

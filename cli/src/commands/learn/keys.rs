@@ -120,8 +120,7 @@ impl Play {
         let subject = self.subject();
         let Some(lesson) = subject.lesson else { return };
         let Some(question) = lesson.questions.get(number) else { return };
-        let answer = question.answer(lesson);
-        if !answer.is(typed, &subject.session) {
+        if !question.answer(lesson).is(typed, &subject.session) {
             self.message = format!("{typed}: the ring says no. {}", question.ask);
             return;
         }
@@ -195,8 +194,7 @@ impl Play {
         let bits = Play::bits(&view);
         let Some((bits, field)) = bits.get(self.focus % bits.len().max(1)) else { return };
         let Some(field) = bits.fields.get(*field) else { return };
-        let toggled = self.subject_mut().session.toggle(bits.msr, field.mask());
-        self.message = match toggled {
+        self.message = match self.subject_mut().session.toggle(bits.msr, field.mask()) {
             Ok(()) => format!("{}: {}", field.name, field.meaning(bits.value ^ field.mask())),
             Err(refused) => refused.to_string(),
         };

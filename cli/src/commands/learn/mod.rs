@@ -166,10 +166,8 @@ pub(crate) fn run(args: &Learn) -> Result {
     let subjects = if args.command.is_empty() {
         let first = LESSONS.first().map_or("", |lesson| lesson.name);
         let named = |lesson: &&Lesson| all || lesson.name == asked.as_deref().unwrap_or(first);
-        let lessons = LESSONS.iter().copied().filter(named);
-        lessons
-            .map(|lesson| Subject::of(lesson, args.soft_cpu.as_ref()))
-            .collect::<Result<_, _>>()?
+        let subject = |lesson| Subject::of(lesson, args.soft_cpu.as_ref());
+        LESSONS.iter().copied().filter(named).map(subject).collect::<Result<_, _>>()?
     } else {
         vec![own::subject(args)?]
     };

@@ -137,8 +137,7 @@ fn rings(event: &str) -> anyhow::Result<&str> {
         Some((before, after)) => (event.get(..=before.len()).unwrap_or(event), after),
         None => (event, ""),
     };
-    let name = name.trim_end_matches(':');
-    if !BRANCHES.contains(&name) {
+    if !BRANCHES.contains(&name.trim_end_matches(':')) {
         anyhow::bail!(
             "-e {event}: lbr samples by branches, not by other events; drop -e, and give the rate \
              with -F or -c"

@@ -53,8 +53,7 @@ fn run(args: &Report, out: &mut Out<'_>) -> Result {
     if printer == Printer::Text {
         out.line(reliability(with_registers, at_entry))?;
     }
-    let read = (&*sources, &hot.quality, &totals);
-    args.print_head(out, read, Notes::default, shown.as_ref())?;
+    args.print_head(out, (&*sources, &hot.quality, &totals), Notes::default, shown.as_ref())?;
     let rows: Vec<ArgumentRow<'_>> = calls.iter().enumerate().flat_map(rows).collect();
     let limit = args.rows().min(rows.len());
     table().write(printer, out, &mut hot.maps, rows.iter().take(limit).copied())?;

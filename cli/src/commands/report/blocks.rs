@@ -232,8 +232,7 @@ pub(crate) fn table(
         .spare(4)
         .nested("modes", |_, (_, block)| (block.cycles.n() > 0).then(|| block.cycles.modes()))
         .only("rounded", |_, (_, block)| {
-            let rounded = (block.cycles.n() > 0).then(|| block.cycles.is_rounded());
-            Cell::or_absent(rounded, Cell::Flag)
+            Cell::or_absent((block.cycles.n() > 0).then(|| block.cycles.is_rounded()), Cell::Flag)
         })
         .nested("distribution", |_, (_, block)| distribution(&block.cycles))
         .nested(counters, |_, (_, block)| block.counters.clone())

@@ -328,8 +328,7 @@ fn print_contexts(
         .constant("kind", "context")
         .constant("order", if callee { "callee" } else { "caller" })
         .nested("path", |(), (at, _)| {
-            let path = tree.path(*at).into_iter();
-            path.map(|function| label(tree, function)).collect::<Vec<_>>()
+            tree.path(*at).into_iter().map(|function| label(tree, function)).collect::<Vec<_>>()
         })
         .only("total", |(), (_, node)| Cell::Count(node.total))
         .only("total_share", |(), (_, node)| Cell::share(share(node.total, all)))
@@ -369,8 +368,7 @@ pub(crate) struct Shown {
 impl Shown {
     /// The functions in the requested files.
     pub(crate) fn of(args: &Report, graph: &mut CallGraph) -> Result<Shown> {
-        let unknown = Location::Address(0);
-        let place = |function: &Function| function.location.unwrap_or(unknown);
+        let place = |function: &Function| function.location.unwrap_or(Location::Address(0));
         let sums = graph.sums();
         let CallGraph { functions, maps, .. } = graph;
         let places = sums.into_iter().filter_map(|sum| {

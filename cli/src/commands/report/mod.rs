@@ -294,8 +294,7 @@ impl Report {
 
     /// Rows of a table at most.
     fn rows(&self) -> usize {
-        let default = if self.printer() == Printer::Text { ROWS } else { usize::MAX };
-        self.limit.unwrap_or(default)
+        self.limit.unwrap_or(if self.printer() == Printer::Text { ROWS } else { usize::MAX })
     }
 
     fn printer(&self) -> Printer {
@@ -381,8 +380,7 @@ fn run_flow(
     let (mut flow, sources) = args.count(FlowCounter::of(counts))?;
     let totals = Totals::from(&flow);
     let rows = args.shown().keep_flow(&mut flow, blocks)?;
-    let read = (&*sources, &flow.quality, &totals);
-    args.print_head(out, read, || notes(&flow), rows.as_ref())?;
+    args.print_head(out, (&*sources, &flow.quality, &totals), || notes(&flow), rows.as_ref())?;
     out.modelled = Source::any_models_fields(&sources);
     let status = print(out, &mut flow)?;
     let totals = flow_json(&sources, &flow, &totals);

@@ -62,8 +62,7 @@ pub(crate) fn conditional<'a>(complete: bool, unsure: bool) -> Table<'a, Maps, R
         })
         .place("to", "target", Part::NAMES, |maps, (_, site)| {
             let target = site.targets.first()?;
-            let to = Place::of(maps, target.location, target.to);
-            Some(to.reached_from(maps, site.location))
+            Some(Place::of(maps, target.location, target.to).reached_from(maps, site.location))
         })
         .behind(" -> ")
         .only("unsure", |_, (_, site)| Cell::Count(site.unsure))
@@ -88,8 +87,7 @@ pub(crate) fn targets<'a>(complete: bool) -> Table<'a, Maps, Went<'a>> {
             Some(Place::of(maps, site.location, site.from))
         })
         .place("to", "target", Part::ALL, |maps, (_, site, target)| {
-            let to = Place::of(maps, target.location, target.to);
-            Some(to.reached_from(maps, site.location))
+            Some(Place::of(maps, target.location, target.to).reached_from(maps, site.location))
         })
         .behind(" -> ")
 }

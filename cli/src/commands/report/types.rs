@@ -50,8 +50,7 @@ fn run(args: &Report, out: &mut Out<'_>) -> Result {
             (branch.from_location, branch.count)
         })?;
     let types = by_type(&branches, &mut hot.maps);
-    let read = (&*sources, &hot.quality, &totals);
-    args.print_head(out, read, Notes::default, rows.as_ref())?;
+    args.print_head(out, (&*sources, &hot.quality, &totals), Notes::default, rows.as_ref())?;
     let listed = types.iter().take(args.rows()).enumerate();
     table(hot.total).write(args.printer(), out, &mut (), listed)?;
     let totals = quality_json(&sources, &hot.quality, &totals);

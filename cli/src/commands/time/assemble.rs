@@ -31,8 +31,7 @@ pub(super) fn assemble(source: &str, att: bool, what: &str) -> anyhow::Result<Ve
     if !output.status.success() {
         bail!("{what} cannot be assembled: {}", complaints(&output.stderr));
     }
-    let bytes = std::fs::read(&file).context("the assembler left nothing to read")?;
-    text_of(&bytes, what)
+    text_of(&std::fs::read(&file).context("the assembler left nothing to read")?, what)
 }
 
 fn no_assembler() -> anyhow::Error {
@@ -75,8 +74,7 @@ fn text_of(bytes: &[u8], what: &str) -> anyhow::Result<Vec<u8>> {
              of an object file (--object)"
         );
     }
-    let code = text.data().context("the assembler's code section")?;
-    Ok(code.to_vec())
+    Ok(text.data().context("the assembler's code section")?.to_vec())
 }
 
 /// Bytes from digits: spaces, commas, `0x` and `\x` between them are skipped.

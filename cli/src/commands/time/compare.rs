@@ -316,8 +316,7 @@ fn label(codes: &[TimedCode], which: usize) -> String {
         let differs = same.clone().find(|((_, a), b)| a != b).map(|((at, _), _)| at);
         differs.unwrap_or(own.len().min(other.source.len()))
     };
-    let others = codes.iter().filter(|other| other.source != own);
-    let start = others.map(shared).max().unwrap_or(0);
+    let start = codes.iter().filter(|other| other.source != own).map(shared).max().unwrap_or(0);
     // From the start of the instruction that differs.
     let start = own.get(..start).and_then(|same| same.rfind("; ")).map_or(0, |at| at + 2);
     match own.get(start..) {

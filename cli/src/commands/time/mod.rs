@@ -284,8 +284,7 @@ pub(crate) fn run(args: &TimeArgs) -> Result {
     }
     std::io::Write::flush(&mut out)?;
     if measured.runs.is_empty() {
-        let dropped = measured.interrupted + measured.unreadable + measured.foreign;
-        if dropped > 0 {
+        if measured.interrupted + measured.unreadable + measured.foreign > 0 {
             say!(
                 "no run counts: each was interrupted, or its records could not be used; shorter \
                  code, or more runs (--repeat), may help"

@@ -114,8 +114,7 @@ fn end(place: &CodePlace) -> Value {
 
 /// One line for each quantity and each block; unknown values are empty.
 pub(super) fn csv(out: &mut impl Write, all: &Figures<'_>) -> io::Result<()> {
-    let keys = "quantity,block,n,value,min,median,p99,max,saturated,modes";
-    csv::write(out, keys.split(','))?;
+    csv::write(out, "quantity,block,n,value,min,median,p99,max,saturated,modes".split(','))?;
     let shown = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
     let mut row = |quantity: &str, cells: [String; 9]| {
         csv::write(out, std::iter::once(quantity.to_owned()).chain(cells))

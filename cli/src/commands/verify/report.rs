@@ -66,14 +66,12 @@ pub(super) fn microcode(root: &Root, cpu: u32) -> Option<String> {
     let number = cpu.to_string();
     let is_it =
         |of: &&str| of.lines().any(|line| value(line, "processor").as_ref() == Some(&number));
-    let of = list.split("\n\n").find(is_it)?;
-    of.lines().find_map(|line| value(line, "microcode"))
+    list.split("\n\n").find(is_it)?.lines().find_map(|line| value(line, "microcode"))
 }
 
 /// The release of the kernel.
 pub(super) fn kernel(root: &Root) -> Option<String> {
-    let release = std::fs::read_to_string(root.join("proc/sys/kernel/osrelease")).ok()?;
-    Some(release.trim().to_owned())
+    Some(std::fs::read_to_string(root.join("proc/sys/kernel/osrelease")).ok()?.trim().to_owned())
 }
 
 /// Whether two CPUs have the same result in a check. If it is as documented, the values found may

@@ -325,8 +325,7 @@ impl<'a> Plot<'a> {
             };
             let rows = (0..).map(|row| top - 14.0 - 13.0 * f64::from(row));
             // The legend has them all.
-            let row = rows.take_while(|y| *y > self.top + 9.0).find(is_free);
-            if let Some(y) = row {
+            if let Some(y) = rows.take_while(|y| *y > self.top + 9.0).find(is_free) {
                 placed.push((x, half, y));
                 labels.push((mode, x, y));
             }

@@ -103,15 +103,13 @@ impl Histogram {
         let share = |series: usize, runs: f64| runs / n(series);
         let all = || bins.bins.iter().flat_map(|bin| bin.runs.iter().enumerate());
         let longest = all().map(|(series, runs)| share(series, *runs)).fold(0.0, f64::max);
-        let mark = "  < mode 65535";
-        let used = widest + 2 + most + 2 + 7 + 2 + mark.len();
+        let used = widest + 2 + most + 2 + 7 + 2 + "  < mode 65535".len();
         let columns = terminal.width.saturating_sub(used).max(MIN_BAR);
         *out += &format!("{:>widest$}  {:>most$}  {:>7}\n", "cycles", "runs", "share");
         let mut row = |label: &str, series: usize, runs: Option<f64>, bar: &str, modes: &[u32]| {
             let cells = |runs: f64| (grouped(runs.round() as u64), percent(share(series, runs)));
             let (runs, percent) = runs.map(cells).unwrap_or_default();
-            let line = format!("{label:>widest$}  {runs:>most$}  {percent:>7}  {bar}");
-            *out += line.trim_end();
+            *out += format!("{label:>widest$}  {runs:>most$}  {percent:>7}  {bar}").trim_end();
             if !modes.is_empty() {
                 let arrow = if terminal.unicode { '◂' } else { '<' };
                 let modes: Vec<String> = modes.iter().map(u32::to_string).collect();
@@ -124,8 +122,7 @@ impl Histogram {
             let rest = bins.bins.get(at..).unwrap_or_default();
             let empty = rest.iter().take_while(|bin| bin.is_empty()).count();
             if empty >= FOLD {
-                let dots = if terminal.unicode { "⋮" } else { ":" };
-                row(dots, 0, None, "", &[]);
+                row(if terminal.unicode { "⋮" } else { ":" }, 0, None, "", &[]);
                 at += empty;
                 continue;
             }

@@ -407,10 +407,8 @@ enum Of {
 
 impl<C: ?Sized, R> Table<'_, C, R> {
     fn members(&self) -> impl Iterator<Item = Member> {
-        let columns = self.columns.iter().enumerate();
-        columns.flat_map(|(column, declared)| {
-            let members = declared.members().into_iter();
-            members.map(move |(key, of)| Member { key, column, of })
+        self.columns.iter().enumerate().flat_map(|(column, declared)| {
+            declared.members().into_iter().map(move |(key, of)| Member { key, column, of })
         })
     }
 

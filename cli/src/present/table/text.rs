@@ -107,8 +107,7 @@ impl<'a, C: ?Sized, R> Table<'a, C, R> {
     /// The peak of the heat column.
     pub(super) fn peak(&self, context: &mut C, rows: impl Iterator<Item = R>) -> f64 {
         let Some(column) = self.columns.iter().find(|column| column.heat) else { return 0.0 };
-        let values = rows.filter_map(|row| (column.get)(context, &row).value());
-        values.fold(0.0, f64::max)
+        rows.filter_map(|row| (column.get)(context, &row).value()).fold(0.0, f64::max)
     }
 }
 

@@ -260,8 +260,7 @@ impl States {
             let [from, to, info] = ["FROM", "TO", "INFO"].map(&mut raw);
             let decoded =
                 slot.entry.map_or_else(String::new, |entry| words::record(program, &entry));
-            let decoded = self.texts.number(decoded);
-            let number = self.slots.number([from, to, info, decoded]);
+            let number = self.slots.number([from, to, info, self.texts.number(decoded)]);
             self.worded.insert((slot.index, slot.raw), number);
             number
         });
