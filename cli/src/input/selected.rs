@@ -98,23 +98,21 @@ pub(crate) fn put_json(json: &mut Value, sources: &[Source], left: &LeftOut) {
     let events = events.iter();
     json["events"] =
         events.map(|(name, n)| json!({ "event": named(name), "samples": n })).collect();
-    json["selected"] = sources.first().and_then(|source| source.selection.as_ref()).map_or(
-        Value::Null,
-        |selection| {
-            let signed = |list: &[u32]| json!(list.iter().map(|n| *n as i32).collect::<Vec<_>>());
-            let times: Vec<String> = selection.times.iter().map(ToString::to_string).collect();
-            let lists = [
-                (Field::Event, json!(selection.events)),
-                (Field::Comm, json!(selection.comms)),
-                (Field::Pid, signed(&selection.pids)),
-                (Field::Tid, signed(&selection.tids)),
-                (Field::Cpu, json!(selection.cpus)),
-                (Field::Time, json!(times)),
-            ];
-            let asked = lists.into_iter().filter(|(_, list)| *list != json!([]));
-            asked.map(|(field, list)| (field.name().to_owned(), list)).collect::<Map<_, _>>().into()
-        },
-    );
+    let selection = sources.first().and_then(|source| source.selection.as_ref());
+    json["selected"] = json!(selection.map(|selection| {
+        let signed = |list: &[u32]| json!(list.iter().map(|n| *n as i32).collect::<Vec<_>>());
+        let times: Vec<String> = selection.times.iter().map(ToString::to_string).collect();
+        let lists = [
+            (Field::Event, json!(selection.events)),
+            (Field::Comm, json!(selection.comms)),
+            (Field::Pid, signed(&selection.pids)),
+            (Field::Tid, signed(&selection.tids)),
+            (Field::Cpu, json!(selection.cpus)),
+            (Field::Time, json!(times)),
+        ];
+        let asked = lists.into_iter().filter(|(_, list)| *list != json!([]));
+        asked.map(|(field, list)| (field.name().to_owned(), list)).collect::<Map<_, _>>()
+    }));
     json["left_out"] = json!(left.samples);
     let by = left.by.iter().map(|((field, why), count)| {
         let why = match why {

@@ -11,7 +11,7 @@ use profile::{Item, Recording};
 
 use super::Export;
 use crate::commands::script::{Field, line};
-use crate::exit::{DONE, Failure, Result, usage};
+use crate::exit::{DONE, Result, usage};
 use crate::input::{self, Source, selected};
 use crate::output::Output;
 use crate::present::escape::escaped;
@@ -110,10 +110,8 @@ pub(super) fn perf_data(args: &Export, output: &Output) -> Result {
             "written in the form of a pipe, which perf2bolt and llvm-profgen misread: give -o FILE"
         );
     }
-    match done {
-        Err(Failure { .. }) if is_text => {
-            Err(usage!("text has no records to copy: a part of it is --to brstack"))
-        }
-        done => done,
+    if is_text && done.is_err() {
+        return Err(usage!("text has no records to copy: a part of it is --to brstack"));
     }
+    done
 }

@@ -55,8 +55,7 @@ pub(super) fn of(args: &Report, graph: &mut CallGraph, overview: &mut Overview) 
         let shown = GraphRows::of(args, graph)?;
         return Ok(of_calls(graph, &shown, overview));
     }
-    let sums = functions::sums(overview);
-    Ok(of_functions(&sums, overview.flow.taken))
+    Ok(of_functions(&functions::sums(overview), overview.flow.taken))
 }
 
 fn of_calls(graph: &CallGraph, shown: &GraphRows, overview: &Overview) -> Picture {

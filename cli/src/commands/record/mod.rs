@@ -295,7 +295,10 @@ fn choose(args: &Record) -> Result<Choice<HardwareBackend>> {
         || match args.served_by_perf() {
             Err(_) if args.backend == Backend::Auto => None,
             Err(refusal) => Some(Err(usage!(refusal))),
-            Ok(()) => Some(perf::look(args)?.map(|chosen| HardwareBackend::Perf(Box::new(chosen)))),
+            Ok(()) => {
+                let found = perf::look(args).transpose()?;
+                Some(found.map(|chosen| HardwareBackend::Perf(Box::new(chosen))))
+            }
         },
     )
 }

@@ -32,16 +32,13 @@ pub(super) struct Chosen {
 
 /// Asks the kernel. `None` under auto if the period asks for every branch, of which
 /// interrupts miss most.
-pub(super) fn look(args: &Record) -> Option<Result<Chosen>> {
-    let caps = match caps(args) {
-        Ok(caps) => caps,
-        Err(failure) => return Some(Err(failure)),
-    };
+pub(super) fn look(args: &Record) -> Result<Option<Chosen>> {
+    let caps = caps(args)?;
     let asks_for_all = args.count.is_some_and(|count| count < caps.depth.into());
     if args.backend != Backend::Perf && asks_for_all {
-        return None;
+        return Ok(None);
     }
-    Some(open(args, caps))
+    open(args, caps).map(Some)
 }
 
 /// The branch records of the first CPUs that have any.

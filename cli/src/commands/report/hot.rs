@@ -96,10 +96,8 @@ fn run(args: &Report, out: &mut Out<'_>) -> Result {
     }
     let mut branches = std::mem::take(&mut hot.branches);
     let totals = Totals::of_hot(&hot, branches.len());
-    let rows =
-        args.shown().keep(&mut hot.maps, &mut branches, (hot.total, "branches"), |branch| {
-            (branch.from_location, branch.count)
-        })?;
+    let from = |branch: &HotBranch| (branch.from_location, branch.count);
+    let rows = args.shown().keep(&mut hot.maps, &mut branches, (hot.total, "branches"), from)?;
     let listed = branches.len();
     branches.truncate(args.rows());
     branches.shrink_to_fit();

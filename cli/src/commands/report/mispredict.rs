@@ -66,13 +66,8 @@ pub(crate) fn table<'a>(min_n: u64, complete: bool) -> Table<'a, Maps, Ranked<'a
 }
 
 fn run(args: &Report, out: &mut Out<'_>) -> Result {
-    run_flow(
-        args,
-        out,
-        false,
-        |flow| Notes { trust: Some(trust(flow).to_owned()), ..Notes::default() },
-        |out, flow| print(out, args, flow),
-    )
+    let notes = |flow: &Flow| Notes { trust: Some(trust(flow).to_owned()), ..Notes::default() };
+    run_flow(args, out, false, notes, |out, flow| print(out, args, flow))
 }
 
 fn print(out: &mut Out<'_>, args: &Report, flow: &mut Flow) -> std::io::Result<Option<u8>> {

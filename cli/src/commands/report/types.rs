@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 use profile::brstack::type_name;
-use profile::hot::Counter;
+use profile::hot::{Counter, HotBranch};
 use profile::maps::Maps;
 use profile::overview::Overview;
 use profile::types::{OfType, by_type};
@@ -45,10 +45,8 @@ fn run(args: &Report, out: &mut Out<'_>) -> Result {
     let (mut hot, sources) = args.count(Counter::new())?;
     let mut branches = std::mem::take(&mut hot.branches);
     let totals = Totals::of_hot(&hot, branches.len());
-    let rows =
-        args.shown().keep(&mut hot.maps, &mut branches, (hot.total, "branches"), |branch| {
-            (branch.from_location, branch.count)
-        })?;
+    let from = |branch: &HotBranch| (branch.from_location, branch.count);
+    let rows = args.shown().keep(&mut hot.maps, &mut branches, (hot.total, "branches"), from)?;
     let types = by_type(&branches, &mut hot.maps);
     args.print_head(out, (&*sources, &hot.quality, &totals), Notes::default, rows.as_ref())?;
     let listed = types.iter().take(args.rows()).enumerate();
