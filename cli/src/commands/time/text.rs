@@ -319,7 +319,7 @@ fn blocks(out: &mut Out<'_>, all: &Figures<'_>, args: &TimeArgs) -> io::Result<(
     table.write_text(out, &mut (), all.blocks.iter().take(args.limit))?;
     if all.blocks.len() > args.limit {
         let hidden = counted((all.blocks.len() - args.limit) as u64, "block", "blocks");
-        out.line(format_args!("{hidden} more; --rows shows more"))?;
+        out.line(format_args!("{hidden} more; -n shows more"))?;
     }
     Ok(())
 }
