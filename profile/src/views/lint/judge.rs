@@ -94,14 +94,8 @@ fn stacks(found: &mut Findings, scan: &Scan, flow: &Flow) {
 fn runs(found: &mut Findings, scan: &Scan, flow: &Flow) {
     let (runs, quality) = (&scan.runs, &flow.quality);
     found.add(
-        Rule {
-            id: "time_runs_back",
-            unit: "stacks",
-            // Separately drained CPUs may differ widely.
-            limits: if quality.hardware > 0 { WRONG } else { Limits(0.0, 0.0) },
-            meaning: "stacks of a thread that are earlier than its previous one, or of the same time at another address: they are not from one run",
-            report: "uses them in file order",
-        },
+        // Separately drained CPUs may differ widely.
+        Rule { limits: if quality.hardware > 0 { WRONG } else { ANY }, ..TIME_RUNS_BACK },
         runs.earlier.saturating_add(runs.at_once),
         runs.followed,
         &[("earlier", runs.earlier), ("two places at once", runs.at_once)],
@@ -115,13 +109,7 @@ fn runs(found: &mut Findings, scan: &Scan, flow: &Flow) {
     let share = runs.apart as f64 / runs.joined.max(1) as f64;
     let is_odd = runs.apart >= FEW && share >= 0.01 && share > usual * UNUSUAL;
     found.add(
-        Rule {
-            id: "stacks_do_not_join",
-            unit: "stacks",
-            limits: if is_odd { Limits(0.0, 0.0) } else { KNOWN },
-            meaning: "stacks marked as following the previous one that start where no code leads from there: signals cause a few, two runs in one file cause many",
-            report: "omits the block between them",
-        },
+        Rule { limits: if is_odd { ANY } else { KNOWN }, ..STACKS_DO_NOT_JOIN },
         runs.apart,
         runs.joined,
         &[],
@@ -129,18 +117,7 @@ fn runs(found: &mut Findings, scan: &Scan, flow: &Flow) {
     let begun = runs.begun();
     // In a selection, the fork events may be missing.
     let more = begun.saturating_sub(1) * u64::from(quality.left_out.samples == 0);
-    found.add(
-        Rule {
-            id: "several_runs",
-            unit: "processes",
-            limits: Limits(0.0, 0.0),
-            meaning: "processes that no recorded process started: a recorder starts one, so several recorders wrote this",
-            report: "counts them together",
-        },
-        more,
-        begun,
-        &[],
-    );
+    found.add(SEVERAL_RUNS, more, begun, &[]);
 }
 
 /// A branch that is newest far more often than its other positions in stacks suggest.
