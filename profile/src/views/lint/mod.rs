@@ -372,27 +372,22 @@ impl CodeCheck {
         let mut check = CodeCheck::default();
         let Flow { sites, maps, .. } = flow;
         for site in sites.iter() {
-            check.site(site, maps);
+            for target in &site.targets {
+                let Site { location, from, branch_type, .. } = *site;
+                let (code, branch) = straight::branch_at(maps, location, from, target.to);
+                // Interrupts and faults can occur at any instruction.
+                let event = crosses(from, target.to) || branch_type == Some(BranchType::IRQ);
+                if !code || event {
+                    continue;
+                }
+                add(&mut check.checked, target.count);
+                match branch {
+                    None => add(&mut check.no_branch, target.count),
+                    Some(branch) if branch.can_reach(target.to) => {}
+                    Some(_) => add(&mut check.elsewhere, target.count),
+                }
+            }
         }
         check
-    }
-
-    fn site(&mut self, site: &Site, maps: &mut Maps) {
-        for target in &site.targets {
-            let (code, branch) = straight::branch_at(maps, site.location, site.from, target.to);
-            // Interrupts and faults can occur at any instruction.
-            let event = crosses(site.from, target.to) || site.branch_type == Some(BranchType::IRQ);
-            if !code || event {
-                continue;
-            }
-            add(&mut self.checked, target.count);
-            match branch {
-                None => add(&mut self.no_branch, target.count),
-                Some(branch) if !branch.can_reach(target.to) => {
-                    add(&mut self.elsewhere, target.count);
-                }
-                Some(_) => {}
-            }
-        }
     }
 }
