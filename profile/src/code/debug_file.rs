@@ -1,7 +1,7 @@
 //! Locating programs and their separate debug files with symbols and lines.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{BufReader, Seek};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -42,11 +42,10 @@ impl Default for DebugDirs {
             Some(cache?.join("debuginfod_client"))
         });
         DebugDirs {
-            symfs: None,
-            programs: Vec::new(),
             roots: vec![PathBuf::from("/usr/lib/debug")],
             caches: home.iter().map(|home| home.join(".debug")).collect(),
             fetched: fetched.into_iter().collect(),
+            ..DebugDirs::none()
         }
     }
 }
@@ -237,17 +236,10 @@ fn belongs(path: &Path, proof: Proof<'_>, wanted: DebugContent) -> bool {
 }
 
 fn crc_of(mut file: File) -> Option<u32> {
-    use std::io::Seek;
     file.rewind().ok()?;
-    let mut crc = flate2::Crc::new();
-    let mut buffer = vec![0; 1 << 18];
-    loop {
-        let read = file.read(&mut buffer).ok()?;
-        if read == 0 {
-            return Some(crc.sum());
-        }
-        crc.update(buffer.get(..read)?);
-    }
+    let mut crc = flate2::CrcWriter::new(std::io::sink());
+    std::io::copy(&mut BufReader::with_capacity(1 << 18, file), &mut crc).ok()?;
+    Some(crc.crc().sum())
 }
 
 #[cfg(test)]

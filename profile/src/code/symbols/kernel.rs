@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use lbr_msr::record::Mmap;
+use object::read::elf::NoteIterator;
+use object::{NativeEndian, elf};
 
 use super::SymbolError;
 use super::table::{SymbolExtent, SymbolTable};
@@ -55,22 +57,13 @@ impl RunningKernel {
 }
 
 /// The build ID in ELF notes: name GNU, type 3.
-fn build_id_of_notes(mut notes: &[u8]) -> Option<Vec<u8>> {
-    let word = |bytes: &[u8], at: usize| {
-        let bytes = bytes.get(at..at + 4)?.try_into().ok()?;
-        Some(u32::from_ne_bytes(bytes))
-    };
-    loop {
-        let name_len = word(notes, 0)? as usize;
-        let id_len = word(notes, 4)? as usize;
-        let kind = word(notes, 8)?;
-        let id_at = 12usize.checked_add(name_len.checked_next_multiple_of(4)?)?;
-        let next = id_at.checked_add(id_len.checked_next_multiple_of(4)?)?;
-        if kind == 3 && notes.get(12..12 + name_len.min(4)) == Some(b"GNU\0") {
-            return notes.get(id_at..id_at.checked_add(id_len)?).map(<[u8]>::to_vec);
-        }
-        notes = notes.get(next..)?;
-    }
+fn build_id_of_notes(notes: &[u8]) -> Option<Vec<u8>> {
+    type Notes<'a> = NoteIterator<'a, elf::FileHeader64<NativeEndian>>;
+    let mut notes = Notes::new(NativeEndian, 4, notes).ok()?;
+    let mut notes = std::iter::from_fn(|| notes.next().ok()?);
+    let is_id = |kind| kind == elf::NT_GNU_BUILD_ID;
+    let found = notes.find(|n| n.name() == elf::ELF_NOTE_GNU && is_id(n.n_type(NativeEndian)));
+    found.map(|note| note.desc().to_vec())
 }
 
 /// The kernel's functions by module; "" is the kernel.
