@@ -14,8 +14,7 @@ use crate::read::names;
 use crate::read::note::{Moves, Source};
 use crate::read::perf_data::{EventAttr, FileInfo};
 use crate::read::registers::Registers;
-use crate::read::stack::Straight;
-use crate::read::stack::{Counters, Entries, RawBranch, SampleHead, Stack, Thread};
+use crate::read::stack::{Counters, Entries, RawBranch, SampleHead, Stack, Straight, Thread};
 use crate::read::{LONGEST_BLOCK, crosses};
 
 /// A taken branch, and the code executed since the previous one.
@@ -66,9 +65,9 @@ pub struct LastBranch {
 }
 
 impl LastBranch {
-    /// Counts that the recording does not report how far the thread ran on.
-    fn leave_open(self, open: &mut BTreeMap<(u64, u32), u64>, gaps: &mut BlockQuality) {
-        leave_open(open, gaps, (self.entry.unwrap_or(self.to), self.space));
+    /// The start of the current straight-line code, and its address space.
+    fn straight(self) -> (u64, u32) {
+        (self.entry.unwrap_or(self.to), self.space)
     }
 }
 
@@ -198,14 +197,14 @@ impl Cleaner {
     /// The recording ends: the last straight-line code of these threads is unknown.
     pub(crate) fn leave_open(&mut self) {
         for (_, last) in std::mem::take(&mut self.last_branches) {
-            last.leave_open(&mut self.open, &mut self.gaps);
+            leave_open(&mut self.open, &mut self.gaps, last.straight());
         }
     }
 
     /// A thread ends or becomes another program.
     fn left(&mut self, thread: Thread) {
         if let Some(last) = self.last_branches.remove(&thread) {
-            last.leave_open(&mut self.open, &mut self.gaps);
+            leave_open(&mut self.open, &mut self.gaps, last.straight());
         }
         self.seen.remove(&thread);
         self.interrupted.remove(&thread);
@@ -381,7 +380,7 @@ fn put_in_order(
             (last, follows) = (None, false);
         }
         let index = stack.at.get(at).copied().unwrap_or(at);
-        if let Some(entry) = passage.before(index, last, transitions.len()) {
+        if let Some(entry) = passage.before(index as u64 + 1, last, transitions.len()) {
             (last, follows, spanning) = (entry, false, true);
         }
         let cycles = if spanning { 0 } else { branch.flags.cycles().unwrap_or(0) };
@@ -393,7 +392,7 @@ fn put_in_order(
         spanning = false;
         (last, follows) = (Some(branch.to), true);
     });
-    passage.after_all(last, transitions.len()).unwrap_or(last)
+    passage.before(0, last, transitions.len()).unwrap_or(last)
 }
 
 /// The length of the fall-through range between two neighbours, bytes, or [`NO_BLOCK`] after

@@ -103,27 +103,12 @@ impl<V: View> Counter<V> {
     pub fn recording(
         &mut self,
         recording: &mut Recording,
-        progress: impl FnMut(u64, Option<u64>),
-    ) -> Result<(), ReadError> {
-        self.view.next_recording();
-        self.cleaner.begin(recording.info());
-        self.read(recording, progress)?;
-        if let Some(info) = recording.info() {
-            self.cleaner.maps.recorded(info);
-        }
-        if recording.selection().is_some() {
-            self.cleaner.quality.left_out.add(&recording.left_out());
-        }
-        Ok(())
-    }
-
-    fn read(
-        &mut self,
-        recording: &mut Recording,
         mut progress: impl FnMut(u64, Option<u64>),
     ) -> Result<(), ReadError> {
-        let size = recording.size();
         let Counter { cleaner, view } = self;
+        view.next_recording();
+        cleaner.begin(recording.info());
+        let size = recording.size();
         let mut items = 0u32;
         loop {
             items = items.wrapping_add(1);
@@ -131,9 +116,7 @@ impl<V: View> Counter<V> {
                 progress(recording.position(), size);
             }
             // A pipe announces its events along the way, each before its first sample.
-            let Some(item) = recording.next_with(|events| cleaner.events(events))? else {
-                return Ok(());
-            };
+            let Some(item) = recording.next_with(|events| cleaner.events(events))? else { break };
             match item {
                 Item::Stack(stack) => count(cleaner, view, &stack),
                 Item::Straight(straight) => {
@@ -149,6 +132,13 @@ impl<V: View> Counter<V> {
                 Item::LeftOut => {}
             }
         }
+        if let Some(info) = recording.info() {
+            cleaner.maps.recorded(info);
+        }
+        if recording.selection().is_some() {
+            cleaner.quality.left_out.add(&recording.left_out());
+        }
+        Ok(())
     }
 
     /// Counts a stack.

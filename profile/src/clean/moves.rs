@@ -71,21 +71,16 @@ pub(super) struct Passage<'a> {
 }
 
 impl Passage<'_> {
-    /// Follows the moves before the stack's entry `index` (0 is the newest). `entry` is the start
-    /// of the current code. Returns its new start; `None` if there are no moves.
+    /// Follows the moves before the stack's `newer` newest entries. `entry` is the start of the
+    /// current code. Returns its new start; `None` if there are no moves.
     #[inline]
     pub(super) fn before(
         &mut self,
-        index: usize,
+        newer: u64,
         entry: Option<u64>,
         at: usize,
     ) -> Option<Option<u64>> {
-        if self.moves.is_empty() { None } else { self.pass(index as u64 + 1, entry, at) }
-    }
-
-    /// Follows the moves after the newest entry.
-    pub(super) fn after_all(&mut self, entry: Option<u64>, at: usize) -> Option<Option<u64>> {
-        if self.moves.is_empty() { None } else { self.pass(0, entry, at) }
+        if self.moves.is_empty() { None } else { self.pass(newer, entry, at) }
     }
 
     #[cold]
