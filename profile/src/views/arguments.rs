@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::hot::{BranchCounts, HotTable};
 use crate::clean::{Cleaned, CommonResult, View, add};
 use crate::code::maps::{Location, Maps};
-use crate::read::registers::{ARGUMENTS, Registers};
+use crate::read::registers::ARGUMENTS;
 
 /// Distinct values counted per register, caller and function.
 pub const MOST_VALUES: usize = 256;
@@ -112,7 +112,11 @@ impl View for ArgumentCounts {
             let key = (stack.space, newest.from, newest.to);
             let (count, values) = &mut **self.calls.entry(key).or_default();
             add(count, stack.weight);
-            count_each(values, &registers, stack.weight);
+            for (values, (register, _)) in values.iter_mut().zip(ARGUMENTS) {
+                if let Some(value) = registers.get(register) {
+                    values.add(value, stack.weight);
+                }
+            }
         }
     }
 
@@ -124,15 +128,13 @@ impl View for ArgumentCounts {
             let (count, values) = *counted;
             let callee = maps.locate(space as usize, to);
             let caller = maps.locate(space as usize, from);
-            if !is_entry(maps, callee) {
+            if maps.name(callee).is_none_or(|named| named.offset != 0) {
                 continue;
             }
             // Code without a symbol counts as a separate caller.
             let start = maps.function(caller).map(|function| function.offsets.start);
-            let file = |location| match location {
-                Location::File { file, offset } => (file, offset),
-                Location::Address(addr) => (usize::MAX, addr),
-            };
+            let file =
+                |location: Location| (location.file().unwrap_or(usize::MAX), location.position());
             let (of_caller, at) = file(caller);
             let key = (file(callee), of_caller, start.unwrap_or(at));
             let calls = merged.entry(key).or_insert_with(|| Calls {
@@ -149,16 +151,4 @@ impl View for ArgumentCounts {
         let at_entry = calls.iter().fold(0, |sum: u64, of| sum.saturating_add(of.count));
         Arguments { calls, with_registers: self.with_registers, at_entry, hot }
     }
-}
-
-fn count_each(values: &mut [Values; 6], registers: &Registers<'_>, weight: u64) {
-    for (values, (register, _)) in values.iter_mut().zip(ARGUMENTS) {
-        if let Some(value) = registers.get(register) {
-            values.add(value, weight);
-        }
-    }
-}
-
-fn is_entry(maps: &mut Maps, location: Location) -> bool {
-    maps.name(location).is_some_and(|named| named.offset == 0)
 }

@@ -114,16 +114,6 @@ impl Group {
     }
 }
 
-/// The file and owner of a block; and the difference between its addresses and file offsets,
-/// because each process may map the file elsewhere.
-fn group_of(block: &Block) -> ((Option<usize>, Option<Owner>), i128) {
-    let (file, place) = match block.entry_location {
-        Location::File { file, offset } => (Some(file), offset),
-        Location::Address(addr) => (None, addr),
-    };
-    ((file, block.owner), i128::from(block.entry) - i128::from(place))
-}
-
 /// The starts and ends of blocks with their counts: all that splitting into basic blocks needs.
 #[derive(Debug, Default)]
 pub struct Cuts {
@@ -136,9 +126,11 @@ impl Cuts {
         let mut groups: BTreeMap<_, Group> = BTreeMap::new();
         // A contradicted block would count all code between its ends.
         for block in blocks.iter().filter(|block| !block.contradicted) {
-            let (key, here) = group_of(block);
+            // Each process may map the file elsewhere.
+            let at = block.entry_location;
+            let here = i128::from(block.entry) - i128::from(at.position());
             let new = || Group { shift: here, ..Group::default() };
-            groups.entry(key).or_insert_with(new).add(block, here);
+            groups.entry((at.file(), block.owner)).or_insert_with(new).add(block, here);
         }
         for Group { events, .. } in groups.values_mut() {
             events.sort_unstable_by_key(|(addr, _)| *addr);

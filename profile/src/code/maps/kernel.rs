@@ -21,7 +21,7 @@ impl Maps {
     /// recording.
     pub fn recorded(&mut self, info: &FileInfo) {
         self.build_ids(&info.build_ids);
-        self.programs.command(&info.cmdline);
+        self.programs.words.extend(info.cmdline.iter().skip(1).cloned());
         self.expect_kernel(info);
         let kernel = self.kernels.get(self.recording as usize).map(|kernel| &kernel.recorded);
         if let Some(machine) =
@@ -116,32 +116,30 @@ impl Maps {
 
     /// The symbols of the recorded kernel or module, if available. Reports once why not.
     pub(super) fn open_kernel(&mut self, kind: &FileKind) -> State {
+        self.find_kernel(kind).unwrap_or_else(|error| {
+            let text = error.to_string();
+            let is_repeated = self.failures().any(|earlier| earlier.to_string() == text);
+            if is_repeated { State::Silent } else { State::Failed(error) }
+        })
+    }
+
+    fn find_kernel(&mut self, kind: &FileKind) -> Result<State, SymbolError> {
         let vmlinux = match kind {
             FileKind::Kernel { recording, reference: Some(reference) } => {
-                match self.vmlinux(*recording, reference) {
-                    Ok(found) => found,
-                    Err(error) => return self.kernel_failed(error),
-                }
+                self.vmlinux(*recording, reference)?
             }
             _ => None,
         };
-        match (vmlinux, self.open_list(kind)) {
-            (None, state) => state,
-            (Some(vmlinux), State::Listed(listed)) => State::Vmlinux(vmlinux, Some(listed)),
+        Ok(match (vmlinux, self.open_list(kind)) {
+            (None, state) => state?,
+            (Some(vmlinux), Ok(State::Listed(listed))) => State::Vmlinux(vmlinux, Some(listed)),
             (Some(vmlinux), _) => State::Vmlinux(vmlinux, None),
-        }
+        })
     }
 
-    fn open_list(&mut self, kind: &FileKind) -> State {
-        let (list, here) = match self.kernel_list(kind) {
-            Ok(found) => found,
-            Err(error) => return self.kernel_failed(error),
-        };
-        let symbols = match self.read_list(&list) {
-            Ok(Some(symbols)) => symbols,
-            Ok(None) => return State::Silent,
-            Err(error) => return self.kernel_failed(error),
-        };
+    fn open_list(&mut self, kind: &FileKind) -> Result<State, SymbolError> {
+        let (list, here) = self.kernel_list(kind)?;
+        let Some(symbols) = self.read_list(&list)? else { return Ok(State::Silent) };
         let (module, base) = match kind {
             FileKind::Kernel { reference: None, .. } => (String::new(), Some(0)),
             FileKind::Kernel { reference: Some(reference), .. } => {
@@ -153,12 +151,10 @@ impl Maps {
                 let now = here.then(|| module_addresses(modules).get(name).copied()).flatten();
                 (name.clone(), Some(now.map_or(*start, |(addr, _)| addr)))
             }
-            _ => return State::Silent,
+            _ => return Ok(State::Silent),
         };
-        match base {
-            Some(base) => State::Listed(Listed { symbols, module, base }),
-            None => self.kernel_failed(SymbolError::NotKallsyms { path: list }),
-        }
+        let base = base.ok_or(SymbolError::NotKallsyms { path: list })?;
+        Ok(State::Listed(Listed { symbols, module, base }))
     }
 
     /// The list that is valid for a recorded kernel, and whether it is the running kernel's.
@@ -174,13 +170,10 @@ impl Maps {
         match recorded.check(&self.sources.kernel) {
             Ok(()) => Ok((self.sources.kernel.kallsyms.clone(), true)),
             // perf saves the lists of the kernels it recorded.
-            Err(error) => match recorded.build_id {
-                Some(id) => {
-                    let kept = self.sources.debug.kallsyms(&id).map(|kept| (kept, false));
-                    kept.ok_or(error)
-                }
-                None => Err(error),
-            },
+            Err(error) => {
+                let kept = recorded.build_id.and_then(|id| self.sources.debug.kallsyms(&id));
+                kept.map(|kept| (kept, false)).ok_or(error)
+            }
         }
     }
 
@@ -193,12 +186,6 @@ impl Maps {
         let known = read.as_ref().ok().map(Arc::clone);
         self.kernel_lists.insert(path.to_owned(), known);
         read.map(Some)
-    }
-
-    fn kernel_failed(&self, error: SymbolError) -> State {
-        let text = error.to_string();
-        let is_repeated = self.failures().any(|earlier| earlier.to_string() == text);
-        if is_repeated { State::Silent } else { State::Failed(error) }
     }
 
     /// The function at a kernel address without a mapping, from the list that the user gave.

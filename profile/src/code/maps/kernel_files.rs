@@ -16,6 +16,8 @@ use crate::code::symbols::{
 
 /// The name of code that the kernel maps into processes.
 pub(super) const VDSO: &str = "[vdso]";
+/// Maximum size of the vDSO: it has a page or two.
+const MAX_LEN: u64 = 1 << 20;
 
 /// The kernel of a recording.
 #[derive(Debug, Default)]
@@ -196,12 +198,7 @@ impl Maps {
         }
         paths
     }
-}
 
-/// Maximum size: it has a page or two.
-const MAX_LEN: u64 = 1 << 20;
-
-impl Maps {
     /// The recorded vDSO: by build ID this process's own or one that perf saved; without one this
     /// process's own, if the kernel is the same.
     pub(super) fn open_vdso(&self, build_id: Option<&[u8]>) -> Option<Box<Module>> {

@@ -69,10 +69,7 @@ impl LocationFilter {
 
     /// Whether a location is selected.
     pub fn has(&self, location: Location) -> bool {
-        let (file, offset) = match location {
-            Location::File { file, offset } => (file, offset),
-            Location::Address(addr) => (usize::MAX, addr),
-        };
+        let (file, offset) = (location.file().unwrap_or(usize::MAX), location.position());
         let of_file = self.has_file(file) || file == usize::MAX && self.unknown;
         let Some(functions) = self.functions.as_ref().filter(|_| of_file) else { return of_file };
         let after = functions.partition_point(|(of, at)| (*of, at.start) <= (file, offset));

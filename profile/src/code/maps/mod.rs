@@ -64,6 +64,13 @@ impl Location {
         }
     }
 
+    /// The file offset; outside of files the address.
+    pub(crate) const fn position(self) -> u64 {
+        match self {
+            Location::File { offset: at, .. } | Location::Address(at) => at,
+        }
+    }
+
     /// Whether it is outside of files and the kernel: the same number means something else in
     /// another process.
     pub(crate) fn is_private(&self) -> bool {
@@ -196,8 +203,8 @@ impl Maps {
         self.current.clear();
         self.ended.clear();
         self.common = Common::default();
-        self.named.next_recording();
-        self.programs.next_recording();
+        self.named.has_some = false;
+        self.programs.processes.clear();
         self.expected.clear();
         self.recording += 1;
         // Each recording has its own kernel until its identity is known.

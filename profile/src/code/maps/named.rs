@@ -19,17 +19,13 @@ pub(super) struct NamedPlaces {
     /// For each recording with symbols, its symbols in order.
     tables: Vec<Vec<u32>>,
     /// Whether the current recording has symbols.
-    has_some: bool,
+    pub(super) has_some: bool,
 }
 
 impl NamedPlaces {
     /// The table of the current recording.
     pub(super) fn current(&self) -> Option<usize> {
         self.tables.len().checked_sub(1).filter(|_| self.has_some)
-    }
-
-    pub(super) fn next_recording(&mut self) {
-        self.has_some = false;
     }
 
     /// The location for a number, in a space with this table.

@@ -121,7 +121,7 @@ impl Maps {
         for (_, pid, at) in heard.drain(..quarter) {
             self.current.remove(&Some(pid));
             let Some(space) = self.spaces.get_mut(at) else { continue };
-            self.unkept.processes += u64::from(!space.ended && !space.mappings.is_empty());
+            self.unkept.processes += u64::from(!space.ended && space.mappings.len() > 0);
             if !space.used {
                 *space = Space { owner: space.owner, ..Space::default() };
                 self.free.push(at);
@@ -206,18 +206,11 @@ impl Maps {
         self.clock += 1;
         let heard = self.clock;
         let new = Space { owner, mappings, generated, named, heard, ..Space::default() };
-        let space = match self.free.pop() {
-            Some(free) => {
-                if let Some(space) = self.spaces.get_mut(free) {
-                    *space = new;
-                }
-                free
-            }
-            None => {
-                self.spaces.push(new);
-                self.spaces.len() - 1
-            }
-        };
+        let space = self.free.pop().unwrap_or(self.spaces.len());
+        match self.spaces.get_mut(space) {
+            Some(free) => *free = new,
+            None => self.spaces.push(new),
+        }
         self.current.insert(pid, space);
         space
     }

@@ -70,7 +70,7 @@ enum After {
 
 /// A process of the recording at hand.
 #[derive(Clone, Copy, Debug)]
-struct Process {
+pub(super) struct Process {
     /// Where the first mapping of its program starts, and the file.
     program: Option<(u64, usize)>,
     after: After,
@@ -81,11 +81,11 @@ struct Process {
 /// The programs of all recordings.
 #[derive(Debug, Default)]
 pub(super) struct Programs {
-    processes: HashMap<u32, Process>,
+    pub(super) processes: HashMap<u32, Process>,
     /// Every program, with what ran before it.
     started: HashSet<(usize, After)>,
     /// The recorders' command lines, without their first words.
-    words: Vec<String>,
+    pub(super) words: Vec<String>,
 }
 
 /// The programs of a recording that branches lie in.
@@ -100,20 +100,11 @@ pub struct RecordedPrograms {
 }
 
 impl Programs {
-    /// Processes of another recording are others, whatever their numbers.
-    pub(super) fn next_recording(&mut self) {
-        self.processes.clear();
-    }
-
     /// This recording's file is not that of earlier recordings with the same path.
     pub(super) fn part(&mut self, earlier: usize, own: usize) {
         let starts = self.started.iter().filter(|(file, _)| *file == earlier);
         let starts: Vec<_> = starts.map(|(_, after)| (own, *after)).collect();
         self.started.extend(starts);
-    }
-
-    pub(super) fn command(&mut self, words: &[String]) {
-        self.words.extend(words.iter().skip(1).cloned());
     }
 
     fn process(&mut self, pid: u32) -> Option<&mut Process> {

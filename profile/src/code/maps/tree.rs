@@ -74,11 +74,6 @@ impl Mappings {
         self.len
     }
 
-    /// Whether there are none.
-    pub(super) fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// Takes the number of nodes copied since it was last asked for.
     pub(super) fn take_copied(&mut self) -> usize {
         std::mem::take(&mut self.copied)

@@ -76,13 +76,14 @@ impl FromStr for LocationSpec {
             Some((file, name)) => (Some(file.to_owned()), name),
             None => (None, text),
         };
+        let file_len = file.as_ref().map_or(0, |file| file.len() + 1);
         let (name, offset) = match name.rsplit_once('+') {
             // `operator+` and `operator++` have no digits after the sign.
             Some((name, digits)) if !name.is_empty() => {
                 let digits = digits.strip_prefix("0x").unwrap_or(digits);
                 match hex(digits) {
                     Some(offset) => (name, Some(offset)),
-                    None => (text_after(text, file.as_deref()), None),
+                    None => (text.get(file_len..).unwrap_or(text), None),
                 }
             }
             _ => (name, None),
@@ -127,10 +128,6 @@ fn hex(digits: &str) -> Option<u64> {
     // `from_str_radix` accepts a sign.
     let all = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
     if all { u64::from_str_radix(digits, 16).ok() } else { None }
-}
-
-fn text_after<'a>(text: &'a str, file: Option<&str>) -> &'a str {
-    file.and_then(|file| text.get(file.len() + 1..)).unwrap_or(text)
 }
 
 /// `FILE:NAME`: the first single colon, before any bracket.

@@ -35,7 +35,9 @@ pub(super) fn name_functions(
             place.by = By::Function;
         }
     }
-    let names = named(sides);
+    // Function names, each with the pair of its file.
+    let name = |place: &Resolved| Some((place.pair, place.name.clone()?));
+    let names = sides.iter().flatten().filter_map(name).collect();
     for (maps, side) in maps.iter_mut().zip(sides.iter_mut()) {
         side.iter_mut()
             .filter(|place| place.pair.is_some_and(|pair| with_lines.contains(&pair)))
@@ -70,12 +72,6 @@ fn with_lines(sides: &[Vec<Resolved>; 2]) -> HashSet<usize> {
         with.filter_map(|place| place.pair).collect::<HashSet<usize>>()
     });
     &before & &after
-}
-
-/// Function names, each with the pair of its file.
-fn named(sides: &[Vec<Resolved>; 2]) -> HashSet<(Option<usize>, Arc<str>)> {
-    let name = |place: &Resolved| Some((place.pair, place.name.clone()?));
-    sides.iter().flatten().filter_map(name).collect()
 }
 
 /// Attributes inlined code to the innermost function that one of the sides also has out of line.

@@ -110,8 +110,9 @@ pub(super) fn match_places(
     choose(&mut sides, &used, &pairs, by);
     let sources = name_functions(&mut maps, &mut sides, by);
     let ordinals = (what == Places::Loops).then(|| ordinals(&sides));
-    let mut matched =
-        Matched { rows: Vec::new(), of_place: Default::default(), files: both(&used, &pairs) };
+    let files = on_both(&used, &pairs).into_values().map(|both| both.map(|of| of.path.clone()));
+    let (rows, files) = (Vec::new(), files.collect());
+    let mut matched = Matched { rows, of_place: Default::default(), files };
     let mut index: HashMap<RowKey, u32> = HashMap::new();
     for (side, (maps, resolved)) in maps.iter_mut().zip(&sides).enumerate() {
         for (at, place) in resolved.iter().enumerate() {
@@ -122,12 +123,8 @@ pub(super) fn match_places(
             let next = matched.rows.len() as u32;
             let at = *index.entry(key).or_insert(next);
             if at == next {
-                matched.rows.push(Row {
-                    by: place.by,
-                    before: None,
-                    after: None,
-                    changes: Vec::new(),
-                });
+                let changes = Vec::new();
+                matched.rows.push(Row { by: place.by, before: None, after: None, changes });
             }
             if let Some(of) = matched.of_place.get_mut(side) {
                 of.push(at);
@@ -259,12 +256,8 @@ fn key(maps: &Maps, place: &Resolved, sources: Option<&functions::Sources>) -> R
     };
     match place.by {
         By::Offset => {
-            let offset = match place.location {
-                Location::Address(addr) => addr,
-                location @ Location::File { offset, .. } => {
-                    maps.key(location).map_or(offset, |(_, _, within)| within)
-                }
-            };
+            let named = maps.key(place.location).map(|(_, _, within)| within);
+            let offset = named.unwrap_or(place.location.position());
             // File offsets match whatever the symbol tables contain.
             let function = key.function.filter(|_| maps.is_named(place.location));
             RowKey { offset: Some(offset), function, ..key }
@@ -303,10 +296,6 @@ fn on_both<'a>(used: &'a [Files; 2], pairs: &Pairs) -> BTreeMap<usize, [&'a Used
     let both =
         |(file, pair): (&usize, &usize)| Some((*pair, [before.get(file)?, *files.get(pair)?]));
     of_before.iter().filter_map(both).collect()
-}
-
-fn both(used: &[Files; 2], pairs: &Pairs) -> Vec<[String; 2]> {
-    on_both(used, pairs).into_values().map(|both| both.map(|of| of.path.clone())).collect()
 }
 
 /// Whether each pair is a single build. Without build ids, different names are different builds;
