@@ -236,17 +236,11 @@ fn few(among: &[String]) -> String {
 }
 
 /// Collects the best matches.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Nearest<T> {
     fit: Option<Fit>,
     /// All items with the best fit.
     pub(crate) found: Vec<T>,
-}
-
-impl<T> Default for Nearest<T> {
-    fn default() -> Nearest<T> {
-        Nearest { fit: None, found: Vec::new() }
-    }
 }
 
 impl<T> Nearest<T> {

@@ -6,11 +6,12 @@
 //! transaction aborts leave code at any instruction, and some programs modify their code.
 
 use std::collections::HashSet;
+use std::path::Path;
 
 use super::Maps;
 use crate::code::maps::Location;
 use crate::code::straight;
-use crate::code::symbols::Module;
+use crate::code::symbols::{Module, SymbolError};
 use crate::read::crosses;
 use crate::read::stack::{Entries, RawBranch};
 use lbr_msr::record::BranchType;
@@ -27,11 +28,11 @@ const ONE_OF: u64 = 64;
 const FEW: u32 = 3;
 const MANY: u32 = 8;
 /// Number of matching direct branches that confirm the recorded file, wherever it was recorded.
-const ENOUGH: u32 = 2;
+pub(super) const ENOUGH: u32 = 2;
 
 /// A branch from a file.
 #[derive(Clone, Copy, Debug)]
-struct Branch {
+pub(super) struct Branch {
     offset: u64,
     from: u64,
     to: u64,
@@ -49,16 +50,16 @@ struct FallThrough {
 #[derive(Debug, Default)]
 pub(super) struct Evidence {
     /// Of several branches from one address only the first.
-    branches: Vec<Branch>,
+    pub(super) branches: Vec<Branch>,
     /// Fall-through ranges, each once.
     blocks: Vec<FallThrough>,
     /// The findings for those already compared.
-    found: Findings,
+    pub(super) found: Findings,
 }
 
 /// How the code of a file matches its branches.
 #[derive(Clone, Debug, Default)]
-struct Findings {
+pub(super) struct Findings {
     /// Number of branches compared.
     judged: usize,
     /// Number of blocks compared.
@@ -66,7 +67,7 @@ struct Findings {
     /// Blocks that do not consist of instructions from end to end.
     impossible: u32,
     /// Direct branches that match their instruction's target.
-    direct: u32,
+    pub(super) direct: u32,
     /// Other branches from branch instructions.
     indirect: u32,
     /// Branches not from a branch instruction, or from outside of the code.
@@ -80,43 +81,10 @@ struct Findings {
     first: Option<u64>,
 }
 
-/// Why a file is not the recorded one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Contradiction {
-    pub(super) no_branch: u32,
-    pub(super) elsewhere: u32,
-    pub(super) impossible: u32,
-    pub(super) of: u32,
-    pub(super) first: u64,
-}
-
 impl Evidence {
-    fn add(&mut self, branch: Branch) {
-        let known = |known: &Branch| known.offset == branch.offset;
-        if self.branches.len() < MOST && !self.branches.iter().any(known) {
-            self.branches.push(branch);
-        }
-    }
-
-    fn add_block(&mut self, block: FallThrough) {
-        if self.blocks.len() < MOST && !self.blocks.contains(&block) {
-            self.blocks.push(block);
-        }
-    }
-
-    /// Whether there are no branches from the file.
-    pub(super) fn is_empty(&self) -> bool {
-        self.branches.is_empty()
-    }
-
-    /// Starts again, for another file.
-    pub(super) fn restart(&mut self) {
-        self.found = Findings::default();
-    }
-
     /// Compares new branches with the code.
     pub(super) fn judge(&mut self, module: &mut Module) {
-        if module.isa().is_none() {
+        if module.isa.is_none() {
             return;
         }
         let found = &mut self.found;
@@ -152,20 +120,15 @@ impl Evidence {
         }
     }
 
-    /// Whether the branches confirm that this is the recorded file.
-    pub(super) fn confirms(&self) -> bool {
-        self.found.direct >= ENOUGH
-    }
-
     /// Why it is another file, if it is.
-    pub(super) fn contradiction(&self) -> Option<Contradiction> {
+    pub(super) fn contradiction(&self, path: &Path) -> Option<SymbolError> {
         let Findings { direct, indirect, no_branch, elsewhere, impossible, first, .. } = self.found;
         let (right, wrong) = (direct + indirect, no_branch + elsewhere + impossible);
         let nearly_all = wrong >= FEW && wrong >= 2 * right;
         let many = wrong >= MANY && 3 * wrong >= right;
-        let of = right + wrong;
         let first = first.filter(|_| nearly_all || many)?;
-        Some(Contradiction { no_branch, elsewhere, impossible, of: of - impossible, first })
+        let (path, of) = (path.to_owned(), right + no_branch + elsewhere);
+        Some(SymbolError::Contradicted { path, of, no_branch, elsewhere, impossible, first })
     }
 }
 
@@ -183,7 +146,11 @@ impl Maps {
             }
             let Location::File { file, offset } = self.locate(space, from) else { return };
             if let Some(file) = self.files.get_mut(file).filter(|file| file.is_elf()) {
-                file.evidence.add(Branch { offset, from, to });
+                let branches = &mut file.evidence.branches;
+                let known = |known: &Branch| known.offset == offset;
+                if branches.len() < MOST && !branches.iter().any(known) {
+                    branches.push(Branch { offset, from, to });
+                }
             }
         });
     }
@@ -200,7 +167,11 @@ impl Maps {
             }
             let Location::File { file, offset } = self.locate(space, entry) else { continue };
             if let Some(file) = self.files.get_mut(file).filter(|file| file.is_elf()) {
-                file.evidence.add_block(FallThrough { offset, entry, len });
+                let blocks = &mut file.evidence.blocks;
+                let block = FallThrough { offset, entry, len };
+                if blocks.len() < MOST && !blocks.contains(&block) {
+                    blocks.push(block);
+                }
             }
         }
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use lbr_msr::record::Mmap;
 
-use super::evidence::{Contradiction, Evidence};
+use super::evidence::{ENOUGH, Evidence, Findings};
 use super::kernel_files::{Listed, VDSO, Vmlinux};
 use super::{Location, Maps, differs};
 use crate::code::demangle::demangle;
@@ -154,7 +154,7 @@ impl MappedFile {
         self.state = loop {
             match self.find_program(sources) {
                 Ok(mut module) => {
-                    self.evidence.restart();
+                    self.evidence.found = Findings::default();
                     self.demangled.borrow_mut().clear();
                     match self.doubt(&mut module) {
                         None => break State::Open(Box::new(module)),
@@ -176,23 +176,18 @@ impl MappedFile {
             return None;
         }
         self.evidence.judge(module);
-        let path = || module.path().to_owned();
-        if let Some(why) = self.evidence.contradiction() {
-            let Contradiction { no_branch, elsewhere, impossible, of, first } = why;
-            return Some(SymbolError::Contradicted {
-                path: path(),
-                of,
-                no_branch,
-                elsewhere,
-                impossible,
-                first,
-            });
+        let why = self.evidence.contradiction(module.path());
+        if why.is_some() {
+            return why;
+        }
+        // Enough branches confirm that this is the recorded file.
+        if self.evidence.found.direct >= ENOUGH {
+            return None;
         }
         // Files in other places were put there for this recording.
-        let recorded =
-            self.other_machine.clone().filter(|_| module.path() == Path::new(&self.path))?;
-        let confirmed = self.evidence.confirms();
-        (!confirmed).then(|| SymbolError::OtherMachine { path: path(), recorded })
+        let path = module.path().to_owned();
+        let recorded = self.other_machine.clone().filter(|_| path == Path::new(&self.path))?;
+        Some(SymbolError::OtherMachine { path, recorded })
     }
 
     fn find_program(&self, sources: &Sources) -> Result<Module, SymbolError> {
@@ -209,7 +204,7 @@ impl MappedFile {
                     let recorded = id.unwrap_or_default().to_vec();
                     why.get_or_insert(SymbolError::BuildId { path, recorded, found });
                 }
-                Ok(module) if module.has_bytes() => return Ok(module),
+                Ok(module) if module.has_bytes => return Ok(module),
                 Ok(mut module) => {
                     if module.lay_code_at(self.code) {
                         without_code.get_or_insert(module);
@@ -358,7 +353,7 @@ impl Maps {
     pub(crate) fn has_other_files(&mut self) -> bool {
         for index in self.files() {
             // Files without branches give no evidence.
-            if self.files.get(index).is_some_and(|file| !file.evidence.is_empty()) {
+            if self.files.get(index).is_some_and(|file| !file.evidence.branches.is_empty()) {
                 self.open(index);
             }
         }

@@ -23,7 +23,7 @@ pub struct Named {
 }
 
 /// A function: its name and its code.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Function {
     /// Demangled name.
     pub name: String,
@@ -54,12 +54,8 @@ impl Maps {
         self.open(index);
         let file = self.files.get(index)?;
         if let FileKind::Whole { len, .. } = file.kind {
-            return Some(Function {
-                name: file.path.clone(),
-                file: index,
-                offsets: 0..len,
-                address: 0,
-            });
+            let name = file.path.clone();
+            return Some(Function { name, file: index, offsets: 0..len, address: 0 });
         }
         if file.kind == FileKind::Named {
             return self.named_at(index, offset);
@@ -88,12 +84,8 @@ impl Maps {
 
     /// The symbol at a location.
     pub fn name(&mut self, location: Location) -> Option<Named> {
-        let at = match location {
-            Location::File { offset, .. } => offset,
-            Location::Address(addr) => addr,
-        };
         let Function { name, offsets, .. } = self.covering(location)?;
-        Some(Named { name, offset: at.wrapping_sub(offsets.start) })
+        Some(Named { name, offset: location.position().wrapping_sub(offsets.start) })
     }
 
     /// The function at a location, with all its code. `None` if no symbol covers it, or it is
@@ -205,9 +197,7 @@ impl Maps {
         };
         lowest(false).or_else(|| lowest(true))
     }
-}
 
-impl Maps {
     /// The file that may have debug information for a location, and the address in it.
     fn debug_at(&mut self, location: Location) -> Option<(&Module, u64)> {
         let Location::File { file, offset } = location else { return None };
@@ -262,7 +252,7 @@ impl Maps {
 
     /// The instruction set of a file.
     pub(crate) fn isa(&mut self, file: usize) -> Isa {
-        self.elf(file).and_then(|module| module.isa()).unwrap_or_default()
+        self.elf(file).and_then(|module| module.isa).unwrap_or_default()
     }
 
     /// Code bytes at a location, enough for an instruction; `None` if its file has none.

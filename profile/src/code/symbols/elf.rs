@@ -32,9 +32,9 @@ pub struct Module {
     path: PathBuf,
     bytes: ElfBytes,
     /// Whether it contains its code: debug files do not.
-    has_bytes: bool,
+    pub(crate) has_bytes: bool,
     /// The instruction set, if it contains code that can be decoded.
-    isa: Option<Isa>,
+    pub(crate) isa: Option<Isa>,
     segments: Vec<Segment>,
     build_id: Option<Vec<u8>>,
     dirs: DebugDirs,
@@ -112,12 +112,11 @@ impl Module {
         let cache = ReadCache::new(self.bytes.input().ok()?);
         let object = object::File::parse(&cache).ok()?;
         let stripped = object.symbol_table().is_none();
-        for symbol in object.symbols().chain(object.dynamic_symbols()) {
-            self.add(table, &symbol);
-        }
+        let symbols = object.symbols().chain(object.dynamic_symbols());
+        symbols.for_each(|symbol| self.add(table, &symbol));
         plt::add(&object, table);
         for section in object.sections() {
-            table.bound(section.address().saturating_add(section.size()));
+            table.bounds.push(section.address().saturating_add(section.size()));
         }
         if !stripped {
             return Some(());
@@ -125,14 +124,10 @@ impl Module {
         if let Some(path) = debug_file(&self.path, &object, &self.dirs, DebugContent::Symbols) {
             let cache = ReadCache::new(open_regular(&path).ok()?);
             let object = object::File::parse(&cache).ok()?;
-            for symbol in object.symbols() {
-                self.add(table, &symbol);
-            }
+            object.symbols().for_each(|symbol| self.add(table, &symbol));
         } else if let Some(bytes) = unpacked(&object) {
             let object = object::File::parse(bytes.as_slice()).ok()?;
-            for symbol in object.symbols() {
-                self.add(table, &symbol);
-            }
+            object.symbols().for_each(|symbol| self.add(table, &symbol));
         }
         Some(())
     }
@@ -181,16 +176,6 @@ impl Module {
         segment.offset = pgoff.saturating_add(within);
         within.checked_add(segment.file_size).and_then(|end| end.checked_next_multiple_of(PAGE))
             == Some(len)
-    }
-
-    /// Whether it contains its code, for any CPU.
-    pub(crate) fn has_bytes(&self) -> bool {
-        self.has_bytes
-    }
-
-    /// The instruction set, if it contains code that can be decoded.
-    pub(crate) fn isa(&self) -> Option<Isa> {
-        self.isa
     }
 
     /// Whether it has no code symbols.
@@ -322,12 +307,9 @@ impl Module {
     }
 
     fn segment_at(&self, addr: u64) -> Option<Segment> {
-        self.segments.iter().copied().find(|segment| in_segment(*segment, addr))
+        let holds = |s: &Segment| addr.checked_sub(s.vaddr).is_some_and(|at| at < s.file_size);
+        self.segments.iter().copied().find(holds)
     }
-}
-
-fn in_segment(segment: Segment, addr: u64) -> bool {
-    addr.checked_sub(segment.vaddr).is_some_and(|within| within < segment.file_size)
 }
 
 fn has_code<'data>(object: &impl Object<'data>) -> bool {

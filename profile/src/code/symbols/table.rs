@@ -32,15 +32,10 @@ pub(crate) struct SymbolTable {
     symbols: Vec<Symbol>,
     names: String,
     /// Addresses beyond which no symbol without a size extends.
-    bounds: Vec<u64>,
+    pub(crate) bounds: Vec<u64>,
 }
 
 impl SymbolTable {
-    /// Adds the end of a section as a bound.
-    pub(crate) fn bound(&mut self, addr: u64) {
-        self.bounds.push(addr);
-    }
-
     /// Adds a symbol; call [`sort`](Self::sort) before searching.
     pub(crate) fn push(&mut self, addr: u64, size: u64, name: &str, rank: u8) {
         let start = u32::try_from(self.names.len());

@@ -5,7 +5,7 @@ use super::SymbolTable;
 #[test]
 fn symbols_cover_addresses() {
     let mut table = SymbolTable::default();
-    table.bound(0x50);
+    table.bounds.push(0x50);
     for (addr, size, name) in [
         (0x80, 0x40, "outer"),
         (0x90, 0x10, "inner"),
