@@ -9,7 +9,7 @@ use std::sync::Arc;
 use gimli::{AttributeValue, DwAt};
 
 use super::units::{Die, Unit, Units};
-use crate::code::lines::{DEEPEST, DebugReader};
+use crate::code::lines::{DEEPEST, DebugReader, stored_once};
 use crate::code::symbols::DebugDirs;
 
 /// A source location in a function: the line relative to its start, in 16 bits
@@ -93,10 +93,10 @@ impl Functions {
             names: HashSet::new(),
         };
         let mut by_name = HashMap::new();
-        for at in functions.units.starts() {
+        for at in functions.units.starts.clone() {
             // Unreadable units have no functions.
             let _ = functions.read_unit(at, base, &mut by_name);
-            functions.units.close();
+            functions.units.open.clear();
         }
         Some(functions)
     }
@@ -225,12 +225,7 @@ impl Functions {
         if text.contains(char::is_control) {
             return None;
         }
-        if let Some(known) = self.names.get(&*text) {
-            return Some(Arc::clone(known));
-        }
-        let name: Arc<str> = text.into();
-        self.names.insert(Arc::clone(&name));
-        Some(name)
+        Some(stored_once(&mut self.names, &text))
     }
 
     /// Reads functions and the calls inlined into them (`getInlinedChainForAddress`).

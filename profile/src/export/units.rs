@@ -27,8 +27,9 @@ pub(super) struct Units {
     dwarf: Arc<Dwarf<DebugReader>>,
     pieces: Pieces,
     /// Their offsets in the program's own section.
-    starts: Vec<usize>,
-    open: HashMap<usize, Arc<Unit>>,
+    pub(super) starts: Vec<usize>,
+    /// The units read so far.
+    pub(super) open: HashMap<usize, Arc<Unit>>,
     /// Missing files of split units.
     pub(super) missing: BTreeSet<String>,
 }
@@ -36,23 +37,12 @@ pub(super) struct Units {
 impl Units {
     /// Reads a program's units; `None` if it has no debug information.
     pub(super) fn of(program: &Path, dirs: &DebugDirs) -> Option<Units> {
-        let (dwarf, pieces) = Lines::of(program, dirs)?.into_parts();
-        let mut starts = Vec::new();
+        let Lines { dwarf, pieces, .. } = Lines::of(program, dirs)?;
         let mut headers = dwarf.units();
-        while let Ok(Some(header)) = headers.next() {
-            starts.extend(header.debug_info_offset().map(|offset| offset.0));
-        }
+        let headers = std::iter::from_fn(|| headers.next().ok()?);
+        let starts = headers.filter_map(|header| Some(header.debug_info_offset()?.0)).collect();
         let (open, missing) = (HashMap::new(), BTreeSet::new());
         Some(Units { dwarf, pieces, starts, open, missing })
-    }
-
-    pub(super) fn starts(&self) -> Vec<usize> {
-        self.starts.clone()
-    }
-
-    /// Drops the units read so far.
-    pub(super) fn close(&mut self) {
-        self.open.clear();
     }
 
     /// The unit at an offset.
@@ -88,15 +78,11 @@ impl Units {
         };
         let found = self.pieces.find(&wanted).and_then(|dwarf| {
             let mut headers = dwarf.units();
-            while let Ok(Some(header)) = headers.next() {
-                if let Ok(mut unit) = dwarf.unit(header)
-                    && unit.dwo_id == Some(id)
-                {
-                    unit.copy_relocated_attributes(skeleton);
-                    return Some((Arc::clone(&dwarf), unit));
-                }
-            }
-            None
+            let headers = std::iter::from_fn(|| headers.next().ok()?);
+            let mut units = headers.filter_map(|header| dwarf.unit(header).ok());
+            let mut unit = units.find(|unit| unit.dwo_id == Some(id))?;
+            unit.copy_relocated_attributes(skeleton);
+            Some((Arc::clone(&dwarf), unit))
         });
         if found.is_none() {
             self.missing.insert(shown);
@@ -141,15 +127,9 @@ impl Units {
 
 impl Unit {
     pub(super) fn ranges(&self, die: &Die) -> Vec<(u64, u64)> {
-        let mut found = Vec::new();
-        if let Ok(mut ranges) = self.dwarf.die_ranges(&self.unit, die) {
-            while let Ok(Some(range)) = ranges.next() {
-                if range.begin < range.end {
-                    found.push((range.begin, range.end));
-                }
-            }
-        }
-        found
+        let Ok(mut ranges) = self.dwarf.die_ranges(&self.unit, die) else { return Vec::new() };
+        let ranges = std::iter::from_fn(|| ranges.next().ok()?);
+        ranges.filter(|of| of.begin < of.end).map(|of| (of.begin, of.end)).collect()
     }
 
     /// A string attribute, direct or by reference.

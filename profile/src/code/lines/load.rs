@@ -33,7 +33,7 @@ pub(crate) const DEEPEST: isize = 500;
 /// Split DWARF: units in separate files, or packed together.
 pub(crate) struct Pieces {
     /// The files with everything else.
-    files: Vec<Bytes>,
+    pub(super) files: Vec<Bytes>,
     package: Option<DwarfPackage<Reader>>,
     /// The program's folder: a unit may be there if it is no longer where it was built.
     folder: Option<PathBuf>,
@@ -156,9 +156,7 @@ impl Units {
             let offset = header.debug_info_offset().map(|offset| offset.0);
             let mut ranges = offset.and_then(|at| listed.remove(&at)).unwrap_or_default();
             if let Ok(mut own) = dwarf.unit_ranges(&unit) {
-                while let Ok(Some(range)) = own.next() {
-                    ranges.push(range);
-                }
+                ranges.extend(std::iter::from_fn(|| own.next().ok()?));
             }
             if ranges.iter().all(|range| range.begin >= range.end) {
                 ranges.push(gimli::Range { begin: 0, end: u64::MAX });
@@ -215,11 +213,6 @@ fn is_shallow(dwarf: &Dwarf<Reader>) -> bool {
 }
 
 impl Pieces {
-    /// Whether any of the files was truncated while it was read.
-    pub(super) fn are_cut(&self) -> bool {
-        self.files.iter().any(Bytes::is_cut)
-    }
-
     /// The unit of split DWARF that an address needs.
     pub(crate) fn find(&self, wanted: &SplitDwarfLoad<Reader>) -> Option<Arc<Dwarf<Reader>>> {
         let packed = self.package.as_ref();

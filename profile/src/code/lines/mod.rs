@@ -20,6 +20,7 @@ pub use cut::cut_files;
 
 use crate::code::debug_file::DebugDirs;
 use crate::code::demangle::demangle;
+use bytes::Bytes;
 use load::{Reader, Units};
 
 pub(crate) use load::{DEEPEST, Pieces, Reader as DebugReader};
@@ -86,8 +87,8 @@ impl CodeOfLine {
 
 /// The debug information of one program.
 pub(crate) struct Lines {
-    dwarf: Arc<Dwarf<Reader>>,
-    pieces: Pieces,
+    pub(crate) dwarf: Arc<Dwarf<Reader>>,
+    pub(crate) pieces: Pieces,
     context: OnceCell<Option<Context<Reader>>>,
     units: OnceCell<Units>,
     /// Names of files, each stored once.
@@ -115,14 +116,9 @@ impl Lines {
         })
     }
 
-    /// All of it, for callers that need more than lines.
-    pub(crate) fn into_parts(self) -> (Arc<Dwarf<Reader>>, Pieces) {
-        (self.dwarf, self.pieces)
-    }
-
     /// Whether a file was truncated, so that results are wrong.
     pub(crate) fn is_cut(&self) -> bool {
-        self.pieces.are_cut()
+        self.pieces.files.iter().any(Bytes::is_cut)
     }
 
     fn context(&self) -> Option<&Context<Reader>> {
@@ -161,17 +157,7 @@ impl Lines {
     fn line(&self, location: &addr2line::Location<'_>) -> Option<SourceLine> {
         // Line 0 means code without a line.
         let line = location.line.filter(|line| *line > 0)?;
-        Some(SourceLine { file: self.file(location.file?), line })
-    }
-
-    fn file(&self, name: &str) -> Arc<str> {
-        let mut names = self.names.borrow_mut();
-        if let Some(known) = names.get(name) {
-            return Arc::clone(known);
-        }
-        let new: Arc<str> = name.into();
-        names.insert(Arc::clone(&new));
-        new
+        Some(SourceLine { file: stored_once(&mut self.names.borrow_mut(), location.file?), line })
     }
 
     /// The lines that have code within some addresses.
@@ -224,6 +210,16 @@ where
             }
         }
     }
+}
+
+/// The name in a set of names, added if missing.
+pub(crate) fn stored_once(names: &mut HashSet<Arc<str>>, name: &str) -> Arc<str> {
+    if let Some(known) = names.get(name) {
+        return Arc::clone(known);
+    }
+    let new: Arc<str> = name.into();
+    names.insert(Arc::clone(&new));
+    new
 }
 
 /// Whether a path ends with the given folders and name.
