@@ -19,6 +19,9 @@ use crate::code::symbols::{SymbolError, isa};
 
 /// llvm-profgen's page (`ProfiledBinary::setPreferredTextSegmentAddresses`).
 const PAGE: u64 = 0x1000;
+/// The branches that leave for certain.
+const LEAVING: [BranchType; 4] =
+    [BranchType::UNCOND, BranchType::CALL, BranchType::IND_CALL, BranchType::RET];
 /// Maximum number of bytes decoded between two symbols.
 const MAX_PIECE: u64 = 64 << 20;
 
@@ -55,7 +58,7 @@ struct Piece {
 /// An ELF program or library.
 #[derive(Debug)]
 pub(super) struct Binary {
-    path: PathBuf,
+    pub(super) path: PathBuf,
     file: File,
     isa: Isa,
     sections: Vec<Section>,
@@ -112,10 +115,6 @@ impl Binary {
         let isa = isa(&object).unwrap_or_default();
         let (path, decoded) = (path.to_owned(), HashMap::new());
         Ok(Binary { path, file, isa, sections, pieces, base, has_probes, decoded })
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.path
     }
 
     /// Whether an address is in a section of code, including `.plt`: BOLT's definition of inside.
@@ -203,12 +202,7 @@ impl Binary {
                     continue;
                 }
             };
-            let leaves = matches!(
-                of,
-                Some(
-                    BranchType::UNCOND | BranchType::CALL | BranchType::IND_CALL | BranchType::RET
-                )
-            );
+            let leaves = of.is_some_and(|of| LEAVING.contains(&of));
             let returns = of == Some(BranchType::RET);
             found.push(Instruction { addr, len, leaves, returns });
             addr += u64::from(len);

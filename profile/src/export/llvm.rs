@@ -44,7 +44,7 @@ pub(super) fn text(
     dirs: &DebugDirs,
     lacks: &mut Lacks,
 ) -> Result<String, ExportError> {
-    let path = program.binary.path().to_owned();
+    let path = program.binary.path.clone();
     if program.binary.has_probes {
         return Err(ExportError::Probes { path });
     }

@@ -150,11 +150,8 @@ impl<const JOIN: bool> Traces<JOIN> {
         let inside = file(maps, space, branch.to);
         for at in (at.saturating_sub(DEPTH)..at).rev() {
             let Some(newer) = newer.get(at) else { break };
-            if file(maps, space, newer.from) == inside {
-                return newer.from;
-            }
-            if file(maps, space, newer.to) == inside {
-                // It came from outside, on an unknown path.
+            // A branch that only ends inside came from outside, on an unknown path.
+            if [newer.from, newer.to].into_iter().any(|end| file(maps, space, end) == inside) {
                 return newer.from;
             }
         }
