@@ -37,20 +37,10 @@ pub(crate) enum Column {
 }
 
 impl Column {
-    const ALL: [Column; 12] = [
-        Column::Comm,
-        Column::Task,
-        Column::Number,
-        Column::Cpu,
-        Column::Misc,
-        Column::Tod,
-        Column::Time,
-        Column::Period,
-        Column::Event,
-        Column::Flags,
-        Column::Wide,
-        Column::Ip,
-    ];
+    const ALL: [Column; 12] = {
+        use Column::{Comm, Cpu, Event, Flags, Ip, Misc, Number, Period, Task, Time, Tod, Wide};
+        [Comm, Task, Number, Cpu, Misc, Tod, Time, Period, Event, Flags, Wide, Ip]
+    };
 
     const fn bit(self) -> u16 {
         1 << self as u16
@@ -74,10 +64,6 @@ impl Columns {
 
     pub(super) const fn count(self) -> u32 {
         self.0.count_ones()
-    }
-
-    const fn with(self, column: Column) -> Columns {
-        Columns(self.0 | column.bit())
     }
 }
 
@@ -231,7 +217,7 @@ impl<'a> Search<'a> {
             if !wanted {
                 continue;
             }
-            let columns = reading.columns.with(column);
+            let columns = Columns(reading.columns.0 | column.bit());
             for next in self.ways(column, &reading) {
                 self.from(index + 1, Reading { columns, ..next }, visit)?;
             }

@@ -35,7 +35,11 @@ impl Context {
         self.has_counts = records::have_counts(head);
         self.layout = columns_of(head).map_err(|line| (line, LineError::Ambiguous))?;
         let mut apart = Context { layout: self.layout, ..Context::default() };
-        self.files = numbers(head, &mut apart).map_err(|line| (line, LineError::Offsets))?;
+        let mut evidence = Evidence::default();
+        for (line, number) in head.split_inclusive(|byte| *byte == b'\n').zip(1u64..) {
+            evidence.line(number, line, &mut apart);
+        }
+        self.files = evidence.numbers().map_err(|line| (line, LineError::Offsets))?;
         Ok(())
     }
 }
@@ -227,6 +231,11 @@ impl Evidence {
             || self.maps.iter().any(|(start, end)| (*start..*end).contains(&place))
     }
 
+    /// The files whose offsets the numbers are; `None` if the numbers are addresses, as far as the
+    /// text shows.
+    ///
+    /// # Errors
+    /// A line, from 1, which shows that they are probably offsets, without files, or undecidable.
     fn numbers(self) -> Result<Option<Files>, u64> {
         let low = self.user.range(..LOWEST);
         let low = low.filter(|place| !self.is_known(**place)).take(MANY).count();
@@ -250,17 +259,4 @@ impl Evidence {
         let all = stood.peek().is_some_and(|lowest| **lowest >= FOUR_GIB);
         Ok(Some(Files { all, ..self.files }))
     }
-}
-
-/// The files whose offsets the numbers of a text that starts like this are; `None` if the numbers
-/// are addresses, as far as the text shows.
-///
-/// # Errors
-/// A line, from 1, which shows that they are probably offsets, without files, or undecidable.
-fn numbers(head: &[u8], context: &mut Context) -> Result<Option<Files>, u64> {
-    let mut evidence = Evidence::default();
-    for (line, number) in head.split_inclusive(|byte| *byte == b'\n').zip(1u64..) {
-        evidence.line(number, line, context);
-    }
-    evidence.numbers()
 }

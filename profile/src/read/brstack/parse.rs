@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use lbr_msr::text::AsText;
+use memchr::memmem::find;
 
 use super::aggregated::Aggregated;
 use super::columns::{self, AfterColumns, Column, Layout, Reading};
@@ -113,7 +114,7 @@ impl Files {
 }
 
 pub(super) fn is_library(path: &[u8]) -> bool {
-    memchr::memmem::find(path, b".so").is_some()
+    find(path, b".so").is_some()
 }
 
 /// Where the stacks of a text start whose entries are in several lines.
@@ -274,8 +275,4 @@ fn by_name(
     let found = symbolic::entries(line, context.layout, entries, &mut context.names);
     let reading = found.inspect_err(|_| entries.clear())?;
     Ok(context.sample(&reading))
-}
-
-fn find(text: &[u8], what: &[u8]) -> Option<usize> {
-    memchr::memmem::find(text, what)
 }
