@@ -80,7 +80,7 @@ fn not_empty(text: Option<String>) -> Option<String> {
 }
 
 /// The next record of a section: its `misc` and its body.
-fn next_record<'a>(bytes: &mut Bytes<'a>) -> Option<(u16, &'a [u8])> {
+pub(crate) fn next_record<'a>(bytes: &mut Bytes<'a>) -> Option<(u16, &'a [u8])> {
     bytes.u32()?;
     let misc_bits = bytes.u16()?;
     let size = usize::from(bytes.u16()?);

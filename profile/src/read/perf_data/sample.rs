@@ -36,20 +36,13 @@ pub(crate) struct SampleLayout {
 /// The position of the branch stack in a sample's body, and related fields.
 #[derive(Debug)]
 pub(crate) struct StackPosition {
-    note: Option<StackNote>,
-    note_at: usize,
+    pub(crate) note: Option<StackNote>,
+    pub(crate) note_at: usize,
     note_end: usize,
     hw_idx: Option<u64>,
     entries: Range<usize>,
     /// The end of the counters, which follow the entries.
     counters_end: Option<usize>,
-}
-
-impl StackPosition {
-    /// The offset of the note, if any.
-    pub(crate) fn note_at(&self) -> Option<usize> {
-        self.note.map(|_| self.note_at)
-    }
 }
 
 /// Fields of a sample after its branch stack: `PERF_SAMPLE_REGS_USER` (bit 12) and later ones.

@@ -32,15 +32,8 @@ impl Unpacker {
     pub(super) fn new() -> std::io::Result<Unpacker> {
         let mut decoder = Decoder::new()?;
         decoder.set_parameter(DParameter::WindowLogMax(WINDOW_LOG))?;
-        Ok(Unpacker {
-            decoder,
-            packed: Vec::new(),
-            taken: 0,
-            buffer: vec![0; BUFFER],
-            start: 0,
-            end: 0,
-            full: false,
-        })
+        let (packed, buffer) = (Vec::new(), vec![0; BUFFER]);
+        Ok(Unpacker { decoder, packed, taken: 0, buffer, start: 0, end: 0, full: false })
     }
 
     /// Adds the payload of a compressed record. Earlier data must have been consumed.

@@ -12,6 +12,7 @@ use crate::read::note::{HEAD_AT, head_code};
 use object::Endian;
 
 use crate::read::perf_data::bytes::{Bytes, Order, put, put_words, u64_at};
+use crate::read::perf_data::features::next_record;
 use crate::read::perf_data::layout::{
     HEADER_SIZE, MAGIC, MAGIC_BIG, PIPE_HEADER_SIZE, feature, record,
 };
@@ -218,11 +219,7 @@ impl Reader {
                 continue;
             }
             let mut bytes = Bytes::new(&payload, order);
-            while let (Some(_), Some(misc), Some(size)) = (bytes.u32(), bytes.u16(), bytes.u16()) {
-                let Some(body) = usize::from(size).checked_sub(8).and_then(|len| bytes.take(len))
-                else {
-                    break;
-                };
+            while let Some((misc, body)) = next_record(&mut bytes) {
                 put(to, order, (record::BUILD_ID, misc), &[body]);
             }
         }

@@ -36,7 +36,7 @@ impl Reader {
                     let layout = self.layouts.get(event);
                     match layout.and_then(|layout| layout.find(self.body(frame))) {
                         Some(found) => {
-                            self.copied.sample(frame, found.note_at());
+                            self.copied.sample(frame, found.note.map(|_| found.note_at));
                             return Ok(Some(Next::Sample(Place { frame, event, found })));
                         }
                         None => self.malformed(frame),
