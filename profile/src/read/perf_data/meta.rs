@@ -127,7 +127,7 @@ impl Meta {
 
     /// The filter as perf's bits, which cannot express `no_far`.
     fn branch_sample_type(&self) -> u64 {
-        let bits = [
+        let filters = [
             (BranchFilter::USER, branch::USER),
             (BranchFilter::KERNEL, branch::KERNEL),
             (BranchFilter::ANY, branch::ANY),
@@ -139,21 +139,14 @@ impl Meta {
             (BranchFilter::COND, branch::COND),
             (BranchFilter::STACK, branch::CALL_STACK),
         ];
-        let filter = bits
-            .into_iter()
-            .filter(|(name, _)| self.filter.contains(*name))
-            .fold(0, |word, (_, bit)| word | bit);
-        let mut fields = 0;
-        if self.types {
-            fields |= branch::TYPE_SAVE;
-        }
-        if !self.knowledge.mispredict {
-            fields |= branch::NO_FLAGS;
-        }
-        if !self.knowledge.cycles {
-            fields |= branch::NO_CYCLES;
-        }
-        filter | fields
+        let fields = [
+            (self.types, branch::TYPE_SAVE),
+            (!self.knowledge.mispredict, branch::NO_FLAGS),
+            (!self.knowledge.cycles, branch::NO_CYCLES),
+        ];
+        let filters = filters.map(|(name, bit)| (self.filter.contains(name), bit));
+        let all = filters.into_iter().chain(fields).filter(|(is_set, _)| *is_set);
+        all.fold(0, |word, (_, bit)| word | bit)
     }
 }
 

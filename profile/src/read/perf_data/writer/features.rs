@@ -16,22 +16,11 @@ impl<W: Write> Writer<W> {
         let ids_at = HEADER_SIZE;
         let attr_at = ids_at + 8;
         let mut header = MAGIC.to_vec();
-        let words = [
-            HEADER_SIZE,
-            128 + 16,
-            attr_at,
-            128 + 16,
-            self.data_at,
-            data_end - self.data_at,
-            0,
-            0,
-            bits,
-            0,
-            0,
-            0,
-            EVENT_ID,
-        ];
-        put_words(&mut header, Order::Little, &words);
+        let (attr_size, data_size) = (128 + 16, data_end - self.data_at);
+        let sections = [attr_size, attr_at, attr_size, self.data_at, data_size, 0, 0];
+        put_words(&mut header, Order::Little, &[HEADER_SIZE]);
+        put_words(&mut header, Order::Little, &sections);
+        put_words(&mut header, Order::Little, &[bits, 0, 0, 0, EVENT_ID]);
         header.extend_from_slice(&self.attr.encode());
         put_words(&mut header, Order::Little, &[ids_at, 8]);
         header
@@ -56,9 +45,7 @@ impl<W: Write> Writer<W> {
         let meta = &self.meta;
         let mut features = Vec::new();
         let mut text = |bit: u8, text: Option<&String>| {
-            if let Some(text) = text {
-                features.push((bit, header_string(text)));
-            }
+            features.extend(text.map(|text| (bit, header_string(text))));
         };
         text(feature::HOSTNAME, meta.hostname.as_ref());
         text(feature::OSRELEASE, meta.osrelease.as_ref());

@@ -200,26 +200,13 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    fn flush_when_due(&mut self) -> Result<(), WriteError> {
-        if self.pending.len() >= CHUNK || self.last_flush.elapsed() >= MAX_WAIT {
-            self.event_fully_written()?;
-        }
-        Ok(())
-    }
-
     // Events.
 
     fn sample(&mut self, sample: &Sample) -> Result<(), WriteError> {
         let integrity = sample.stack.integrity;
         if integrity.label.is_excluded() {
-            self.lost(&Lost {
-                time: sample.time,
-                pid: sample.pid,
-                tid: sample.tid,
-                cpu: sample.cpu,
-                stacks: 1,
-                label: Some(integrity.label),
-            });
+            let Sample { time, pid, tid, cpu, .. } = *sample;
+            self.lost(&Lost { time, pid, tid, cpu, stacks: 1, label: Some(integrity.label) });
             return Ok(());
         }
         let entries = &sample.stack.entries;
@@ -336,7 +323,10 @@ impl<W: Write> Sink for Writer<W> {
             Event::Exit(task) => self.task(record::EXIT, task),
             Event::Lost(lost) => self.lost(lost),
         }
-        self.flush_when_due()
+        if self.pending.len() >= CHUNK || self.last_flush.elapsed() >= MAX_WAIT {
+            self.event_fully_written()?;
+        }
+        Ok(())
     }
 }
 
