@@ -168,21 +168,16 @@ pub struct Names {
     symbols: SymbolList,
     /// Number of symbols already taken.
     taken: usize,
-    /// Whether a number was requested.
-    asked: bool,
+    /// Whether a number was requested; the caller resets it.
+    pub(crate) asked: bool,
     /// Whether any is a symbol rather than a file.
-    has_symbols: bool,
+    pub(crate) has_symbols: bool,
 }
 
 impl Names {
     /// Whether there are no symbols.
     pub fn is_empty(&self) -> bool {
         self.symbols.len() == 0
-    }
-
-    /// Whether any is a symbol rather than a file.
-    pub(crate) fn has_symbols(&self) -> bool {
-        self.has_symbols
     }
 
     /// The number of a location; `None` if all numbers are in use.
@@ -219,11 +214,6 @@ impl Names {
         let (name, file) = (name.as_deref(), file.as_deref());
         let number = self.symbols.number(Symbol { name, file, is_file, start, base: 0 })?;
         Some(self.symbols.get(number)?.base + within)
-    }
-
-    /// Whether numbers were requested since the last call.
-    pub(crate) fn was_asked(&mut self) -> bool {
-        std::mem::take(&mut self.asked)
     }
 
     /// Whether [`take`](Self::take) will return a symbol.

@@ -295,7 +295,7 @@ pub(crate) fn is_bare(head: &SampleHead, line: &[u8], context: &Context) -> bool
     *head == SampleHead::default()
         && context.event.is_empty()
         && first_entry(line.trim_ascii_start())
-            .is_none_or(|at| at == 0 || context.names.has_symbols())
+            .is_none_or(|at| at == 0 || context.names.has_symbols)
 }
 
 /// Whether a fall-through range can lead from the older branch to the newer one; empty records end
@@ -314,11 +314,6 @@ pub(crate) fn are_joined(pair: &[RawBranch]) -> Option<bool> {
 }
 
 impl Split {
-    /// Whether only the entries themselves show where stacks start.
-    pub(crate) fn is_guess(self) -> bool {
-        matches!(self.starts, Starts::Every(_) | Starts::Once)
-    }
-
     /// Whether a bare line starts a stack, given the entries of the stack before and the number of
     /// empty lines between; `None` if this is unknown.
     pub(crate) fn starts(

@@ -24,5 +24,5 @@ pub use attr::{EventAttr, Rate};
 pub use error::{Notes, ReadError};
 pub use features::FileInfo;
 pub use meta::Meta;
-pub(crate) use reader::Reader;
+pub(crate) use reader::{Input, Reader};
 pub use writer::{WriteError, Writer, Written};

@@ -14,21 +14,7 @@ pub(crate) const LOST_NOTE: u32 = u32::from_le_bytes(*b"lbr\x01");
 /// Code for no label: the queue was full.
 pub(crate) const NO_LABEL: u8 = 0xFF;
 
-/// Whether [`read`] can parse a record.
-pub(crate) const fn is_known(kind: u32) -> bool {
-    matches!(
-        kind,
-        record::MMAP
-            | record::MMAP2
-            | record::COMM
-            | record::FORK
-            | record::EXIT
-            | record::LOST
-            | record::LOST_SAMPLES
-    )
-}
-
-/// Parses a record. `None` if it is too short.
+/// Parses a record. `None` if it is too short, or of another kind.
 pub(crate) fn read(
     kind: u32,
     misc_bits: u16,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::read::note::Source;
-use crate::read::perf_data::{EventAttr, FileInfo, Notes, ReadError, Reader};
+use crate::read::perf_data::{EventAttr, FileInfo, Input, Notes, ReadError, Reader};
 use crate::read::select::{
     Choice, CommOf, Comms, EventSamples, FirstPass, LeftOut, Names, SelectError, Selection,
 };
@@ -22,7 +22,6 @@ pub use crate::read::text::Refused;
 pub use wrapped::is_perf_data;
 
 /// An open recording.
-#[derive(Debug)]
 pub struct Recording {
     form: Form,
     /// Path for opening it again.
@@ -33,7 +32,12 @@ pub struct Recording {
     unmodelled: Option<Box<Unmodelled>>,
 }
 
-#[derive(Debug)]
+impl std::fmt::Debug for Recording {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Recording").field("position", &self.position()).finish_non_exhaustive()
+    }
+}
+
 enum Form {
     /// perf.data.
     PerfData(Box<Reader>),
@@ -74,7 +78,8 @@ impl Recording {
             Recording::from_stream(Box::new(Cursor::new(magic).chain(file)))?
         } else if is_perf_data(&magic) {
             file.rewind().map_err(open)?;
-            Recording::new(Form::PerfData(Box::new(Reader::of_file(file, kind.len())?)))
+            let reader = Reader::new(Input::File(file), Some(kind.len()))?;
+            Recording::new(Form::PerfData(Box::new(reader)))
         } else {
             let stream = Box::new(Cursor::new(magic).chain(file));
             Recording::new(Form::Text(Box::new(TextReader::new(stream, Some(kind.len())))))
@@ -100,7 +105,7 @@ impl Recording {
         let perf_data = is_perf_data(&magic);
         let stream: Box<dyn Read + Send> = Box::new(Cursor::new(magic).chain(stream));
         Ok(Recording::new(if perf_data {
-            Form::PerfData(Box::new(Reader::from_stream(stream)?))
+            Form::PerfData(Box::new(Reader::new(Input::Stream(stream), None)?))
         } else {
             Form::Text(Box::new(TextReader::new(stream, None)))
         }))
@@ -112,7 +117,7 @@ impl Recording {
         if let Form::Text(text) = &mut self.form
             && threads > 1
         {
-            text.read_ahead(threads);
+            text.lines.read_ahead(threads);
         }
     }
 
@@ -201,14 +206,14 @@ impl Recording {
                 let next = reader.advance()?;
                 look(&reader.events);
                 // A pipe announces its events along the way.
-                if choice.looked() != reader.events.len() {
+                if choice.looked.len() != reader.events.len() {
                     choice.look(reader.events.iter().map(EventAttr::perf_name).collect());
                 }
                 (next.and_then(|next| reader.item(next)), CommOf::Thread)
             }
             Form::Text(text) => {
                 text.advance_named()?;
-                if choice.looked() != text.events.highest() + 1 {
+                if choice.looked.len() != text.events.highest() + 1 {
                     choice.look(text.events.names().map(str::to_owned).collect());
                 }
                 let (item, comm) = text.at_hand();
@@ -337,7 +342,7 @@ impl Recording {
     pub fn has_names(&self) -> bool {
         match &self.form {
             Form::PerfData(_) => false,
-            Form::Text(text) => text.context.names.has_symbols(),
+            Form::Text(text) => text.context.names.has_symbols,
         }
     }
 

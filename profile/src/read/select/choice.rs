@@ -6,8 +6,7 @@ use std::sync::Arc;
 use lbr_msr::record::{Event, Head};
 
 use super::{Comms, Names, SelectError, Selection, events};
-use crate::read::stack::SampleHead;
-use crate::read::stack::Thread;
+use crate::read::stack::{SampleHead, Thread};
 
 /// A property that samples are selected by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -110,12 +109,12 @@ struct Part {
 }
 
 /// A selection and its state.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Choice {
     pub(crate) selection: Arc<Selection>,
     spans: Vec<(u64, u64)>,
     /// Names of the events examined.
-    looked: Vec<String>,
+    pub(crate) looked: Vec<String>,
     /// Whether each event is selected.
     events: Vec<bool>,
     known_events: Vec<bool>,
@@ -139,22 +138,13 @@ impl Choice {
             selection.times.iter().map(|times| times.resolve(whole)).collect();
         Ok(Choice {
             spans: spans.ok_or(SelectError::NoTimes)?,
-            looked: Vec::new(),
-            events: Vec::new(),
             known_events: vec![false; selection.events.len()],
             early,
             comms_whole: comms.is_some(),
             comms: comms.unwrap_or_default(),
-            met: HashMap::new(),
-            left: LeftOut::default(),
-            threads: HashMap::new(),
             selection,
+            ..Choice::default()
         })
-    }
-
-    /// Number of events examined.
-    pub(crate) fn looked(&self) -> usize {
-        self.looked.len()
     }
 
     /// Examines all events by name.
@@ -205,9 +195,9 @@ impl Choice {
     /// Whether a sample is selected. One that follows a dropped sample of the same thread is not
     /// joined, and its head is set accordingly.
     pub(crate) fn takes(&mut self, head: &mut SampleHead, comm: CommOf<'_>) -> bool {
-        let why = self.why(head, comm);
+        let checked = self.check(head, comm);
         let part = self.threads.entry((head.pid, head.tid)).or_default();
-        let Some(why) = why else {
+        let Err(why) = checked else {
             part.kept = true;
             if std::mem::take(&mut part.broken) && head.integrity.head == Head::Joined {
                 head.integrity.head = Head::Unknown;
@@ -222,18 +212,19 @@ impl Choice {
         false
     }
 
-    /// The first property that does not match.
-    fn why(&mut self, head: &SampleHead, comm: CommOf<'_>) -> Option<(Field, Why)> {
+    /// Fails with the first property that does not match.
+    fn check(&mut self, head: &SampleHead, comm: CommOf<'_>) -> Result<(), (Field, Why)> {
         let Selection { events, comms, pids, tids, cpus, .. } = &*self.selection;
+        let check = |field, matches: Option<bool>| match matches {
+            Some(true) => Ok(()),
+            Some(false) => Err((field, Why::Other)),
+            None => Err((field, Why::Unsaid)),
+        };
         if !events.is_empty() {
             // Text without an event column: unknown.
             let name = self.looked.get(head.event).filter(|name| !name.is_empty());
             let is = self.events.get(head.event).copied().unwrap_or(false);
-            match name {
-                _ if is => {}
-                Some(_) => return Some((Field::Event, Why::Other)),
-                None => return Some((Field::Event, Why::Unsaid)),
-            }
+            check(Field::Event, if is { Some(true) } else { name.map(|_| false) })?;
         }
         if !comms.is_empty() {
             // perf names a thread without a name by its number.
@@ -256,38 +247,26 @@ impl Choice {
                     None => {}
                 }
             }
-            if !is {
-                let why = if named.is_some() { Why::Other } else { Why::Unsaid };
-                return Some((Field::Comm, why));
-            }
+            check(Field::Comm, if is { Some(true) } else { named.map(|_| false) })?;
         }
         let numbers = [
             (Field::Pid, pids, head.pid),
             (Field::Tid, tids, head.tid),
             (Field::Cpu, cpus, head.cpu),
         ];
-        for (field, list, value) in numbers {
-            match value {
-                _ if list.is_empty() => {}
-                Some(value) if list.contains(&value) => {}
-                Some(_) => return Some((field, Why::Other)),
-                None => return Some((field, Why::Unsaid)),
-            }
+        for (field, list, value) in numbers.into_iter().filter(|(_, list, _)| !list.is_empty()) {
+            check(field, value.map(|value| list.contains(&value)))?;
         }
         if !self.spans.is_empty() {
             let inside = |time: u64| self.spans.iter().any(|(a, b)| (*a..=*b).contains(&time));
-            match head.time {
-                Some(time) if inside(time) => {}
-                Some(_) => return Some((Field::Time, Why::Other)),
-                None => return Some((Field::Time, Why::Unsaid)),
-            }
+            check(Field::Time, head.time.map(inside))?;
         }
-        None
+        Ok(())
     }
 
     /// The samples dropped so far.
     pub(crate) fn left_out(&self) -> LeftOut {
-        let names_unkept = self.comms.unkept();
+        let names_unkept = self.comms.unkept;
         LeftOut { cuts: self.cuts(), names_unkept, ..self.left.clone() }
     }
 

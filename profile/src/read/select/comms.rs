@@ -18,7 +18,7 @@ pub(crate) struct Comms {
     by_thread: HashMap<u32, Vec<(u64, u32)>>,
     changes: usize,
     /// Number of further changes that were not kept.
-    unkept: u64,
+    pub(super) unkept: u64,
 }
 
 impl Comms {
@@ -72,11 +72,6 @@ impl Comms {
             // A CPU's idle task has no name record.
             None => (tid == 0).then_some("swapper"),
         }
-    }
-
-    /// Number of changes that were not kept.
-    pub(crate) fn unkept(&self) -> u64 {
-        self.unkept
     }
 
     /// Whether any thread ever had this name.

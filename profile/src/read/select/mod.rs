@@ -67,12 +67,9 @@ impl fmt::Display for Selection {
             ("cpu", numbers(&self.cpus)),
             ("time", times),
         ];
-        let mut before = "";
-        for (what, list) in parts.iter().filter(|(_, list)| !list.is_empty()) {
-            write!(f, "{before}{what} {}", list.join(" or "))?;
-            before = ", ";
-        }
-        Ok(())
+        let parts = parts.iter().filter(|(_, list)| !list.is_empty());
+        let part = |(what, list): &(&str, Vec<String>)| format!("{what} {}", list.join(" or "));
+        f.write_str(&parts.map(part).collect::<Vec<_>>().join(", "))
     }
 }
 

@@ -64,7 +64,7 @@ impl Lines {
     }
 
     /// Parses the input in `threads` threads.
-    pub(super) fn read_ahead(&mut self, threads: usize) {
+    pub(crate) fn read_ahead(&mut self, threads: usize) {
         self.ahead = self.input.take().map(|input| Ahead::new(input, threads));
     }
 

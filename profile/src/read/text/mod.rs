@@ -12,12 +12,11 @@ use std::io::Read;
 
 use lbr_msr::record::Event;
 
-use crate::read::brstack::{self, Context, LineError, Split};
+use crate::read::brstack::{self, Context, LineError, Starts};
 use crate::read::note::Moves;
 use crate::read::perf_data::{Notes, ReadError};
 use crate::read::select::Interned;
-use crate::read::stack::{Counters, Entries, RawBranch, SampleHead, Stack};
-use crate::read::stack::{Item, Straight};
+use crate::read::stack::{Counters, Entries, Item, RawBranch, SampleHead, Stack, Straight};
 pub use lines::ENDLESS;
 use lines::Lines;
 use pending::Pending;
@@ -67,12 +66,6 @@ pub(crate) struct TextReader {
     telling: Option<(u64, LineError)>,
 }
 
-impl std::fmt::Debug for TextReader {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TextReader").field("line", &self.lines.number).finish_non_exhaustive()
-    }
-}
-
 /// The result of reading a line.
 enum Step {
     /// Read the next line.
@@ -112,23 +105,19 @@ impl TextReader {
         TextReader { lines: Lines::new(input, size), ..TextReader::default() }
     }
 
-    /// Parses in `threads` threads; this one processes the lines.
-    pub(crate) fn read_ahead(&mut self, threads: usize) {
-        self.lines.read_ahead(threads);
-    }
-
     /// The anomalies so far.
     pub(crate) fn notes(&self) -> Notes {
+        let starts = self.context.split.map(|split| split.starts);
         Notes {
             cut_at: self.lines.cut_at,
             stopped: self.lines.stopped,
-            processes_unsaid: self.tasks.are_unsaid(),
+            processes_unsaid: self.tasks.unsaid,
             offsets_in_files: self.context.files.is_some(),
             straights: self.straights,
             short: self.short,
             first_short: self.first_short,
             unjoined: if self.is_joined { 0 } else { self.pairs },
-            guessed: self.context.split.is_some_and(Split::is_guess),
+            guessed: matches!(starts, Some(Starts::Every(_) | Starts::Once)),
             ..Notes::default()
         }
     }

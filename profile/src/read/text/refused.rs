@@ -19,11 +19,6 @@ pub struct Refused {
 const MAX_RUNS: usize = 8;
 
 impl Refused {
-    /// Starts with the first line, which is not yet added.
-    pub(super) fn new(first: u64, error: LineError) -> Refused {
-        Refused { lines: 0, first, error, runs: Vec::new() }
-    }
-
     /// Adds a later line.
     pub(super) fn add(&mut self, number: u64) {
         self.lines += 1;

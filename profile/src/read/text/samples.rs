@@ -6,8 +6,7 @@ use super::{ItemHead, Refused, Step, TextReader};
 use crate::read::brstack::{self, EntryError, Line, LineError, SecondCount, Split, Starts};
 use crate::read::names;
 use crate::read::perf_data::ReadError;
-use crate::read::stack::Straight;
-use crate::read::stack::{RawBranch, SampleHead};
+use crate::read::stack::{RawBranch, SampleHead, Straight};
 
 /// Number of other lines that a short text of samples may have.
 const MUCH: u64 = 8;
@@ -36,7 +35,7 @@ impl TextReader {
         let text = self.lines.unread();
         let line = brstack::parse(text, len, begun, &mut self.entries, &mut self.context);
         let may_be_source = matches!(text, [b' ', b' ', third, ..] if *third != b' ');
-        let by_name = self.context.names.was_asked();
+        let by_name = std::mem::take(&mut self.context.names.asked);
         let line = match line.and_then(|line| self.guard(line, by_name)) {
             // Lines of source code appear next to the frames of a sample.
             Err(LineError::Unknown)
@@ -50,16 +49,8 @@ impl TextReader {
         let goes_on = match (self.context.split, &line) {
             (Some(split), line) => self.is_spread(split, line, len)?,
             (None, Ok(Line::Sample(head))) => self.waiting.goes_on(head, &self.entries),
-            (
-                None,
-                Ok(
-                    Line::Dumped(_)
-                    | Line::Event(_)
-                    | Line::Count(_)
-                    | Line::Counted { .. }
-                    | Line::Straight(..),
-                ),
-            ) => false,
+            (None, Ok(Line::Dumped(_) | Line::Event(_) | Line::Count(_))) => false,
+            (None, Ok(Line::Counted { .. } | Line::Straight(..))) => false,
             _ => true,
         };
         if !goes_on && let Some(found) = self.take_waiting() {
@@ -293,6 +284,7 @@ impl TextReader {
         if error != LineError::Unknown {
             self.telling.get_or_insert((first, error));
         }
-        self.refused.get_or_insert_with(|| Refused::new(first, error)).add(first);
+        let new = || Refused { lines: 0, first, error, runs: Vec::new() };
+        self.refused.get_or_insert_with(new).add(first);
     }
 }

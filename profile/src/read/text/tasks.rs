@@ -14,7 +14,7 @@ pub(super) struct Tasks {
     /// The first thread whose process is unknown.
     alone: Option<u32>,
     /// Whether there are several of these.
-    unsaid: bool,
+    pub(super) unsaid: bool,
 }
 
 /// Maximum number of threads kept.
@@ -50,10 +50,5 @@ impl Tasks {
         if head.pid.is_none() {
             self.unsaid |= *self.alone.get_or_insert(tid) != tid;
         }
-    }
-
-    /// Whether samples belong to several threads with unknown processes.
-    pub(super) fn are_unsaid(&self) -> bool {
-        self.unsaid
     }
 }

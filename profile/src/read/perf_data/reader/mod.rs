@@ -37,8 +37,11 @@ const MAX_EVENTS: usize = 1 << 12;
 /// More ids than any recording has: one for each event and CPU.
 const MAX_IDS: usize = 1 << 21;
 
-enum Input {
+pub(crate) enum Input {
+    /// Header features are read before the first record.
     File(File),
+    /// Such as standard input. It may hold a seekable file; then header features come after the
+    /// last record.
     Stream(Box<dyn Read + Send>),
 }
 
@@ -96,26 +99,9 @@ pub(crate) struct Reader {
     copied: Copied,
 }
 
-impl std::fmt::Debug for Reader {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Reader").field("offset", &self.offset).finish_non_exhaustive()
-    }
-}
-
 impl Reader {
-    /// Reads an open file of `size` bytes, from its start. Header features are read before the first
-    /// record.
-    pub(crate) fn of_file(file: File, size: u64) -> Result<Reader, ReadError> {
-        Reader::start(Input::File(file), Some(size))
-    }
-
-    /// Reads a stream, such as standard input. It may hold a seekable file; then header features
-    /// come after the last record.
-    pub(crate) fn from_stream(stream: Box<dyn Read + Send>) -> Result<Reader, ReadError> {
-        Reader::start(Input::Stream(stream), None)
-    }
-
-    fn start(input: Input, size: Option<u64>) -> Result<Reader, ReadError> {
+    /// Reads an input from its start; `size` is that of a file.
+    pub(crate) fn new(input: Input, size: Option<u64>) -> Result<Reader, ReadError> {
         let mut reader = Reader { input, buffer: vec![0; BUFFER], size, ..Reader::default() };
         reader.read_header()?;
         Ok(reader)
@@ -204,9 +190,15 @@ impl Reader {
                 self.skip_payload(size.map(|size| u64::from(size).next_multiple_of(8)))?;
             }
             record::FINISHED_ROUND => self.round = self.round.wrapping_add(1),
-            kind if side::is_known(kind) => {
-                let body = self.body(frame);
-                let event = side::read(kind, frame.misc, body, self.event_of_other(body), order);
+            record::MMAP
+            | record::MMAP2
+            | record::COMM
+            | record::FORK
+            | record::EXIT
+            | record::LOST
+            | record::LOST_SAMPLES => {
+                let (kind, misc, body) = (frame.kind, frame.misc, self.body(frame));
+                let event = side::read(kind, misc, body, self.event_of_other(body), order);
                 if event.is_none() {
                     self.malformed(frame);
                 }
