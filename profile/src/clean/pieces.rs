@@ -7,16 +7,10 @@ const PIECE: usize = if cfg!(fuzzing) { 1 << 6 } else { 1 << 12 };
 
 /// A list that grows without moving its items, and frees chunk by chunk as it is consumed: it never
 /// needs more than one and a half times its size.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Pieces<T> {
     /// All chunks but the last are full.
     pieces: Vec<Vec<T>>,
-}
-
-impl<T> Default for Pieces<T> {
-    fn default() -> Pieces<T> {
-        Pieces { pieces: Vec::new() }
-    }
 }
 
 impl<T> Pieces<T> {

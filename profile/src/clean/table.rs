@@ -18,16 +18,10 @@ pub(crate) trait Keyed {
 
 /// A list of items, numbered in order of insertion, and an index. Consecutive look-ups would each
 /// wait for memory: callers with a batch of them use [`look_up`](Self::look_up) first.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Table<T> {
     index: Index,
     pub(crate) list: Vec<T>,
-}
-
-impl<T> Default for Table<T> {
-    fn default() -> Table<T> {
-        Table { index: Index::default(), list: Vec::new() }
-    }
 }
 
 impl<T: Keyed> Table<T> {

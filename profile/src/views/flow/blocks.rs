@@ -56,7 +56,7 @@ impl Insides {
 }
 
 /// Data of a transition besides its counts.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Decoded {
     /// The first transition with this branch and target; [`NONE`] for a range without its branch.
     pub(super) edge: u32,
@@ -76,7 +76,7 @@ impl Decoded {
 }
 
 /// The site of a recorded address.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Name {
     space: Space,
     site: u32,
@@ -153,7 +153,8 @@ impl Decoder {
         let branch @ (from, to, space) = key.branch();
         let (mut edge, mut site) = (NONE, NONE);
         if key.has_branch() {
-            let is = |at: u32| is(slots, at, |key| key.has_branch() && key.branch() == branch);
+            let same = |key: &TransitionKey| key.has_branch() && key.branch() == branch;
+            let is = |at: u32| slots.get(at).is_some_and(|slot| same(&slot.key));
             match self.edges.find(branch_hash(branch), is) {
                 Some(first) => {
                     (edge, site) = (first, self.list.get(first).map_or(NONE, |first| first.site));
@@ -196,7 +197,9 @@ impl Decoder {
         let at = branch.map_or(from, |branch| branch.ip);
         let site = self.known_site(space, at).unwrap_or_else(|| {
             let decoded = branch.map(|branch| branch.branch_type);
-            let site = self.sites.push(SiteSlot::new(at, space, code, decoded));
+            let site = self.sites.slots.len() as u32;
+            let slot = SiteSlot { from: at, space, code, decoded, ..SiteSlot::default() };
+            self.sites.slots.push(slot);
             self.names.push(Name { space, addr: at, site });
             site
         });
@@ -233,8 +236,4 @@ impl Decoder {
             Straight::Contradicts => (Decoding::Contradicts, 0),
         }
     }
-}
-
-fn is(slots: &Slots, at: u32, same: impl Fn(&TransitionKey) -> bool) -> bool {
-    slots.get(at).is_some_and(|slot| same(&slot.key))
 }

@@ -32,7 +32,7 @@ impl Repeated {
     /// Adds the current stack to the sums.
     pub(super) fn settle(&mut self, weight: u64, sites: &mut Sites) {
         for (edge, (y, site)) in self.now.drain() {
-            let x = sites.taken_now(site);
+            let x = sites.now.at(site).taken;
             if x > 1 {
                 let MoreThere { xy, yy } = self.sums.entry(edge).or_default();
                 add(xy, weight.saturating_mul(x.saturating_mul(y) - y));

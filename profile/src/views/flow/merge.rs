@@ -49,15 +49,11 @@ impl FlowCounts {
             forget_other_files(&mut sites, &slots, &mut decoded, &maps);
         }
         let mut flow = Flow {
-            sites: Vec::new(),
-            blocks: Vec::new(),
-            taken: 0,
             distinct: distinct(&slots, &decoded, &maps),
-            known: 0,
-            mispredicted: None,
             quality,
             block_quality: BlockQuality { blocks: 0, without_code: 0, contradicted: 0, ..gaps },
             maps,
+            ..Flow::default()
         };
         flow.add_up(&slots, &decoded, &many);
         let most = slots.len();

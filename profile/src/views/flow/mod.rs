@@ -152,7 +152,7 @@ pub fn share_of(blocks: &[Block], function: &Function) -> f64 {
 }
 
 /// The control flow of a recording.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Flow {
     /// Branch instructions, most executed first.
     pub sites: Vec<Site>,

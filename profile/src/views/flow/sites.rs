@@ -9,8 +9,8 @@ use crate::read::stack::EntryFlags;
 
 /// Counts of a branch in a stack that contains it more than once.
 #[derive(Clone, Copy, Debug, Default)]
-struct InStack {
-    taken: u64,
+pub(super) struct InStack {
+    pub(super) taken: u64,
     passed: u64,
     known: u64,
     missed: u64,
@@ -24,21 +24,10 @@ pub(super) struct SiteSlot {
     pub(super) from: u64,
     pub(super) space: Space,
     /// Number of its [`Surplus`], from 1; 0: none.
-    surplus: u32,
+    pub(super) surplus: u32,
     pub(super) recorded: Option<BranchType>,
     pub(super) decoded: Option<BranchType>,
     pub(super) code: bool,
-}
-
-impl SiteSlot {
-    pub(super) fn new(
-        from: u64,
-        space: Space,
-        code: bool,
-        decoded: Option<BranchType>,
-    ) -> SiteSlot {
-        SiteSlot { from, space, code, decoded, ..SiteSlot::default() }
-    }
 }
 
 /// Sums over the stacks that contain a branch more than once.
@@ -73,17 +62,10 @@ pub(super) struct Sites {
     stack: u32,
     /// Branches in the current stack so far.
     len: usize,
-    now: Few<InStack>,
+    pub(super) now: Few<InStack>,
 }
 
 impl Sites {
-    /// Adds a site; returns its number.
-    pub(super) fn push(&mut self, slot: SiteSlot) -> u32 {
-        let number = self.slots.len() as u32;
-        self.slots.push(slot);
-        number
-    }
-
     /// Starts a stack.
     pub(super) fn begin(&mut self) {
         self.len = 0;
@@ -128,11 +110,6 @@ impl Sites {
         now.settled += u64::from(settled);
         now.known += u64::from(flags.mispredicted().is_some());
         now.missed += flags.0 & EntryFlags::MISPREDICTED;
-    }
-
-    /// Times a branch was taken in this stack.
-    pub(super) fn taken_now(&mut self, site: u32) -> u64 {
-        self.now.at(site).taken
     }
 
     /// Adds the current stack to the sums.

@@ -207,7 +207,7 @@ pub(super) enum Slots {
 }
 
 /// A transition with the cycles of its block, in one cache line.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[repr(align(64))]
 pub(super) struct Timed {
     slot: TransitionSlot,

@@ -64,7 +64,7 @@ impl Transfer {
 }
 
 /// A distinct taken branch of one address space: half a cache line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(align(32))]
 pub(crate) struct Edge {
     pub(crate) from: u64,
