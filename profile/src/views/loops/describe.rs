@@ -12,6 +12,7 @@ use crate::clean::add;
 use crate::clean::interval::Clusters;
 use crate::code::maps::{Location, Maps};
 use crate::views::cycles::Cycles;
+use crate::views::sorted_by_key;
 use crate::views::walk::{Edges, Transfer};
 
 /// Counts of a loop.
@@ -244,17 +245,10 @@ pub(super) fn describe(
 /// Sorts by descending number of rounds.
 fn sorted(loops: Vec<Loop>) -> Vec<Loop> {
     let work = |one: &Loop| one.rounds.saturating_add(one.trips.ended.n());
-    let mut all: Vec<(usize, Loop)> = loops.into_iter().enumerate().collect();
-    all.sort_by_key(|(_, one)| (std::cmp::Reverse(work(one)), one.head, one.depth));
-    let mut place = vec![0; all.len()];
-    for (new, (old, _)) in all.iter().enumerate() {
-        if let Some(place) = place.get_mut(*old) {
-            *place = new;
-        }
-    }
-    let mut loops: Vec<Loop> = all.into_iter().map(|(_, one)| one).collect();
+    let key = |one: &Loop| (std::cmp::Reverse(work(one)), one.head, one.depth);
+    let (mut loops, moved) = sorted_by_key(loops, key);
     for one in &mut loops {
-        one.parent = one.parent.and_then(|parent| place.get(parent).copied());
+        one.parent = one.parent.and_then(|parent| moved.get(parent).copied());
     }
     loops
 }

@@ -346,12 +346,9 @@ impl<'a> Search<'a> {
             }
         }
         self.count_entries(region, &found);
-        found.sort_by_cached_key(|part| self.lowest(part));
+        let lowest = |part: &Vec<u32>| part.iter().map(|label| self.nodes[*label as usize]).min();
+        found.sort_by_cached_key(lowest);
         found
-    }
-
-    fn lowest(&self, part: &[u32]) -> Option<u32> {
-        part.iter().map(|label| self.nodes[*label as usize]).min()
     }
 
     /// Counts the edges into each part with a cycle from the others of its region.

@@ -101,10 +101,6 @@ impl Ways {
         let end = self.starts.get(node + 1).copied().unwrap_or(start);
         start as usize..end as usize
     }
-
-    fn of(&self, node: usize) -> &[u32] {
-        self.others.get(self.range(node)).unwrap_or_default()
-    }
 }
 
 impl Graph {
@@ -267,7 +263,7 @@ impl Graph {
 
     /// The successors of a node.
     pub(super) fn next(&self, node: usize) -> &[u32] {
-        self.after.of(node)
+        self.after.others.get(self.after.range(node)).unwrap_or_default()
     }
 
     /// The count of the edge at this index of [`next`](Self::next).

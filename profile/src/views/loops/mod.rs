@@ -215,7 +215,7 @@ impl LoopFinder {
     /// # Errors
     /// There were too many to keep: [`counter`](Self::counter) reads them again.
     pub fn replay(self) -> Result<Loops, Box<LoopFinder>> {
-        if !self.trace.is_whole() {
+        if self.trace.ended {
             return Err(Box::new(self));
         }
         let LoopFinder { edges, ground, whole, trace } = self;

@@ -47,15 +47,8 @@ impl Tracker {
     pub(super) fn new(ground: Ground) -> Tracker {
         let seen = vec![Seen::default(); ground.forest.loops.len()];
         let found = vec![(0, false); seen.len()];
-        Tracker {
-            ground,
-            seen,
-            threads: ByThread::default(),
-            here: Few::default(),
-            found,
-            weight: 1,
-            counts: false,
-        }
+        let (threads, here) = (ByThread::default(), Few::default());
+        Tracker { ground, seen, threads, here, found, weight: 1, counts: false }
     }
 
     /// Prefetches the data that steps will need.

@@ -23,18 +23,13 @@ pub(super) struct Grown {
     pub(super) place: Vec<Option<(u32, u16)>>,
 }
 
-/// The dominant follower of a branch, if any.
-fn dominant(followers: &Followers) -> Option<usize> {
-    let (next, count) = *followers.best().first()?;
-    let surely = count as f64 >= LEAST * followers.all as f64;
-    surely.then_some(next)
-}
-
 pub(super) fn grow(edges: &[Edge], followers: &Pieces<Followers>) -> Grown {
     let count = |edge: usize| edges.get(edge).map_or(0, |edge| edge.count);
     let stops = |edge: usize| edges.get(edge).map(|edge| edge.kind).filter(|kind| !kind.is_jump());
     let following = |(edge, after): (usize, &Followers)| {
-        dominant(after).filter(|_| stops(edge).is_none()).map(|next| next as u32)
+        let (next, count) = *after.best().first()?;
+        let is_dominant = count as f64 >= LEAST * after.all as f64;
+        (is_dominant && stops(edge).is_none()).then_some(next as u32)
     };
     let followed: Vec<Option<u32>> = followers.iter().enumerate().map(following).collect();
     let next = |edge: usize| followed.get(edge).copied().flatten().map(|next| next as usize);

@@ -17,6 +17,7 @@ use crate::clean::pieces::Pieces;
 use crate::clean::quality::Quality;
 use crate::clean::{ByThread, Cleaned, CommonResult, Continuity, Counter, View, add};
 use crate::code::maps::{Location, Maps};
+use crate::views::sorted_by_key;
 use crate::views::walk::{Edges, Part, Step, Trace, Visit, Walk, touch};
 
 use grow::{Chain, Grown, grow};
@@ -161,7 +162,7 @@ impl Visit for FirstWalk {
 
     fn stack(&mut self, stack: &Cleaned<'_>, steps: &[Step], edges: &Edges, _: &mut Maps) {
         self.followers.grow_to(edges.list().len());
-        touch(steps, |edge| self.followers.get(edge as u32).map_or(0, Followers::touch));
+        touch(steps, |edge| self.followers.get(edge as u32).map_or(0, |after| after.all));
         for step in steps {
             let before = step.before.and_then(|before| self.followers.get_mut(before as u32));
             if let Some(after) = before {
@@ -375,16 +376,9 @@ impl Visit for SecondWalk {
         let CommonResult { quality, gaps, maps, .. } = whole;
         let (taken, distinct) = edges.totals(&maps);
         let chains = std::mem::take(&mut self.chains).into_iter().enumerate();
-        let path = |(number, chain)| (number, self.path(number, chain, &edges, &maps));
-        let mut paths: Vec<(usize, Path)> = chains.map(path).collect();
-        paths.sort_by(|(a, one), (b, other)| other.branches.cmp(&one.branches).then(a.cmp(b)));
-        let mut moved = vec![0; paths.len()];
-        for (new, (old, _)) in paths.iter().enumerate() {
-            if let Some(place) = moved.get_mut(*old) {
-                *place = new;
-            }
-        }
-        let mut paths: Vec<Path> = paths.into_iter().map(|(_, path)| path).collect();
+        let paths = chains.map(|(number, chain)| self.path(number, chain, &edges, &maps));
+        let key = |path: &Path| std::cmp::Reverse(path.branches);
+        let (mut paths, moved) = sorted_by_key(paths.collect(), key);
         for path in &mut paths {
             if let Break::Joins { chain, .. } = &mut path.ends {
                 *chain = moved.get(*chain).copied().unwrap_or(*chain);
@@ -425,7 +419,7 @@ impl PathFinder {
     /// # Errors
     /// There were too many to keep: [`counter`](Self::counter) reads them again.
     pub fn replay(self) -> Result<Paths, Box<PathFinder>> {
-        if !self.trace.is_whole() {
+        if self.trace.ended {
             return Err(Box::new(self));
         }
         let PathFinder { edges, mut walk, whole, trace } = self;

@@ -25,12 +25,6 @@ pub(super) struct Followers {
 }
 
 impl Followers {
-    /// Prefetches the data that [`add`](Self::add) needs.
-    #[inline]
-    pub(super) fn touch(&self) -> u64 {
-        self.all
-    }
-
     #[inline]
     pub(super) fn add(&mut self, edge: usize, weight: u64) {
         let Ok(edge) = u32::try_from(edge) else { return };

@@ -62,7 +62,7 @@ pub(crate) struct Trace {
     thread: Thread,
     successors: Successors,
     /// It was too long, and is empty.
-    ended: bool,
+    pub(crate) ended: bool,
 }
 
 /// By branch, the one that followed it first.
@@ -168,11 +168,6 @@ impl Trace {
     #[inline]
     fn number(&mut self, number: u64) {
         varint::push(&mut self.bytes, number);
-    }
-
-    /// Whether it has everything.
-    pub(crate) fn is_whole(&self) -> bool {
-        !self.ended
     }
 
     /// Passes everything on, in order.
