@@ -101,12 +101,6 @@ struct Many {
 }
 
 impl Many {
-    fn of(few: &Few) -> Many {
-        let mut many = Many::default();
-        few.iter().for_each(|(cycles, times)| many.add(cycles, times));
-        many
-    }
-
     fn add(&mut self, cycles: u32, weight: u64) {
         self.n = self.n.saturating_add(weight);
         if cycles >= EntryFlags::MAX_CYCLES {
@@ -165,7 +159,8 @@ impl Cycles {
         match &mut self.counts {
             Storage::Many(many) => change(many),
             Storage::Few(few) => {
-                let mut many = Box::new(Many::of(few));
+                let mut many = Box::<Many>::default();
+                few.iter().for_each(|(cycles, times)| many.add(cycles, times));
                 change(&mut many);
                 self.counts = Storage::Many(many);
             }

@@ -50,7 +50,7 @@ pub struct Overview {
 }
 
 /// Counts recordings one after another.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct OverviewCounter {
     counter: Counter<Page>,
     /// Whether there is more than one recording.
@@ -123,12 +123,7 @@ impl View for Page {
 impl OverviewCounter {
     /// Starts empty. With `several`, the flow of each recording is also counted separately.
     pub fn new(several: bool) -> OverviewCounter {
-        OverviewCounter {
-            counter: Counter::new(),
-            several,
-            notes: ReaderNotes::default(),
-            judged: Vec::new(),
-        }
+        OverviewCounter { several, ..OverviewCounter::default() }
     }
 
     /// The locations of code, and their names.

@@ -110,11 +110,7 @@ pub fn find(flow: &mut Flow, what: &str) -> Result<Stretch, FindError> {
             }
         }
         Ok(LocationSpec::Symbol { file: None, .. }) | Err(_) => Err(missing(flow, what)),
-        Ok(
-            place @ (LocationSpec::Symbol { .. }
-            | LocationSpec::Address(_)
-            | LocationSpec::Line { .. }),
-        ) => around(flow, &place),
+        Ok(place) => around(flow, &place),
     }
 }
 

@@ -212,7 +212,10 @@ impl<'a> Builder<'a> {
                 None => {
                     let to = self.graph.nodes.len();
                     self.graph.nodes.push(Node::Outside(went.target.clone()));
-                    self.push(from, to, kind, Some(went.count), missed);
+                    let (count, mispredicted) = (Some(went.count), missed);
+                    let edge =
+                        Edge { from, to, kind, count, mispredicted, back: false, trips: None };
+                    self.graph.edges.push(edge);
                 }
             }
         }
@@ -240,20 +243,9 @@ impl<'a> Builder<'a> {
         mispredicted: Option<f64>,
     ) {
         if let Some(to) = block.and_then(|block| self.node(block)) {
-            self.push(from, to, kind, count, mispredicted);
+            let (back, trips) = (false, None);
+            self.graph.edges.push(Edge { from, to, kind, count, mispredicted, back, trips });
         }
-    }
-
-    fn push(
-        &mut self,
-        from: usize,
-        to: usize,
-        kind: EdgeKind,
-        count: Option<u64>,
-        mispredicted: Option<f64>,
-    ) {
-        let edge = Edge { from, to, kind, count, mispredicted, back: false, trips: None };
-        self.graph.edges.push(edge);
     }
 }
 

@@ -119,19 +119,14 @@ struct Listing<'a> {
 }
 
 impl Listing<'_> {
-    fn location(&self, offset: u64) -> Location {
-        let file = self.function.file;
-        Location::File { file, offset: self.function.offset.wrapping_add(offset) }
-    }
-
     /// Decodes from the first byte to the last. `known` are offsets at which an instruction starts,
     /// `ran` the executed blocks. If there is data among the code, executed code determines where
     /// instructions start.
     fn sweep(&mut self, known: &BTreeSet<u64>, ran: &[(u64, u64)], disasm: &mut Disassembler) {
         let mut offset = 0;
         while offset < self.function.len {
-            let location = self.location(offset);
             let address = self.function.address.wrapping_add(offset);
+            let location = self.function.location(address);
             let Some(CodeBytes { isa, mut bytes }) = self.maps.code(location) else { break };
             let mut text = disasm.text(&bytes, address);
             let len = u64::from(text.as_ref().map_or(isa.alignment(), |text| text.len));
@@ -154,20 +149,12 @@ impl Listing<'_> {
                 Insn::Straight { .. } | Insn::Invalid => None,
             };
             self.insns.push((offset, insn));
-            let step = bytes.len().max(1) as u64;
+            offset += bytes.len().max(1) as u64;
             let source = self.maps.source(location);
-            let (leads, count) = (false, None);
-            self.instructions.push(Instruction {
-                address,
-                bytes,
-                text,
-                label,
-                source,
-                leads,
-                count,
-                branch,
-            });
-            offset += step;
+            let count = None;
+            let new =
+                Instruction { address, bytes, text, label, source, leads: false, count, branch };
+            self.instructions.push(new);
         }
         // Targets are resolved after every instruction has its index.
         for at in 0..self.instructions.len() {
@@ -184,7 +171,7 @@ impl Listing<'_> {
 
     fn new_branch(&mut self, branch: &BranchInsn) -> Branch {
         let target = branch.target.map(|to| {
-            let name = self.maps.name(self.location(to.wrapping_sub(self.function.address)));
+            let name = self.maps.name(self.function.location(to));
             let name = name.map(|named| (named.name, named.offset));
             Target { address: to, inside: None, name }
         });
@@ -235,8 +222,8 @@ impl Listing<'_> {
             let inside =
                 self.function.distance(target.location).and_then(|offset| self.index(offset));
             let name = self.maps.name(target.location).map(|named| (named.name, named.offset));
-            let target_ = Target { address: target.to, inside, name };
-            went.push(Went { target: target_, count: target.count });
+            let count = target.count;
+            went.push(Went { target: Target { address: target.to, inside, name }, count });
         }
         let Some(insn) = self.instructions.get_mut(at) else { return };
         // Interrupts can leave from any instruction.

@@ -96,7 +96,8 @@ impl Builder {
         }
         self.deepest = self.deepest.max(frames.len());
         let truncated = match head.source {
-            Source::Unsaid => is_full(frames.len(), self.deepest),
+            // Another recorder's stack is probably as long as the LBR stack.
+            Source::Unsaid => matches!((frames.len(), self.deepest), (32, _) | (16, 16)),
             Source::Hardware | Source::Software => head.integrity.truncated,
         };
         if truncated {
@@ -181,7 +182,8 @@ impl Builder {
                 Some(target) => target,
                 None => {
                     let (function, offset) = self.tree.function(maps, space, edge.to);
-                    let (named, at_first) = (self.tree.has_name(function), offset == 0);
+                    let (named, at_first) =
+                        (self.tree.named.get(function) == Some(&true), offset == 0);
                     let target = Target { function: function as u32, named, at_first };
                     if let Some(ends) = self.ends.get_mut(step.edge) {
                         ends.target = Some(target);
@@ -287,11 +289,6 @@ impl Builder {
         };
         name(a).is_some_and(|a| Some(a) == name(b))
     }
-}
-
-/// Whether another recorder's stack is probably as long as the LBR stack.
-fn is_full(len: usize, deepest: usize) -> bool {
-    len == 32 || (len == 16 && deepest == 16)
 }
 
 impl Visit for Builder {

@@ -72,7 +72,7 @@ pub(super) struct Tree {
     children: Map<(usize, usize), usize>,
     pub(super) functions: Vec<Function>,
     /// Whether each function has a name.
-    named: Vec<bool>,
+    pub(super) named: Vec<bool>,
     by_location: Map<Location, usize>,
     by_address: Map<(u32, u64), (usize, u64)>,
     /// Frames too deep to get their own node.
@@ -150,10 +150,6 @@ impl Tree {
 
     pub(super) fn function_of(&self, node: usize) -> usize {
         self.nodes.get(node).map_or(NOBODY, |node| node.function)
-    }
-
-    pub(super) fn has_name(&self, function: usize) -> bool {
-        self.named.get(function).copied().unwrap_or(false)
     }
 
     /// Adds to a count of a context.
