@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::{
-    access::{MsrError, MsrRead},
+    access::{MsrRead, MsrResult},
     address::Msr,
     caps::{LbrCaps, Order},
     decode::ring_order,
@@ -37,13 +37,11 @@ impl Snapshot {
     ///
     /// # Errors
     /// The first register that could not be read.
-    pub fn read<M: MsrRead + ?Sized>(msr: &mut M, caps: &LbrCaps) -> Result<Snapshot, MsrError> {
+    pub fn read<M: MsrRead + ?Sized>(msr: &mut M, caps: &LbrCaps) -> MsrResult<Snapshot> {
         let registers = &caps.registers;
         let control = msr.read(registers.control)?;
-        let select = match registers.select.filter(|select| *select != registers.control) {
-            Some(select) => Some(msr.read(select)?),
-            None => None,
-        };
+        let select = registers.select.filter(|select| *select != registers.control);
+        let select = select.map(|select| msr.read(select)).transpose()?;
         let depth = match registers.depth {
             Some(register) => {
                 // Depth 0 was never observed, and more than the maximum is impossible.
@@ -84,10 +82,7 @@ impl Snapshot {
     }
 }
 
-fn read_position<M: MsrRead + ?Sized>(
-    msr: &mut M,
-    caps: &LbrCaps,
-) -> Result<Option<u64>, MsrError> {
+fn read_position<M: MsrRead + ?Sized>(msr: &mut M, caps: &LbrCaps) -> MsrResult<Option<u64>> {
     match (caps.order, caps.registers.tos) {
         (_, Some(tos)) => msr.read(tos).map(Some),
         (Order::Saturating, None) => {
@@ -102,7 +97,7 @@ fn read_record<M: MsrRead + ?Sized>(
     msr: &mut M,
     caps: &LbrCaps,
     index: u32,
-) -> Result<RawEntry, MsrError> {
+) -> MsrResult<RawEntry> {
     let registers = &caps.registers;
     let mut read = |register: Option<Msr>| register.map(|register| msr.read(register)).transpose();
     Ok(RawEntry {

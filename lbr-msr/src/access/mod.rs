@@ -156,6 +156,9 @@ pub enum MsrError {
     },
 }
 
+/// The result of an access.
+pub type MsrResult<T = ()> = Result<T, MsrError>;
+
 /// Reads registers of one logical CPU.
 pub trait MsrRead {
     /// The logical CPU.

@@ -27,7 +27,7 @@ pub use state::{ArmStep, Armed, ChangedControl, Frozen, Restored, Saved};
 
 use alloc::vec::Vec;
 
-use crate::access::{MsrError, MsrRead, MsrWrite};
+use crate::access::{MsrError, MsrRead, MsrResult, MsrWrite};
 use crate::address::{IA32_DEBUGCTL, IA32_RTIT_CTL, Msr};
 use crate::caps::{Facility, LbrCaps, Quirks, RegisterMap};
 use crate::register::{DebugCtl, PerfGlobalStatus, RtitCtl};
@@ -256,7 +256,7 @@ impl ArmPlan {
     /// # Errors
     /// The first failed access. Earlier writes are not undone: call [`restore`](Self::restore) with
     /// the same `saved`.
-    pub fn arm<M: MsrWrite>(&self, registers: &mut M, saved: &Saved) -> Result<Armed, MsrError> {
+    pub fn arm<M: MsrWrite>(&self, registers: &mut M, saved: &Saved) -> MsrResult<Armed> {
         if let (Some((_, reset)), Some(status)) = (self.status, saved.status)
             && status & LBR_FRZ != 0
         {
@@ -277,11 +277,7 @@ impl ArmPlan {
     ///
     /// # Errors
     /// The failed access.
-    pub fn freeze<M: MsrWrite>(
-        &self,
-        registers: &mut M,
-        armed: &Armed,
-    ) -> Result<Frozen, MsrError> {
+    pub fn freeze(&self, registers: &mut impl MsrWrite, armed: &Armed) -> MsrResult<Frozen> {
         let enable = self.map.enable;
         let control = registers.read(self.map.control)?;
         if control & enable != 0 {
@@ -311,7 +307,7 @@ impl ArmPlan {
     ///
     /// # Errors
     /// The failed access.
-    pub fn thaw<M: MsrWrite>(&self, registers: &mut M, frozen: &Frozen) -> Result<Armed, MsrError> {
+    pub fn thaw<M: MsrWrite>(&self, registers: &mut M, frozen: &Frozen) -> MsrResult<Armed> {
         if let (Some((_, reset)), true) = (self.status, frozen.frozen_by_pmi()) {
             registers.write(reset, LBR_FRZ)?;
         }

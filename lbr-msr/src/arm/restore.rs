@@ -2,29 +2,26 @@
 
 use alloc::vec::Vec;
 
-use crate::access::{MsrError, MsrRead, MsrWrite};
+use crate::access::{MsrError, MsrRead, MsrResult, MsrWrite};
 use crate::address::{IA32_DEBUGCTL, Msr};
 use crate::caps::RegisterMap;
 
 use super::{ArmPlan, ArmStep, ChangedControl, FREEZE_LBRS_ON_PMI, LBR_FRZ, Restored, Saved};
 
-/// The first failure of several accesses.
+/// The result of several accesses: what they found, and the first failure.
 #[derive(Default)]
-struct Failures(Option<MsrError>);
+struct Outcome {
+    restored: Restored,
+    failure: Option<MsrError>,
+}
 
-impl Failures {
-    fn note<T>(&mut self, result: Result<T, MsrError>) -> Option<T> {
-        match result {
-            Ok(value) => Some(value),
-            Err(error) => {
-                self.0.get_or_insert(error);
-                None
-            }
-        }
+impl Outcome {
+    fn note<T>(&mut self, result: MsrResult<T>) -> Option<T> {
+        result.map_err(|error| _ = self.failure.get_or_insert(error)).ok()
     }
 
-    fn into_result(self) -> Result<(), MsrError> {
-        self.0.map_or(Ok(()), Err)
+    fn into_result(self) -> MsrResult<Restored> {
+        self.failure.map_or(Ok(self.restored), Err)
     }
 }
 
@@ -36,29 +33,25 @@ impl ArmPlan {
     ///
     /// # Errors
     /// The first failed access; the remaining steps still run.
-    pub fn restore<M: MsrWrite>(
-        &self,
-        registers: &mut M,
-        saved: &Saved,
-    ) -> Result<Restored, MsrError> {
-        let mut restored = Restored::default();
-        let mut failures = Failures::default();
+    pub fn restore<M: MsrWrite>(&self, registers: &mut M, saved: &Saved) -> MsrResult<Restored> {
+        let mut outcome = Outcome::default();
         if self.exclusive {
-            restored.control = failures.note(self.changed_control(registers, saved)).flatten();
+            let changed = self.changed_control(registers, saved);
+            outcome.restored.control = outcome.note(changed).flatten();
         }
         if self.whole_control {
-            self.restore_whole(registers, saved, &mut restored, &mut failures);
+            self.restore_whole(registers, saved, &mut outcome);
         } else {
-            self.restore_bits(registers, saved, &mut restored, &mut failures);
+            self.restore_bits(registers, saved, &mut outcome);
         }
         if let Some(before) = saved.debugctl {
             let ours = self.changed_freeze(before);
             if ours != 0 {
-                failures.note(put_bits(registers, IA32_DEBUGCTL, ours, before));
+                outcome.note(put_bits(registers, IA32_DEBUGCTL, ours, before));
             }
         }
-        failures.note(self.release_freeze(registers, saved));
-        failures.into_result().map(|()| restored)
+        outcome.note(self.release_freeze(registers, saved));
+        outcome.into_result()
     }
 
     /// Disables recording, sets the filter to 0 and clears the records, even if others set them: for
@@ -66,7 +59,7 @@ impl ArmPlan {
     ///
     /// # Errors
     /// The first failed access; the remaining steps still run.
-    pub fn disarm<M: MsrWrite>(&self, registers: &mut M) -> Result<(), MsrError> {
+    pub fn disarm<M: MsrWrite>(&self, registers: &mut M) -> MsrResult {
         let RegisterMap { control, enable, .. } = self.map;
         let mut steps = Vec::new();
         if self.whole_control {
@@ -76,35 +69,30 @@ impl ArmPlan {
         }
         steps.extend(self.select().map(|msr| ArmStep::Write { msr, value: 0 }));
         steps.extend(self.clear_steps(u64::from(self.depth)));
-        let mut failures = Failures::default();
+        let mut outcome = Outcome::default();
         for step in steps {
-            failures.note(step.run(registers));
+            outcome.note(step.run(registers));
         }
-        failures.into_result()
+        outcome.into_result().map(drop)
     }
 
     /// For facilities that share their control register with the kernel: restores one bit of it,
     /// and the whole filter register.
-    fn restore_bits<M: MsrWrite>(
-        &self,
-        registers: &mut M,
-        saved: &Saved,
-        restored: &mut Restored,
-        failures: &mut Failures,
-    ) {
+    fn restore_bits(&self, registers: &mut impl MsrWrite, saved: &Saved, outcome: &mut Outcome) {
         let RegisterMap { control, enable, .. } = self.map;
-        failures.note(ArmStep::Clear { msr: control, bits: enable }.run(registers));
+        outcome.note(ArmStep::Clear { msr: control, bits: enable }.run(registers));
         if let (Some(msr), Some(before)) = (self.select(), saved.select) {
-            let ours = failures.note(give_back(registers, msr, self.value, before));
-            restored.foreign |= ours == Some(false);
+            let ours = outcome.note(give_back(registers, msr, self.value, before));
+            outcome.restored.foreign |= ours == Some(false);
         }
-        if !restored.foreign {
+        if !outcome.restored.foreign {
             for step in self.clear_steps(0) {
-                failures.note(step.run(registers));
+                outcome.note(step.run(registers));
             }
         }
-        let ours = if restored.control.is_some() { u64::MAX } else { self.control_bits(saved) };
-        failures.note(put_bits(registers, control, ours, saved.control));
+        let ours =
+            if outcome.restored.control.is_some() { u64::MAX } else { self.control_bits(saved) };
+        outcome.note(put_bits(registers, control, ours, saved.control));
     }
 
     /// The bits of the control register that the plan writes.
@@ -119,7 +107,7 @@ impl ArmPlan {
         &self,
         registers: &mut M,
         saved: &Saved,
-    ) -> Result<Option<ChangedControl>, MsrError> {
+    ) -> MsrResult<Option<ChangedControl>> {
         let RegisterMap { control, enable, .. } = self.map;
         let (found, before) = (registers.read(control)?, saved.control);
         let is_ours = if self.whole_control {
@@ -131,40 +119,31 @@ impl ArmPlan {
     }
 
     /// For Architectural LBR: restores the whole of IA32_LBR_CTL and IA32_LBR_DEPTH.
-    fn restore_whole<M: MsrWrite>(
-        &self,
-        registers: &mut M,
-        saved: &Saved,
-        restored: &mut Restored,
-        failures: &mut Failures,
-    ) {
+    fn restore_whole(&self, registers: &mut impl MsrWrite, saved: &Saved, outcome: &mut Outcome) {
         let RegisterMap { control, enable, .. } = self.map;
-        let Some(now) = failures.note(registers.read(control)) else { return };
-        if now & !enable != self.value && now != saved.control && restored.control.is_none() {
-            restored.foreign = true;
+        let Some(now) = outcome.note(registers.read(control)) else { return };
+        if now & !enable != self.value && now != saved.control && outcome.restored.control.is_none()
+        {
+            outcome.restored.foreign = true;
             return;
         }
-        failures.note(registers.write(control, now & !enable));
+        outcome.note(registers.write(control, now & !enable));
         if let (Some(msr), Some(before)) = (self.map.depth, saved.depth) {
-            match failures.note(registers.read(msr)) {
+            match outcome.note(registers.read(msr)) {
                 Some(depth) if depth == u64::from(self.depth) || depth == before => {
                     // Any write clears the records.
-                    failures.note(registers.write(msr, before));
+                    outcome.note(registers.write(msr, before));
                 }
-                Some(_) => restored.foreign = true,
+                Some(_) => outcome.restored.foreign = true,
                 None => {}
             }
         }
-        failures.note(registers.write(control, saved.control));
+        outcome.note(registers.write(control, saved.control));
     }
 
     /// Clears LBR_FRZ if a PMI set it while this plan had FREEZE_LBRS_ON_PMI on; otherwise the next
     /// user's LBR would stay frozen.
-    fn release_freeze<M: MsrWrite>(
-        &self,
-        registers: &mut M,
-        saved: &Saved,
-    ) -> Result<(), MsrError> {
+    fn release_freeze(&self, registers: &mut impl MsrWrite, saved: &Saved) -> MsrResult {
         if let (true, Some((status, reset)), Some(before)) =
             (self.freeze_on_pmi, self.status, saved.status)
             && before & LBR_FRZ == 0
@@ -187,12 +166,7 @@ impl ArmPlan {
 }
 
 /// Writes `before` if the register holds `ours`. Returns whether it held `ours` or `before`.
-fn give_back<M: MsrWrite>(
-    registers: &mut M,
-    msr: Msr,
-    ours: u64,
-    before: u64,
-) -> Result<bool, MsrError> {
+fn give_back<M: MsrWrite>(registers: &mut M, msr: Msr, ours: u64, before: u64) -> MsrResult<bool> {
     let now = registers.read(msr)?;
     if now == ours && now != before {
         registers.write(msr, before)?;
@@ -201,12 +175,7 @@ fn give_back<M: MsrWrite>(
 }
 
 /// Copies the bits in the mask `bits` from `source`; keeps the others.
-fn put_bits<M: MsrWrite>(
-    registers: &mut M,
-    msr: Msr,
-    bits: u64,
-    source: u64,
-) -> Result<(), MsrError> {
+fn put_bits<M: MsrWrite>(registers: &mut M, msr: Msr, bits: u64, source: u64) -> MsrResult {
     let now = registers.read(msr)?;
     registers.write(msr, now & !bits | source & bits)
 }
