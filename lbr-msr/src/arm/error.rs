@@ -1,6 +1,9 @@
 //! Why an LBR cannot be armed.
 
-use alloc::{string::ToString, vec::Vec};
+use alloc::{
+    string::{String, ToString},
+    vec::Vec,
+};
 
 use crate::access::MsrError;
 use crate::address::Msr;
@@ -81,7 +84,7 @@ pub enum ArmError {
     #[error(
         "{} cannot keep {asked} records on this CPU; it can keep {}",
         facility.name(),
-        Depths { depth: *depth, mask: *mask }
+        depths(*depth, *mask)
     )]
     Depth {
         /// The facility.
@@ -115,17 +118,7 @@ pub enum ArmError {
 }
 
 /// A facility's depths, as text.
-struct Depths {
-    depth: u32,
-    mask: u8,
-}
-
-impl core::fmt::Display for Depths {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        if self.mask == 0 {
-            return self.depth.fmt(f);
-        }
-        let depths: Vec<_> = depths_in(self.mask).map(|depth| depth.to_string()).collect();
-        f.write_str(&depths.join(", "))
-    }
+fn depths(depth: u32, mask: u8) -> String {
+    let depths: Vec<_> = depths_in(mask).map(|depth| depth.to_string()).collect();
+    if mask == 0 { depth.to_string() } else { depths.join(", ") }
 }
