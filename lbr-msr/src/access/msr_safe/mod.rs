@@ -117,23 +117,17 @@ impl MsrSafe {
         }
         let mut ops = abi::encode(self.cpu, batch);
         let result = self.batch.run(self.version, &mut ops);
-        match result {
-            Ok(()) => {
-                abi::decode(&ops, batch);
-                Ok(())
-            }
+        let have_run = match result {
+            Ok(()) => true,
             // The module checks its list before anything runs, so nothing was read.
-            Err(errno @ (Errno::EACCES | Errno::EROFS | Errno::ENXIO)) => {
-                Err(self.blame(&ops, errno))
-            }
-            Err(errno) => {
-                // One step faulted; the others have run.
-                if ops.iter().any(|op| op.err != 0) {
-                    abi::decode(&ops, batch);
-                }
-                Err(self.blame(&ops, errno))
-            }
+            Err(Errno::EACCES | Errno::EROFS | Errno::ENXIO) => false,
+            // One step faulted; the others have run.
+            Err(_) => ops.iter().any(|op| op.err != 0),
+        };
+        if have_run {
+            abi::decode(&ops, batch);
         }
+        result.map_err(|errno| self.blame(&ops, errno))
     }
 
     /// The error of the first failed step; if none is marked, of the first step that the list
