@@ -1,6 +1,7 @@
 //! Decoding of Intel's layouts. SDM 17.4.8.1; Linux `intel/lbr.c`.
 
 use crate::{
+    caps::Layout,
     record::{BranchEntry, RawEntry},
     register::record::{ArchInfo, CYCLES_MAX, CyclesTo, FlagsFrom, LbrInfo, PackedRecord, TsxFrom},
 };
@@ -81,33 +82,23 @@ pub(super) fn time(raw: &RawEntry, slot: &mut BranchEntry) -> bool {
     raw.from != 0
 }
 
-/// The fields of INFO that a CPU's Architectural LBR has.
-#[derive(Clone, Copy)]
-pub(super) struct ArchFields {
-    pub(super) mispredict: bool,
-    pub(super) timed: bool,
-    pub(super) types: bool,
-    pub(super) counters: u8,
-    pub(super) tsx: bool,
-}
-
-/// Architectural LBR.
+/// Architectural LBR, with the fields of INFO that `layout` names.
 #[inline(always)]
-pub(super) fn arch(raw: &RawEntry, has: ArchFields, slot: &mut BranchEntry) -> bool {
+pub(super) fn arch(raw: &RawEntry, layout: Layout, slot: &mut BranchEntry) -> bool {
+    let Layout::Arch { mispredict, timed, types, counters, tsx } = layout else { return false };
     let Some(info) = raw.info.map(ArchInfo) else { return plain(raw, slot) };
-    let timed = has.timed && info.cycles_valid();
-    let counter = |i: u32| ((has.counters >> i) & 1 != 0).then_some(info.counter(i));
+    let timed = timed && info.cycles_valid();
+    let counter = |i: u32| ((counters >> i) & 1 != 0).then_some(info.counter(i));
     *slot = BranchEntry {
         from: raw.from,
         to: raw.to,
-        mispredicted: has.mispredict.then_some(info.mispredicted()),
-        in_tx: has.tsx.then_some(info.in_tx()),
-        abort: has.tsx.then_some(info.abort()),
+        mispredicted: mispredict.then_some(info.mispredicted()),
+        in_tx: tsx.then_some(info.in_tx()),
+        abort: tsx.then_some(info.abort()),
         cycles: timed.then_some(u32::from(info.cycles())),
         cycles_saturated: timed.then_some(info.cycles() == CYCLES_MAX),
-        hw_type: if has.types { info.branch_type() } else { None },
-        counters: (has.counters & 0xF != 0)
-            .then(|| [counter(0), counter(1), counter(2), counter(3)]),
+        hw_type: if types { info.branch_type() } else { None },
+        counters: (counters & 0xF != 0).then(|| [counter(0), counter(1), counter(2), counter(3)]),
         ..BranchEntry::default()
     };
     raw.from != 0

@@ -42,10 +42,7 @@ pub fn decode_into(layout: Layout, raw: &RawEntry, slot: &mut BranchEntry) -> bo
             6 => intel::time(raw, slot),
             _ => false,
         },
-        Layout::Arch { mispredict, timed, types, counters, tsx } => {
-            let fields = intel::ArchFields { mispredict, timed, types, counters, tsx };
-            intel::arch(raw, fields, slot)
-        }
+        Layout::Arch { .. } => intel::arch(raw, layout, slot),
         Layout::AmdV2 { virt_bits } => amd::v2(raw, virt_bits, slot),
         Layout::AmdBrs { virt_bits } => amd::brs(raw, virt_bits, slot),
         Layout::AmdSingle => amd::single(raw, slot),
