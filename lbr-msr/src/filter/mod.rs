@@ -77,14 +77,10 @@ const KNOWN: &str = "any, any_call, any_ret, ind_call, ind_jmp, call, cond, stac
 
 impl BranchFilter {
     /// The branch type bits.
-    const TYPES: BranchFilter = BranchFilter::ANY
-        .union(BranchFilter::ANY_CALL)
-        .union(BranchFilter::ANY_RET)
-        .union(BranchFilter::IND_CALL)
-        .union(BranchFilter::IND_JMP)
-        .union(BranchFilter::CALL)
-        .union(BranchFilter::COND)
-        .union(BranchFilter::STACK);
+    const TYPES: BranchFilter = BranchFilter::all()
+        .difference(BranchFilter::RINGS)
+        .difference(BranchFilter::NO_FAR)
+        .difference(BranchFilter::SAVE_TYPE);
 
     /// The privilege level bits.
     const RINGS: BranchFilter = BranchFilter::USER.union(BranchFilter::KERNEL);
@@ -105,35 +101,22 @@ impl BranchFilter {
 
     /// The classes to capture. Call-stack mode records calls and returns.
     #[must_use]
-    pub const fn classes(self) -> BranchClasses {
+    pub fn classes(self) -> BranchClasses {
+        const CLASSES: [(BranchFilter, BranchClasses); 8] = [
+            (BranchFilter::ANY, BranchClasses::all()),
+            (BranchFilter::ANY_CALL, BranchClasses::CALLS.union(BranchClasses::OTHER)),
+            (BranchFilter::ANY_RET, BranchClasses::RET.union(BranchClasses::OTHER)),
+            (BranchFilter::IND_CALL, BranchClasses::IND_CALL),
+            (BranchFilter::IND_JMP, BranchClasses::IND_JMP),
+            (BranchFilter::CALL, BranchClasses::REL_CALL),
+            (BranchFilter::COND, BranchClasses::COND),
+            (BranchFilter::STACK, BranchClasses::CALLS.union(BranchClasses::RET)),
+        ];
         let all = self.normalized();
-        let mut classes = BranchClasses::empty();
-        if all.contains(BranchFilter::ANY) {
-            classes = BranchClasses::all();
-        }
-        if all.contains(BranchFilter::ANY_CALL) {
-            classes = classes.union(BranchClasses::CALLS).union(BranchClasses::OTHER);
-        }
-        if all.contains(BranchFilter::ANY_RET) {
-            classes = classes.union(BranchClasses::RET).union(BranchClasses::OTHER);
-        }
-        if all.contains(BranchFilter::IND_CALL) {
-            classes = classes.union(BranchClasses::IND_CALL);
-        }
-        if all.contains(BranchFilter::IND_JMP) {
-            classes = classes.union(BranchClasses::IND_JMP);
-        }
-        if all.contains(BranchFilter::CALL) {
-            classes = classes.union(BranchClasses::REL_CALL);
-        }
-        if all.contains(BranchFilter::COND) {
-            classes = classes.union(BranchClasses::COND);
-        }
-        if all.contains(BranchFilter::STACK) {
-            classes = classes.union(BranchClasses::CALLS).union(BranchClasses::RET);
-        }
+        let named = CLASSES.iter().filter(|(name, _)| all.contains(*name));
+        let mut classes = named.fold(BranchClasses::empty(), |sum, (_, classes)| sum | *classes);
         if all.contains(BranchFilter::NO_FAR) {
-            classes = classes.difference(BranchClasses::OTHER);
+            classes -= BranchClasses::OTHER;
         }
         classes
     }
@@ -212,15 +195,8 @@ impl BranchClasses {
 
     /// The set that holds one class.
     pub const fn of(class: HwBranchType) -> BranchClasses {
-        match class {
-            HwBranchType::Cond => BranchClasses::COND,
-            HwBranchType::IndJmp => BranchClasses::IND_JMP,
-            HwBranchType::RelJmp => BranchClasses::REL_JMP,
-            HwBranchType::IndCall => BranchClasses::IND_CALL,
-            HwBranchType::RelCall => BranchClasses::REL_CALL,
-            HwBranchType::Ret => BranchClasses::RET,
-            HwBranchType::Other => BranchClasses::OTHER,
-        }
+        // Both have the same order.
+        BranchClasses::from_bits_retain(1 << class as u8)
     }
 
     /// Whether a branch of this class is in the set.

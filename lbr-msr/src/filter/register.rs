@@ -103,14 +103,9 @@ impl Captured {
 /// # Errors
 /// [`FilterError`] if the facility cannot do it.
 pub fn to_register(filter: BranchFilter, register: FilterRegister) -> Result<u64, FilterError> {
-    let value = to_register_disarmed(filter, register)?;
-    Ok(match register {
-        FilterRegister::LbrCtl { .. } => value | LbrCtl::LBR_EN.bits(),
-        FilterRegister::None
-        | FilterRegister::LbrSelect { .. }
-        | FilterRegister::AmdSelect
-        | FilterRegister::Brbfcr => value,
-    })
+    let shared = matches!(register, FilterRegister::LbrCtl { .. });
+    let enable = if shared { LbrCtl::LBR_EN.bits() } else { 0 };
+    Ok(to_register_disarmed(filter, register)? | enable)
 }
 
 /// As [`to_register`], with LBREn of IA32_LBR_CTL clear.
@@ -200,13 +195,7 @@ pub fn from_register(value: u64, register: FilterRegister) -> Result<Captured, F
         return Err(FilterError::Reserved { value, reserved, register: register.name() });
     }
     let captured = match register {
-        FilterRegister::None => Captured {
-            user: true,
-            kernel: true,
-            classes: BranchClasses::all(),
-            call_stack: false,
-            enabled: None,
-        },
+        FilterRegister::None => unsuppressed(LbrSelect::empty()),
         FilterRegister::LbrSelect { jumps_swallow_calls, .. } => {
             let mut captured = unsuppressed(LbrSelect::from_bits_retain(value));
             // Call-stack mode always has the jump bits set.

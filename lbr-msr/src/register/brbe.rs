@@ -248,13 +248,7 @@ flags! {
 
 impl BrbFcr {
     /// Bits 22:16, which choose the types.
-    pub(crate) const TYPES: BrbFcr = BrbFcr::EN_I
-        .union(BrbFcr::DIRECT)
-        .union(BrbFcr::INDIRECT)
-        .union(BrbFcr::RTN)
-        .union(BrbFcr::INDCALL)
-        .union(BrbFcr::DIRCALL)
-        .union(BrbFcr::CONDDIR);
+    pub(crate) const TYPES: BrbFcr = BrbFcr::from_bits_retain(0x7F << 16);
 }
 
 const BANK: Field = Field::codes(

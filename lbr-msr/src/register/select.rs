@@ -42,10 +42,7 @@ impl LbrSelect {
     /// Bits 1:0.
     pub(crate) const RINGS: LbrSelect = LbrSelect::CPL_EQ_0.union(LbrSelect::CPL_NEQ_0);
     /// Bits 8:2.
-    pub(crate) const BRANCHES: LbrSelect = LbrSelect::BRANCHES_OF_CALL_STACK
-        .union(LbrSelect::NEAR_REL_CALL)
-        .union(LbrSelect::NEAR_IND_CALL)
-        .union(LbrSelect::NEAR_RET);
+    pub(crate) const BRANCHES: LbrSelect = LbrSelect::from_bits_retain(0x7F << 2);
     /// Bits 8:2 as call-stack mode needs them: only calls and returns recorded. SDM 17.9.
     pub(crate) const BRANCHES_OF_CALL_STACK: LbrSelect = LbrSelect::JCC
         .union(LbrSelect::NEAR_IND_JMP)
@@ -147,11 +144,7 @@ impl LbrCtl {
     pub(crate) const BRANCHES_OF_CALL_STACK: LbrCtl =
         LbrCtl::NEAR_REL_CALL.union(LbrCtl::NEAR_IND_CALL).union(LbrCtl::NEAR_RET);
     /// Bits 22:16.
-    pub(crate) const BRANCHES: LbrCtl = LbrCtl::BRANCHES_OF_CALL_STACK
-        .union(LbrCtl::COND)
-        .union(LbrCtl::NEAR_REL_JMP)
-        .union(LbrCtl::NEAR_IND_JMP)
-        .union(LbrCtl::OTHER_BRANCH);
+    pub(crate) const BRANCHES: LbrCtl = LbrCtl::from_bits_retain(0x7F << 16);
 
     /// The bits that may be set if CPUID leaf 1CH EBX announces the rings (bit 0), the branch bits
     /// (bit 1) and call stacks (bit 2).
