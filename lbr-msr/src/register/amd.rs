@@ -64,7 +64,7 @@ const fn address(register: u64, virt_bits: u8) -> u64 {
 }
 /// The sign bits above the address, up to bit `high`.
 const fn sign(high: u8) -> Field {
-    Field::value("SIGN_EXT", (high, 58), "copies of bit 57", words::amd_sign_copies, V2)
+    Field::value("SIGN_EXT", (high, 58), "copies of bit 57", words::sign_copies, V2)
 }
 
 fields! {

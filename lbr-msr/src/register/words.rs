@@ -7,7 +7,7 @@ use alloc::{
     vec::Vec,
 };
 
-use super::{Field, bits, sign_extend};
+use super::{Field, sign_extend};
 
 pub(super) fn number(_: &Field, value: u64, _: u64) -> String {
     value.to_string()
@@ -42,18 +42,12 @@ pub(super) fn amd_address(_: &Field, value: u64, _: u64) -> String {
     }
 }
 
+/// Copies of the bit below the field.
 pub(super) fn sign_copies(field: &Field, value: u64, register: u64) -> String {
-    copies(field, value, bits(register, 47, 1), "bit 47")
-}
-
-pub(super) fn amd_sign_copies(field: &Field, value: u64, register: u64) -> String {
-    copies(field, value, bits(register, 57, 1), "bit 57")
-}
-
-fn copies(field: &Field, value: u64, sign: u64, of: &str) -> String {
-    let all = if sign == 0 { 0 } else { field.of(u64::MAX) };
+    let bit = field.low - 1;
+    let all = if register >> bit & 1 == 0 { 0 } else { field.of(u64::MAX) };
     let verdict = if value == all { "copies" } else { "not copies" };
-    format!("{verdict} of {of}")
+    format!("{verdict} of bit {bit}")
 }
 
 pub(super) fn occurrences(_: &Field, value: u64, _: u64) -> String {
