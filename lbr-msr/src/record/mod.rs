@@ -66,7 +66,7 @@ impl BranchType {
 
     /// perf's name as `perf script -F brstack` prints it; `None` for an undocumented code.
     pub const fn name(self) -> Option<&'static str> {
-        const NAMES: [&str; 15] = [
+        const NAMES: [&str; 24] = [
             "",
             "COND",
             "UNCOND",
@@ -82,8 +82,7 @@ impl BranchType {
             "IRQ",
             "SERROR",
             "NO_TX",
-        ];
-        const NEW_NAMES: [&str; 8] = [
+            "",
             "FAULT_ALGN",
             "FAULT_DATA",
             "FAULT_INST",
@@ -94,8 +93,7 @@ impl BranchType {
             "ARCH_5",
         ];
         match self.0 {
-            1..=14 => Some(NAMES[self.0 as usize]),
-            16..=23 => Some(NEW_NAMES[(self.0 - 16) as usize]),
+            1..=14 | 16..=23 => Some(NAMES[self.0 as usize]),
             _ => None,
         }
     }
