@@ -26,18 +26,13 @@ impl SoftLbr {
         let newest = self.newest();
         if newest != Slot::default() && matches!(self.caps.order, Order::Tos | Order::NewestFirst) {
             self.advance();
-            if let Some(slot) = self.slots.get_mut(self.top) {
-                *slot = newest;
-            }
+            self.set_newest(newest);
         }
     }
 
     /// Removes the newest record.
     pub(super) fn take_back(&mut self) {
-        let before = self.overwritten;
-        if let Some(slot) = self.slots.get_mut(self.top) {
-            *slot = before;
-        }
+        self.set_newest(self.overwritten);
         self.top = if self.top == 0 { self.ring_depth() - 1 } else { self.top - 1 };
     }
 
@@ -49,9 +44,7 @@ impl SoftLbr {
             SMBASE_ENTRY,
             None,
         );
-        if let Some(slot) = self.slots.get_mut(self.top) {
-            *slot = spoilt;
-        }
+        self.set_newest(spoilt);
     }
 
     /// [`physical`](Self::physical) for renamed registers with the faults that halve the depth or

@@ -155,7 +155,8 @@ impl SoftLbr {
             return Some(0);
         }
         Some(match register {
-            SoftRegister::Record(..) if self.is_beyond(register) => 0,
+            // BRBE has fewer records.
+            SoftRegister::Record(_, i) if i >= self.depth => 0,
             SoftRegister::Record(Bank::From, i) => self.slot(i).from,
             SoftRegister::Record(Bank::To, i) => self.slot(i).to,
             SoftRegister::Record(Bank::Info, i) => self.slot(i).info,
@@ -193,11 +194,6 @@ impl SoftLbr {
         })
     }
 
-    /// Whether BRBE has fewer records.
-    fn is_beyond(&self, register: SoftRegister) -> bool {
-        matches!(register, SoftRegister::Record(_, index) if index >= self.depth)
-    }
-
     /// `None` if WRMSR raises #GP.
     fn set(&mut self, msr: Msr, value: u64) -> Option<()> {
         let register = self.register(msr)?;
@@ -206,8 +202,9 @@ impl SoftLbr {
         }
         let encoding = self.encoding();
         match register {
+            // Read-only. SDM 17.11.2.
             SoftRegister::Record(..) | SoftRegister::Tos | SoftRegister::LastException(_)
-                if self.records_are_read_only() =>
+                if self.caps.facility == Facility::NetBurst =>
             {
                 return None;
             }
@@ -286,11 +283,6 @@ impl SoftLbr {
         }
         self.refresh();
         Some(())
-    }
-
-    /// NetBurst's records and TOS. SDM 17.11.2.
-    fn records_are_read_only(&self) -> bool {
-        self.caps.facility == Facility::NetBurst
     }
 
     /// The bits of IA32_LBR_CTL that CPUID leaf 1CH offers.

@@ -274,9 +274,7 @@ impl SoftLbr {
         }
         for _ in 0..branches.min(self.depth as u64) {
             self.advance();
-            if let Some(slot) = self.slots.get_mut(self.top) {
-                *slot = Slot::default();
-            }
+            self.set_newest(Slot::default());
         }
         let turned = branches.saturating_sub(self.depth as u64) % self.depth as u64;
         self.top = (self.top + turned as usize) % self.depth;
@@ -358,9 +356,7 @@ impl SoftLbr {
 
     /// A near return in call-stack mode removes the newest record. SDM 17.9.
     fn pop(&mut self) {
-        if let Some(slot) = self.slots.get_mut(self.top) {
-            *slot = Slot::default();
-        }
+        self.set_newest(Slot::default());
         let back = if self.top == 0 { self.ring_depth() - 1 } else { self.top - 1 };
         self.top = if self.faults.has(Fault::OrderReversed) && self.caps.order == Order::Tos {
             (self.top + 1) % self.ring_depth()
@@ -420,6 +416,12 @@ impl SoftLbr {
         self.top = (value % self.depth as u64) as usize;
         if self.faults.has(Fault::TosOffByOne) {
             self.top = (self.top + self.depth - 1) % self.depth;
+        }
+    }
+
+    pub(super) fn set_newest(&mut self, record: Slot) {
+        if let Some(slot) = self.slots.get_mut(self.top) {
+            *slot = record;
         }
     }
 
