@@ -12,6 +12,7 @@ pub(super) struct Slot {
 
 use crate::caps::{Facility, Layout, LbrCaps, Quirks};
 use crate::record::HwBranchType;
+use crate::register::sign_extend;
 
 use super::{Fault, Faults, Retired};
 
@@ -274,22 +275,14 @@ impl Encoding {
 
     /// The contents of a TO register after WRMSR of `value`; `None` if that raises #GP.
     pub(super) fn write_to(self, value: u64) -> Option<u64> {
-        let canonical = match self {
-            Encoding::Narrow => return Some(low32(value)),
-            Encoding::Packed
-            | Encoding::Time
-            | Encoding::AmdV2
-            | Encoding::AmdBrs
-            | Encoding::AmdSingle
-            | Encoding::Brbe { .. } => true,
-            Encoding::Linear
-            | Encoding::Info { .. }
-            | Encoding::Mispred
-            | Encoding::MispredTsx
-            | Encoding::MispredNoTsx => is_sign_extended(value, VIRT_48),
-            Encoding::Arch { .. } => is_sign_extended(value, VIRT_57),
-        };
-        canonical.then_some(value)
+        match self {
+            Encoding::Time => Some(value),
+            Encoding::Mispred | Encoding::MispredTsx | Encoding::MispredNoTsx => {
+                is_sign_extended(value, VIRT_48).then_some(value)
+            }
+            // No flags in either register.
+            _ => self.write_from(value),
+        }
     }
 
     /// The contents of an INFO register after WRMSR of `value`: its fields. Reserved bits are
@@ -305,13 +298,8 @@ impl Encoding {
 /// INFO\[59:56\] of Architectural LBR. SDM24 Table 20-2.
 const fn br_type(class: HwBranchType) -> u64 {
     match class {
-        HwBranchType::Cond => 0,
-        HwBranchType::IndJmp => 1,
-        HwBranchType::RelJmp => 2,
-        HwBranchType::IndCall => 3,
-        HwBranchType::RelCall => 4,
-        HwBranchType::Ret => 5,
         HwBranchType::Other => 8,
+        near => near as u64,
     }
 }
 
@@ -349,12 +337,6 @@ pub(super) const fn low32(value: u64) -> u64 {
 /// 58 address bits, with sign copies up to but not including bit `end`.
 const fn amd_ip(address: u64, end: u32) -> u64 {
     sign_extend(address & AMD_IP, 58) & ((1 << end) - 1)
-}
-
-/// The low `width` bits of `value`, sign-extended.
-const fn sign_extend(value: u64, width: u32) -> u64 {
-    let unused = 64 - width;
-    (((value << unused) as i64) >> unused) as u64
 }
 
 const fn is_sign_extended(value: u64, width: u32) -> bool {
