@@ -72,7 +72,7 @@ impl Probed {
         let reported = match self.read_format(msr) {
             None => None,
             Some(Ok(format)) => Some(format),
-            Some(Err(cause)) if self.identity.hypervisor.is_some() && cause.is_fault() => {
+            Some(Err(MsrError::Fault { .. })) if self.identity.hypervisor.is_some() => {
                 return Err(Why::CapabilitiesFault);
             }
             Some(Err(_)) => None,
@@ -91,12 +91,12 @@ impl Probed {
 
     /// LBR_FMT from IA32_PERF_CAPABILITIES; `None` if the register does not exist or there is no
     /// way to read it.
-    fn read_format(&self, msr: Option<&mut dyn MsrRead>) -> Option<Result<LbrFormat, ReadFailure>> {
+    fn read_format(&self, msr: Option<&mut dyn MsrRead>) -> Option<Result<LbrFormat, MsrError>> {
         if !self.pdcm {
             return None;
         }
         let value = msr?.read(IA32_PERF_CAPABILITIES);
-        Some(value.map(|v| PerfCapabilities::from_bits_retain(v).lbr_format()).map_err(ReadFailure))
+        Some(value.map(|v| PerfCapabilities::from_bits_retain(v).lbr_format()))
     }
 
     fn check_format(&self, format: LbrFormat, generation: &Generation) -> Result<(), Why> {
@@ -314,14 +314,5 @@ impl Probed {
             assumed: true,
             cpu: self.identity,
         })
-    }
-}
-
-/// Why IA32_PERF_CAPABILITIES could not be read.
-struct ReadFailure(MsrError);
-
-impl ReadFailure {
-    fn is_fault(&self) -> bool {
-        matches!(self.0, MsrError::Fault { .. })
     }
 }

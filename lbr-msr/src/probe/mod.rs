@@ -156,14 +156,8 @@ fn signature(eax: u32) -> (u32, u32, u32) {
 
 fn hypervisor_name(hypervisor: Hypervisor) -> String {
     match hypervisor {
-        Hypervisor::Xen => "Xen".into(),
-        Hypervisor::VMware => "VMware".into(),
         Hypervisor::HyperV => "Hyper-V".into(),
-        Hypervisor::KVM => "KVM".into(),
-        Hypervisor::QEMU => "QEMU".into(),
         Hypervisor::Bhyve => "bhyve".into(),
-        Hypervisor::QNX => "QNX".into(),
-        Hypervisor::ACRN => "ACRN".into(),
         Hypervisor::Unknown(ebx, ecx, edx) => {
             let bytes: alloc::vec::Vec<u8> =
                 [ebx, ecx, edx].iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -171,5 +165,6 @@ fn hypervisor_name(hypervisor: Hypervisor) -> String {
                 bytes.iter().filter(|b| b.is_ascii_graphic()).map(|b| char::from(*b)).collect();
             if name.is_empty() { "unknown".into() } else { name }
         }
+        named => alloc::format!("{named:?}"),
     }
 }
