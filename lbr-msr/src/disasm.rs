@@ -4,8 +4,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 
 use iced_x86::{
-    Code, Decoder, DecoderOptions, Formatter, GasFormatter, Instruction, IntelFormatter,
-    MemorySizeOptions,
+    Code, Decoder, DecoderOptions, Formatter, GasFormatter, IntelFormatter, MemorySizeOptions,
 };
 use yaxpeax_arch::{Decoder as _, U8Reader};
 use yaxpeax_arm::armv8::a64::{InstDecoder, Instruction as ArmInstruction, Opcode, Operand};
@@ -88,8 +87,7 @@ impl Disassembler {
     /// few.
     pub fn text(&mut self, bytes: &[u8], ip: u64) -> Option<Text> {
         let Some(formatter) = self.style.x86() else { return aarch64(bytes, ip) };
-        let mut insn = Instruction::default();
-        Decoder::with_ip(64, bytes, ip, DecoderOptions::NONE).decode_out(&mut insn);
+        let insn = Decoder::with_ip(64, bytes, ip, DecoderOptions::NONE).decode();
         if insn.code() == Code::INVALID {
             return None;
         }

@@ -118,7 +118,7 @@ pub fn find(name_or_address: &str, cpu: Option<CpuKey>) -> Result<Register, Find
 type Match = (&'static Entry, &'static Variant, Option<u32>);
 
 /// All registers of all CPUs.
-fn everywhere() -> impl Iterator<Item = (&'static Entry, &'static Variant)> {
+pub(super) fn everywhere() -> impl Iterator<Item = (&'static Entry, &'static Variant)> {
     ENTRIES.iter().flat_map(|entry| entry.variants.iter().map(move |variant| (entry, variant)))
 }
 

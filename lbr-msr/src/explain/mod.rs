@@ -167,13 +167,12 @@ impl Register {
 
 /// All registers of all CPUs, for tests and lists; indexed ones once, with index 0.
 pub fn all() -> impl Iterator<Item = Register> {
-    ENTRIES.iter().flat_map(|entry| {
-        entry.variants.iter().map(move |on| Register {
-            entry,
-            on,
-            index: on.count().map(|_| 0),
-            chosen: true,
-        })
+    let first = |on: &Variant| on.count().map(|_| 0);
+    find::everywhere().map(move |(entry, on)| Register {
+        entry,
+        on,
+        index: first(on),
+        chosen: true,
     })
 }
 

@@ -233,8 +233,7 @@ impl Insn {
 
 /// Decodes the x86-64 instruction at `ip` (15 bytes are always enough).
 pub fn decode(bytes: &[u8], ip: u64) -> Insn {
-    let mut insn = Instruction::default();
-    Decoder::with_ip(64, bytes, ip, DecoderOptions::NONE).decode_out(&mut insn);
+    let insn = Decoder::with_ip(64, bytes, ip, DecoderOptions::NONE).decode();
     if insn.code() == Code::INVALID {
         return Insn::Invalid;
     }
@@ -317,8 +316,7 @@ pub fn branch_kind(bytes: &[u8], ip: u64) -> Option<BranchInsn> {
 
 /// The fallback address of the XBEGIN at `ip`; `None` for any other instruction.
 pub fn abort_target(bytes: &[u8], ip: u64) -> Option<u64> {
-    let mut insn = Instruction::default();
-    Decoder::with_ip(64, bytes, ip, DecoderOptions::NONE).decode_out(&mut insn);
+    let insn = Decoder::with_ip(64, bytes, ip, DecoderOptions::NONE).decode();
     matches!(insn.code(), Code::Xbegin_rel16 | Code::Xbegin_rel32)
         .then(|| insn.near_branch_target())
 }
@@ -338,8 +336,7 @@ pub enum UnderTrapFlag {
 
 /// How the instruction at `ip` behaves when single-stepped.
 pub fn under_trap_flag(bytes: &[u8], ip: u64) -> UnderTrapFlag {
-    let mut insn = Instruction::default();
-    Decoder::with_ip(64, bytes, ip, DecoderOptions::NONE).decode_out(&mut insn);
+    let insn = Decoder::with_ip(64, bytes, ip, DecoderOptions::NONE).decode();
     match insn.code() {
         Code::Pushfw | Code::Pushfq => UnderTrapFlag::PushesFlags,
         Code::Popfw | Code::Popfq | Code::Iretw | Code::Iretd | Code::Iretq => {
