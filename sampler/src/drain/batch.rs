@@ -1,12 +1,11 @@
 //! Drains that read and reset the whole LBR stack in one uninterruptible call.
 
-use lbr_msr::access::Op;
+use lbr_msr::MsrWrite;
+use lbr_msr::access::{MsrResult, Op};
 use lbr_msr::record::{Head, RawEntry};
-use lbr_msr::{MsrError, MsrWrite};
 
 use super::freeze::{Frozen, LBR_FRZ};
 use super::ring::{Edge, MarkKind};
-use super::slots::CountedRegisters;
 use super::stack::RawStack;
 use super::walk::{frames, walk};
 use super::{Drain, edge_at};
@@ -21,11 +20,11 @@ struct Batch {
 }
 
 impl Drain {
-    pub(super) fn stream_in_one_call<R: MsrWrite + ?Sized>(
+    pub(super) fn stream_in_one_call(
         &mut self,
-        registers: &mut CountedRegisters<'_, R>,
+        registers: &mut impl MsrWrite,
         out: &mut RawStack,
-    ) -> Result<(), MsrError> {
+    ) -> MsrResult {
         let mut batch = self.batch(registers, true)?;
         out.time = monotonic_ns();
         let found = walk(&self.ring, &self.edge, batch.top, &mut batch.image, out)?;
@@ -53,11 +52,11 @@ impl Drain {
         Ok(())
     }
 
-    pub(super) fn frames_in_one_call<R: MsrWrite + ?Sized>(
+    pub(super) fn frames_in_one_call(
         &mut self,
-        registers: &mut CountedRegisters<'_, R>,
+        registers: &mut impl MsrWrite,
         out: &mut RawStack,
-    ) -> Result<(), MsrError> {
+    ) -> MsrResult {
         let mut batch = self.batch(registers, false)?;
         out.time = monotonic_ns();
         let ended = frames(&self.ring, batch.top, &mut batch.image, out)?;
@@ -67,11 +66,7 @@ impl Drain {
     }
 
     /// Reads all records in one batch, and zeroes them.
-    fn batch<R: MsrWrite + ?Sized>(
-        &self,
-        registers: &mut CountedRegisters<'_, R>,
-        reset: bool,
-    ) -> Result<Batch, MsrError> {
+    fn batch(&self, registers: &mut impl MsrWrite, reset: bool) -> MsrResult<Batch> {
         let map = &self.ring.map;
         let read = |msr| Op::Read { msr, value: 0 };
         // The batch writes the control register, so its other bits must be known first.

@@ -1,8 +1,9 @@
 //! Freezing and thawing an LBR, and detecting whether others stopped, filtered or changed it.
 
+use lbr_msr::access::MsrResult;
 use lbr_msr::record::RawEntry;
 use lbr_msr::register::PerfGlobalStatus;
-use lbr_msr::{MsrError, MsrWrite};
+use lbr_msr::{MsrRead, MsrWrite};
 
 use super::Drain;
 use super::ring::MarkKind;
@@ -25,10 +26,7 @@ pub(super) struct Frozen {
 
 impl Drain {
     /// Disables recording, and checks the control register's previous value.
-    pub(super) fn freeze<R: MsrWrite + ?Sized>(
-        &self,
-        registers: &mut CountedRegisters<'_, R>,
-    ) -> Result<Frozen, MsrError> {
+    pub(super) fn freeze(&self, registers: &mut impl MsrWrite) -> MsrResult<Frozen> {
         let control = registers.read(self.ring.map.control)?;
         let frozen = self.judge(control);
         if control & self.ring.map.enable != 0 {
@@ -50,30 +48,19 @@ impl Drain {
 
     /// Enables recording again. If others have taken over the control register, restores the value
     /// found.
-    pub(super) fn thaw<R: MsrWrite + ?Sized>(
-        &self,
-        registers: &mut CountedRegisters<'_, R>,
-        frozen: Frozen,
-    ) -> Result<(), MsrError> {
+    pub(super) fn thaw(&self, registers: &mut impl MsrWrite, frozen: Frozen) -> MsrResult {
         let enable = if frozen.foreign { 0 } else { self.ring.map.enable };
         registers.write(self.ring.map.control, frozen.control | enable)
     }
 
     /// After a failed access. Recording that was found off stays off: the next drain labels it, and
     /// branches before and after must not share a stack.
-    pub(super) fn leave_as_found<R: MsrWrite + ?Sized>(
-        &self,
-        registers: &mut CountedRegisters<'_, R>,
-        control: u64,
-    ) {
+    pub(super) fn leave_as_found(&self, registers: &mut impl MsrWrite, control: u64) {
         // The first error is the one to report.
         let _ = registers.write(self.ring.map.control, control);
     }
 
-    pub(super) fn top<R: MsrWrite + ?Sized>(
-        &self,
-        registers: &mut CountedRegisters<'_, R>,
-    ) -> Result<u32, MsrError> {
+    pub(super) fn top(&self, registers: &mut impl MsrWrite) -> MsrResult<u32> {
         match self.ring.map.tos {
             Some(msr) => Ok(self.ring.top(registers.read(msr)?)),
             None => Ok(0),
@@ -81,11 +68,7 @@ impl Drain {
     }
 
     /// Releases a freeze by LBR_FRZ. SDM 18.2.4.2.
-    pub(super) fn release<R: MsrWrite + ?Sized>(
-        &self,
-        registers: &mut CountedRegisters<'_, R>,
-        frozen: Frozen,
-    ) -> Result<(), MsrError> {
+    pub(super) fn release(&self, registers: &mut impl MsrWrite, frozen: Frozen) -> MsrResult {
         if let Some((_, reset)) = self.ring.status
             && frozen.by_status
             && !frozen.foreign
@@ -104,13 +87,13 @@ impl Drain {
     }
 
     /// Whether TOS or entry 0 changed since the walk read it.
-    pub(super) fn moved<R: MsrWrite + ?Sized>(
+    pub(super) fn moved(
         &self,
-        registers: &mut CountedRegisters<'_, R>,
+        registers: &mut impl MsrWrite,
         top: u32,
         newest: Option<RawEntry>,
         new: u32,
-    ) -> Result<bool, MsrError> {
+    ) -> MsrResult<bool> {
         if self.ring.map.tos.is_some() {
             return Ok(self.top(registers)? != top);
         }
@@ -135,7 +118,7 @@ impl Drain {
         frozen: &mut Frozen,
         new: u32,
         rest: u32,
-    ) -> Result<(), MsrError> {
+    ) -> MsrResult {
         let budget = 3 * new + 8;
         let has_room = |used: Accesses| used.total() + rest < budget;
         if let Some((status, _)) = self.ring.status

@@ -37,6 +37,7 @@ mod slots;
 mod stack;
 mod walk;
 
+use lbr_msr::access::MsrResult;
 use lbr_msr::caps::{Facility, LbrCaps};
 use lbr_msr::record::{Head, RawEntry};
 use lbr_msr::{Msr, MsrError, MsrRead, MsrWrite};
@@ -175,7 +176,7 @@ impl Drain {
     ///
     /// # Errors
     /// A failed access.
-    pub fn is_still_ours<R: MsrRead + ?Sized>(&self, registers: &mut R) -> Result<bool, MsrError> {
+    pub fn is_still_ours<R: MsrRead + ?Sized>(&self, registers: &mut R) -> MsrResult<bool> {
         if registers.read(self.ring.map.control)? != self.control {
             return Ok(false);
         }
@@ -194,7 +195,7 @@ impl Drain {
         &mut self,
         registers: &mut R,
         thread: ThreadId,
-    ) -> Result<RawStack, MsrError> {
+    ) -> MsrResult<RawStack> {
         let mut out = RawStack::empty(thread, registers.cpu());
         self.drain_into(registers, &mut out)?;
         Ok(out)
@@ -208,7 +209,7 @@ impl Drain {
         &mut self,
         registers: &mut R,
         out: &mut RawStack,
-    ) -> Result<(), MsrError> {
+    ) -> MsrResult {
         out.restart(registers.cpu());
         let in_one_call = registers.one_call();
         out.integrity.cut = self.placement == Placement::Beside && !in_one_call;
@@ -251,7 +252,7 @@ impl Drain {
         registers: &mut R,
         thread: ThreadId,
         seen: Option<u64>,
-    ) -> Result<(RawStack, u64), MsrError> {
+    ) -> MsrResult<(RawStack, u64)> {
         let mut out = RawStack::empty(thread, registers.cpu());
         out.integrity.cut = self.placement == Placement::Beside;
         let mut registers = CountedRegisters::new(registers);
@@ -283,7 +284,7 @@ impl Drain {
         registers: &mut CountedRegisters<'_, R>,
         frozen: Frozen,
         out: &mut RawStack,
-    ) -> Result<Frozen, MsrError> {
+    ) -> MsrResult<Frozen> {
         out.time = monotonic_ns();
         let frozen = match self.mode {
             Mode::Stream => self.stream(registers, frozen, out),
@@ -298,7 +299,7 @@ impl Drain {
         registers: &mut CountedRegisters<'_, R>,
         mut frozen: Frozen,
         out: &mut RawStack,
-    ) -> Result<Frozen, MsrError> {
+    ) -> MsrResult<Frozen> {
         let top = self.top(registers)?;
         let found =
             walk(&self.ring, &self.edge, top, &mut Live { ring: &self.ring, registers }, out)?;
@@ -323,7 +324,7 @@ impl Drain {
         registers: &mut CountedRegisters<'_, R>,
         mut frozen: Frozen,
         out: &mut RawStack,
-    ) -> Result<Frozen, MsrError> {
+    ) -> MsrResult<Frozen> {
         let top = self.top(registers)?;
         let ended = frames(&self.ring, top, &mut Live { ring: &self.ring, registers }, out)?;
         let count = out.entries().len() as u32;
@@ -336,12 +337,7 @@ impl Drain {
         Ok(frozen)
     }
 
-    fn leave_mark<R: MsrWrite + ?Sized>(
-        &mut self,
-        registers: &mut CountedRegisters<'_, R>,
-        top: u32,
-        found: &Walk,
-    ) -> Result<(), MsrError> {
+    fn leave_mark(&mut self, registers: &mut impl MsrWrite, top: u32, found: &Walk) -> MsrResult {
         let index = self.ring.map.tos.map(|_| top);
         match found.newest {
             Some(newest) if found.new > 0 => {

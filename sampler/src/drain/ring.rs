@@ -67,15 +67,11 @@ impl RingPlan {
         if !caps.layout.has_info() {
             map.info = None;
         }
-        if depth == 0 || depth as usize > MAX_DEPTH {
+        let has_tos = caps.order == Order::Tos;
+        if depth == 0 || depth as usize > MAX_DEPTH || has_tos && !depth.is_power_of_two() {
             return Err(DrainError::Depth { depth });
         }
-        if caps.order == Order::Tos && !depth.is_power_of_two() {
-            return Err(DrainError::Depth { depth });
-        }
-        if caps.order != Order::Tos {
-            map.tos = None;
-        }
+        map.tos = map.tos.filter(|_| has_tos);
         let status = caps.freeze_status().map(|_| caps.status_registers());
         let select = map.select.filter(|select| *select != map.control);
         Ok(RingPlan { map, kind, depth, status, select })

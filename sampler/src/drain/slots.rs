@@ -1,9 +1,9 @@
 //! The slots of an LBR during a drain: read one by one while frozen, or taken from the image that
 //! one batch returned.
 
-use lbr_msr::access::Op;
+use lbr_msr::access::{MsrResult, Op};
 use lbr_msr::record::RawEntry;
-use lbr_msr::{Msr, MsrError, MsrWrite};
+use lbr_msr::{Msr, MsrRead, MsrWrite};
 
 use super::ring::RingPlan;
 use super::stack::Accesses;
@@ -28,18 +28,26 @@ impl<'a, R: MsrWrite + ?Sized> CountedRegisters<'a, R> {
     pub(super) fn accesses(&self) -> Accesses {
         self.accesses
     }
+}
 
-    pub(super) fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
+impl<R: MsrWrite + ?Sized> MsrRead for CountedRegisters<'_, R> {
+    fn cpu(&self) -> u32 {
+        self.registers.cpu()
+    }
+
+    fn read(&mut self, msr: Msr) -> MsrResult<u64> {
         self.accesses.reads += 1;
         self.registers.read(msr)
     }
+}
 
-    pub(super) fn write(&mut self, msr: Msr, value: u64) -> Result<(), MsrError> {
+impl<R: MsrWrite + ?Sized> MsrWrite for CountedRegisters<'_, R> {
+    fn write(&mut self, msr: Msr, value: u64) -> MsrResult {
         self.accesses.writes += 1;
         self.registers.write(msr, value)
     }
 
-    pub(super) fn run(&mut self, batch: &mut [Op]) -> Result<(), MsrError> {
+    fn run(&mut self, batch: &mut [Op]) -> MsrResult {
         for op in &*batch {
             match op {
                 Op::Read { .. } => self.accesses.reads += 1,
@@ -52,10 +60,10 @@ impl<'a, R: MsrWrite + ?Sized> CountedRegisters<'a, R> {
 
 /// Where a walk reads a slot's registers.
 pub(super) trait Slots {
-    fn from(&mut self, index: u32) -> Result<u64, MsrError>;
+    fn from(&mut self, index: u32) -> MsrResult<u64>;
     /// 0 for packed records, which have no such register.
-    fn to(&mut self, index: u32) -> Result<u64, MsrError>;
-    fn info(&mut self, index: u32) -> Result<Option<u64>, MsrError>;
+    fn to(&mut self, index: u32) -> MsrResult<u64>;
+    fn info(&mut self, index: u32) -> MsrResult<Option<u64>>;
 }
 
 /// Reads each register on request.
@@ -66,32 +74,32 @@ pub(super) struct Live<'a, 'b, R: ?Sized> {
 
 impl<R: MsrWrite + ?Sized> Slots for Live<'_, '_, R> {
     #[inline]
-    fn from(&mut self, index: u32) -> Result<u64, MsrError> {
+    fn from(&mut self, index: u32) -> MsrResult<u64> {
         self.registers.read(self.ring.map.from_at(index))
     }
 
     #[inline]
-    fn to(&mut self, index: u32) -> Result<u64, MsrError> {
+    fn to(&mut self, index: u32) -> MsrResult<u64> {
         self.ring.map.to_at(index).map_or(Ok(0), |msr| self.registers.read(msr))
     }
 
     #[inline]
-    fn info(&mut self, index: u32) -> Result<Option<u64>, MsrError> {
+    fn info(&mut self, index: u32) -> MsrResult<Option<u64>> {
         self.ring.map.info_at(index).map(|msr| self.registers.read(msr)).transpose()
     }
 }
 
 /// All slots as read by one batch, in index order.
 impl Slots for Vec<RawEntry> {
-    fn from(&mut self, index: u32) -> Result<u64, MsrError> {
+    fn from(&mut self, index: u32) -> MsrResult<u64> {
         Ok(self[index as usize].from)
     }
 
-    fn to(&mut self, index: u32) -> Result<u64, MsrError> {
+    fn to(&mut self, index: u32) -> MsrResult<u64> {
         Ok(self[index as usize].to)
     }
 
-    fn info(&mut self, index: u32) -> Result<Option<u64>, MsrError> {
+    fn info(&mut self, index: u32) -> MsrResult<Option<u64>> {
         Ok(self[index as usize].info)
     }
 }

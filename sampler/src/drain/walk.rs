@@ -1,6 +1,6 @@
 //! Reads a frozen LBR from the newest record to the end of the new ones.
 
-use lbr_msr::MsrError;
+use lbr_msr::access::MsrResult;
 use lbr_msr::record::RawEntry;
 
 use super::ring::{Edge, MarkKind, PACKED_FROM, RingPlan, is_blank};
@@ -39,7 +39,7 @@ pub(super) fn walk(
     top: u32,
     slots: &mut impl Slots,
     out: &mut RawStack,
-) -> Result<Walk, MsrError> {
+) -> MsrResult<Walk> {
     let mut newest = None;
     for age in 0..ring.depth {
         let index = ring.index(top, age);
@@ -71,7 +71,7 @@ pub(super) fn frames(
     top: u32,
     slots: &mut impl Slots,
     out: &mut RawStack,
-) -> Result<bool, MsrError> {
+) -> MsrResult<bool> {
     for age in 0..ring.depth {
         let index = ring.index(top, age);
         let from = slots.from(index)?;
@@ -90,7 +90,7 @@ enum WalkStep {
     End(RawEntry, End),
 }
 
-fn intel(edge: &Edge, index: u32, slots: &mut impl Slots) -> Result<WalkStep, MsrError> {
+fn intel(edge: &Edge, index: u32, slots: &mut impl Slots) -> MsrResult<WalkStep> {
     let from = slots.from(index)?;
     if from != 0 {
         return Ok(WalkStep::Record(RawEntry {
@@ -135,7 +135,7 @@ fn intel(edge: &Edge, index: u32, slots: &mut impl Slots) -> Result<WalkStep, Ms
     Ok(WalkStep::End(slot, end))
 }
 
-fn packed(edge: &Edge, index: u32, slots: &mut impl Slots) -> Result<WalkStep, MsrError> {
+fn packed(edge: &Edge, index: u32, slots: &mut impl Slots) -> MsrResult<WalkStep> {
     let slot = RawEntry { from: slots.from(index)?, to: 0, info: None };
     if slot.from & PACKED_FROM != 0 {
         return Ok(WalkStep::Record(slot));
@@ -157,7 +157,7 @@ fn packed(edge: &Edge, index: u32, slots: &mut impl Slots) -> Result<WalkStep, M
     Ok(WalkStep::End(slot, end))
 }
 
-fn brbe(edge: &Edge, index: u32, slots: &mut impl Slots) -> Result<WalkStep, MsrError> {
+fn brbe(edge: &Edge, index: u32, slots: &mut impl Slots) -> MsrResult<WalkStep> {
     let info = slots.info(index)?;
     if info.is_none_or(|info| info & 3 == 0) {
         let end = if matches!(edge, Edge::Blank { .. }) { End::Blank } else { End::Wiped };
@@ -166,12 +166,7 @@ fn brbe(edge: &Edge, index: u32, slots: &mut impl Slots) -> Result<WalkStep, Msr
     Ok(WalkStep::Record(RawEntry { from: slots.from(index)?, to: slots.to(index)?, info }))
 }
 
-fn amd(
-    edge: &Edge,
-    index: u32,
-    is_newest: bool,
-    slots: &mut impl Slots,
-) -> Result<WalkStep, MsrError> {
+fn amd(edge: &Edge, index: u32, is_newest: bool, slots: &mut impl Slots) -> MsrResult<WalkStep> {
     let to = slots.to(index)?;
     if to >> 62 != 0 {
         return Ok(WalkStep::Record(RawEntry { from: slots.from(index)?, to, info: None }));
