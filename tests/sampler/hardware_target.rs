@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use lbr_msr::insn::{self, Insn};
 use lbr_msr::record::Event;
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol};
-use sampler::source::cpu::Cpus;
 use sampler::source::cpu::same_cpu::Control;
 use sampler::source::cpu::target::{Process, Program, Target, WholeCpu};
+use sampler::source::cpu::{Cpus, RecordUntil};
 use sampler::source::{Command, Exit, Source, SourceError};
 use sampler::target::{Affinity, find};
 
@@ -158,7 +158,7 @@ fn no_branch_between_the_first_and_the_last_system_call() {
     // Unused, the function would not be linked into this program.
     let null = std::fs::File::open("/dev/null").unwrap();
     let descriptor = null.as_fd();
-    let control = Control { descriptor, cpu: 0, msr: lbr_msr::Msr(0x1D9), enable: 1 };
+    let mut control = Control { descriptor, cpu: 0, msr: lbr_msr::Msr(0x1D9), enable: 1 };
     assert!(control.record_until(1, Duration::ZERO).is_err());
     let Some(this) = with_symbols() else { return };
     let folder = this.parent().unwrap().parent().unwrap().parent().unwrap();
@@ -195,7 +195,8 @@ fn no_branch_between_the_first_and_the_last_system_call() {
 #[test]
 fn the_code_from_thaw_to_freeze_is_not_the_targets() {
     let null = std::fs::File::open("/dev/null").unwrap();
-    let control = Control { descriptor: null.as_fd(), cpu: 0, msr: lbr_msr::Msr(0x1D9), enable: 1 };
+    let mut control =
+        Control { descriptor: null.as_fd(), cpu: 0, msr: lbr_msr::Msr(0x1D9), enable: 1 };
     assert!(control.record_until(1, Duration::ZERO).is_err());
     let Some(this) = with_symbols() else { return };
     let Some((address, code)) = row(&this) else { panic!("no such function") };

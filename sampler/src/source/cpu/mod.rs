@@ -43,7 +43,6 @@ use crate::outlet::{Outlet, Sampler};
 use crate::target::{Affinity, Moved};
 pub use code::{ProcessCode, Switches, UserCode};
 pub use first::{Awake, may_go_first};
-use same_cpu::Control;
 use sampler::CpuSampler;
 use target::Target;
 
@@ -64,12 +63,6 @@ pub trait RecordUntil {
     /// # Errors
     /// The failed access.
     fn record_until(&mut self, thawed: u64, deadline: Duration) -> Result<u64, MsrError>;
-}
-
-impl RecordUntil for Control<'_> {
-    fn record_until(&mut self, thawed: u64, deadline: Duration) -> Result<u64, MsrError> {
-        Control::record_until(self, thawed, deadline)
-    }
 }
 
 /// The armed registers of one CPU.

@@ -17,6 +17,8 @@ use lbr_msr::access::Access;
 use lbr_msr::{Msr, MsrError};
 use nix::libc;
 
+use super::RecordUntil;
+
 /// Arguments and results of the four system calls. The assembly uses its field offsets.
 #[repr(C)]
 struct CallFrame {
@@ -47,13 +49,8 @@ pub struct Control<'a> {
     pub enable: u64,
 }
 
-impl Control<'_> {
-    /// Enables recording by writing `thawed`, sleeps until `deadline` of CLOCK_MONOTONIC (or a
-    /// signal), and disables recording. Returns the register's value before that.
-    ///
-    /// # Errors
-    /// A failed access. Even if the read failed, recording was disabled.
-    pub fn record_until(&self, thawed: u64, deadline: Duration) -> Result<u64, MsrError> {
+impl RecordUntil for Control<'_> {
+    fn record_until(&mut self, thawed: u64, deadline: Duration) -> Result<u64, MsrError> {
         let mut frame = CallFrame {
             thawed,
             // Stays unchanged if the read fails.
@@ -73,7 +70,9 @@ impl Control<'_> {
         self.check(freeze, Access::Write)?;
         Ok(frame.seen)
     }
+}
 
+impl Control<'_> {
     fn check(&self, returned: i64, access: Access) -> Result<(), MsrError> {
         transferred(returned, self.cpu, self.msr, access)
     }

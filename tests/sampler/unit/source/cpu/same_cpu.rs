@@ -8,7 +8,7 @@ use super::*;
 fn it_thaws_sleeps_reads_and_freezes() {
     let file = tempfile::tempfile().expect("a file");
     let msr = Msr(0x1D9);
-    let control = Control { descriptor: file.as_fd(), cpu: 3, msr, enable: 1 };
+    let mut control = Control { descriptor: file.as_fd(), cpu: 3, msr, enable: 1 };
     let start = crate::clock::monotonic_ns();
     let deadline = Duration::from_nanos(start + 3_000_000);
     assert_eq!(control.record_until(0x4801, deadline), Ok(0x4801));
@@ -23,12 +23,12 @@ fn it_thaws_sleeps_reads_and_freezes() {
 fn failures_are_distinguished() {
     let msr = Msr(0x1D9);
     let null = std::fs::File::open("/dev/null").expect("a device");
-    let control = Control { descriptor: null.as_fd(), cpu: 3, msr, enable: 1 };
+    let mut control = Control { descriptor: null.as_fd(), cpu: 3, msr, enable: 1 };
     let cause = io::Error::from_raw_os_error(libc::EBADF).to_string();
     let refused = MsrError::Os { cpu: 3, msr, access: Access::Write, cause };
     assert_eq!(control.record_until(1, Duration::ZERO), Err(refused), "not open for writing");
     let null = std::fs::File::options().read(true).write(true).open("/dev/null").expect("it");
-    let control = Control { descriptor: null.as_fd(), ..control };
+    let mut control = Control { descriptor: null.as_fd(), ..control };
     let cause = "0 bytes were transferred instead of 8".to_owned();
     let short = MsrError::Os { cpu: 3, msr, access: Access::Read, cause };
     assert_eq!(control.record_until(1, Duration::ZERO), Err(short));
