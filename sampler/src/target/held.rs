@@ -11,6 +11,7 @@ use nix::libc;
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{ForkResult, Pid, fork, pipe2};
 
+use super::Doing;
 use super::{Command, SourceError, User};
 
 /// A child that waits before its `execve`, so that it can be pinned and seized first. Dropping it
@@ -32,15 +33,13 @@ impl Held {
     pub fn spawn(path: &Path, command: &Command) -> Result<Held, SourceError> {
         let image = ExecArguments::new(path, command)
             .map_err(|cause| SourceError::NotExecutable { path: path.to_owned(), cause })?;
-        let pipe = || {
-            pipe2(nix::fcntl::OFlag::O_CLOEXEC).map_err(|e| SourceError::os("opening a pipe", e))
-        };
+        let pipe = || pipe2(nix::fcntl::OFlag::O_CLOEXEC).doing("opening a pipe");
         let ((go_read, go_write), (failure_read, failure_write)) = (pipe()?, pipe()?);
         // SAFETY: until execve, the child of a multi-threaded process may only call
         // async-signal-safe functions. `ExecArguments::execute` calls close, read, signal,
         // sigprocmask, setgroups, setresgid, setresuid, execve, write and _exit, and does not
         // allocate.
-        let forked = unsafe { fork() }.map_err(|e| SourceError::os("forking", e))?;
+        let forked = unsafe { fork() }.doing("forking")?;
         match forked {
             ForkResult::Child => {
                 image.execute([&go_read, &go_write, &failure_read, &failure_write])
@@ -62,7 +61,7 @@ impl Held {
     /// [`SourceError::Os`] if the child is gone.
     pub fn release(&mut self) -> Result<(), SourceError> {
         let Some(mut go) = self.go.take() else { return Ok(()) };
-        go.write_all(&[1]).map_err(|cause| SourceError::os("starting the program", cause))
+        go.write_all(&[1]).doing("starting the program")
     }
 
     /// Why `execve` failed; `None` if it succeeded. Blocks until the result is known.

@@ -202,6 +202,18 @@ pub enum SourceError {
     },
 }
 
+/// The error of a system call that failed.
+pub(crate) trait Doing<T> {
+    /// Names the failed operation.
+    fn doing(self, what: impl Into<String>) -> Result<T, SourceError>;
+}
+
+impl<T, E: Into<std::io::Error>> Doing<T> for Result<T, E> {
+    fn doing(self, what: impl Into<String>) -> Result<T, SourceError> {
+        self.map_err(|cause| SourceError::os(what, cause))
+    }
+}
+
 impl SourceError {
     pub(crate) fn os(what: impl Into<String>, cause: impl Into<std::io::Error>) -> SourceError {
         SourceError::Os { what: what.into(), cause: cause.into() }

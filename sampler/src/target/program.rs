@@ -1,7 +1,7 @@
 //! Finding and checking a program's file.
 
-use std::io;
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use lbr_msr::environment;
@@ -86,15 +86,8 @@ pub fn inspect(path: &Path) -> Result<ProgramKind, SourceError> {
         |what: &str| SourceError::NotX86_64 { path: path.to_owned(), what: what.to_owned() };
     let unreadable = |cause| SourceError::NotExecutable { path: path.to_owned(), cause };
     let file = std::fs::File::open(path).map_err(unreadable)?;
-    let mut header = [0u8; 64];
-    let mut filled = 0;
-    while let Some(rest) = header.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        match file.read_at(rest, filled as u64).map_err(unreadable)? {
-            0 => break,
-            read => filled += read,
-        }
-    }
-    let header = header.get(..filled).unwrap_or_default();
+    let mut header = Vec::new();
+    file.take(64).read_to_end(&mut header).map_err(unreadable)?;
     if header.starts_with(b"#!") {
         return Ok(ProgramKind::Script);
     }
@@ -104,7 +97,7 @@ pub fn inspect(path: &Path) -> Result<ProgramKind, SourceError> {
     if header.get(4) == Some(&object::elf::ELFCLASS32.0) {
         return Err(refuse("a 32-bit ELF file"));
     }
-    let elf = object::elf::FileHeader64::<object::Endianness>::parse(header)
+    let elf = object::elf::FileHeader64::<object::Endianness>::parse(&*header)
         .map_err(|_| refuse("a damaged ELF file"))?;
     let endian = elf.endian().map_err(|_| refuse("a damaged ELF file"))?;
     let isa = match elf.e_machine(endian) {

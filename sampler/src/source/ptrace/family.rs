@@ -7,18 +7,18 @@ use nix::libc;
 use nix::sys::ptrace;
 use nix::unistd::Pid;
 
+use super::Handled;
 use super::sys;
 use super::task::{Process, Task, is_thread_of, task_event};
 use super::tracer::Tracer;
 use crate::gate::{Recorder, Retire};
-use crate::source::{Exit, SourceError, Stop};
-use crate::target;
-use crate::target::ThreadId;
+use crate::source::{Exit, SourceError};
+use crate::target::{self, Doing, ThreadId};
 
 impl<R: Recorder> Tracer<'_, R> {
     /// Detaches from a stopped child, and delivers `signal` (0: none). The child may use every CPU
     /// again.
-    pub(super) fn let_go(&mut self, tid: i32, signal: i32) -> Result<(), Stop> {
+    pub(super) fn let_go(&mut self, tid: i32, signal: i32) -> Handled {
         let _ = self.source.allowed.apply(tid);
         self.notes.children_left += 1;
         match sys::detach(tid, signal) {
@@ -28,10 +28,9 @@ impl<R: Recorder> Tracer<'_, R> {
     }
 
     /// A thread has created another, which is already traced.
-    pub(super) fn bore(&mut self, tid: i32) -> Result<(), Stop> {
+    pub(super) fn bore(&mut self, tid: i32) -> Handled {
         let Some(parent) = self.tasks.get(&tid).map(|task| task.id) else { return Ok(()) };
-        let message = ptrace::getevent(Pid::from_raw(tid))
-            .map_err(|e| SourceError::os("asking for a new thread's id", e))?;
+        let message = ptrace::getevent(Pid::from_raw(tid)).doing("asking for a new thread's id")?;
         let Ok(child) = i32::try_from(message) else { return Ok(()) };
         let stopped = self.early.remove(&child);
         let number = child.unsigned_abs();
@@ -64,7 +63,7 @@ impl<R: Recorder> Tracer<'_, R> {
         if stopped { self.go_on(child, 0) } else { Ok(()) }
     }
 
-    fn adopt(&mut self, id: ThreadId, parent: ThreadId) -> Result<(), Stop> {
+    fn adopt(&mut self, id: ThreadId, parent: ThreadId) -> Handled {
         let mut task = Task::new(id, parent);
         task.in_syscall = self.recording;
         if self.recording {
@@ -94,7 +93,7 @@ impl<R: Recorder> Tracer<'_, R> {
     }
 
     /// A process has executed another program.
-    pub(super) fn executed(&mut self, tid: i32) -> Result<(), Stop> {
+    pub(super) fn executed(&mut self, tid: i32) -> Handled {
         let pid = tid.unsigned_abs();
         let former = ptrace::getevent(Pid::from_raw(tid))
             .ok()
@@ -158,7 +157,7 @@ impl<R: Recorder> Tracer<'_, R> {
     }
 
     /// A thread has ended: drains its LBR and reports the end.
-    fn forget_task(&mut self, tid: i32) -> Result<(), Stop> {
+    fn forget_task(&mut self, tid: i32) -> Handled {
         let Some(task) = self.tasks.remove(&tid) else { return Ok(()) };
         if let Some(ring) = task.ring {
             ring.finish()?;
@@ -168,14 +167,14 @@ impl<R: Recorder> Tracer<'_, R> {
     }
 
     /// A thread is about to end: the last stop with readable registers.
-    pub(super) fn ends(&mut self, tid: i32) -> Result<(), Stop> {
+    pub(super) fn ends(&mut self, tid: i32) -> Handled {
         let recorded = self.record_end(tid);
         // Also if the recorder has closed: no signal ends this stop.
-        sys::cont(tid, 0).map_err(|e| SourceError::os("ending a thread", e))?;
+        sys::cont(tid, 0).doing("ending a thread")?;
         recorded
     }
 
-    fn record_end(&mut self, tid: i32) -> Result<(), Stop> {
+    fn record_end(&mut self, tid: i32) -> Handled {
         let regs = self.regs(tid)?;
         self.settle(tid, &regs, false)?;
         let pending = self.tasks.get(&tid).and_then(|task| task.pending);
@@ -187,7 +186,7 @@ impl<R: Recorder> Tracer<'_, R> {
         self.moved(tid, MoveKind::End, regs.rip, 0)
     }
 
-    pub(super) fn ended(&mut self, tid: i32, status: i32) -> Result<(), Stop> {
+    pub(super) fn ended(&mut self, tid: i32, status: i32) -> Handled {
         self.early.remove(&tid);
         self.strangers.remove(&tid);
         let pid = tid.unsigned_abs();

@@ -42,7 +42,7 @@ use lbr_msr::record::SourceKnowledge;
 use super::sites::Sites;
 use super::{Command, Decoding, Exit, Software, Source, SourceError, SourceNotes};
 use crate::gate::{Gate, Recorder};
-use crate::target::{self, Affinity};
+use crate::target::{self, Affinity, Doing};
 use sys::pid_of;
 use tracer::Tracer;
 
@@ -52,6 +52,9 @@ pub const SOFTWARE: Software = Software {
     about: "From branch to branch with ptrace: any program, thousands of branches a second",
     open: |command| Ok(Box::new(Ptrace::new(command)?)),
 };
+
+/// The outcome of handling a stop of a thread.
+type Handled<T = ()> = Result<T, super::Stop>;
 
 /// State shared by the tracer and the thread that waits for it.
 #[derive(Debug)]
@@ -150,9 +153,8 @@ impl Ptrace {
                 caller.unpark();
                 result
             };
-            let tracer = Builder::new()
-                .spawn_scoped(scope, trace)
-                .map_err(|cause| SourceError::os("starting a thread that traces", cause))?;
+            let tracer =
+                Builder::new().spawn_scoped(scope, trace).doing("starting a thread that traces")?;
             while !tracer.is_finished() {
                 std::thread::park_timeout(LOOK);
                 if recorder.is_closed() {

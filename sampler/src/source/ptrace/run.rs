@@ -13,17 +13,18 @@
 use lbr_msr::insn::{BranchInsn, Insn};
 use lbr_msr::record::HwBranchType;
 use lbr_msr::soft::Retired;
-use nix::libc::user_regs_struct;
+use nix::libc::user_regs_struct as Registers;
 
+use super::Handled;
 use super::sys::{self, RESUME_FLAG, USER_CS};
 use super::task::{Passage, Run};
 use super::tracer::{Breakpoints, Tracer};
 use crate::gate::Recorder;
-use crate::source::{SourceError, Stop};
+use crate::target::Doing;
 
 impl<R: Recorder> Tracer<'_, R> {
     /// Runs a stopped thread, if that gets further than a step.
-    pub(super) fn run_on(&mut self, tid: i32, regs: &user_regs_struct) -> Result<bool, Stop> {
+    pub(super) fn run_on(&mut self, tid: i32, regs: &Registers) -> Handled<bool> {
         let ip = regs.rip;
         let Some(task) = self.tasks.get_mut(&tid) else { return Ok(false) };
         if task.in_syscall || task.traps_itself || regs.cs != USER_CS {
@@ -81,18 +82,13 @@ impl<R: Recorder> Tracer<'_, R> {
         }
         // With stops at system calls, so that a thread that was moved past its breakpoint stops at
         // all.
-        sys::to_syscall(tid).map_err(|e| SourceError::os("running the program", e))?;
+        sys::to_syscall(tid).doing("running the program")?;
         Ok(true)
     }
 
     /// A running thread has stopped, at its breakpoint or elsewhere: retires the branches it
     /// executed.
-    pub(super) fn settle(
-        &mut self,
-        tid: i32,
-        regs: &user_regs_struct,
-        at_breakpoint: bool,
-    ) -> Result<(), Stop> {
+    pub(super) fn settle(&mut self, tid: i32, regs: &Registers, at_breakpoint: bool) -> Handled {
         let run = self.tasks.get_mut(&tid).and_then(|task| task.run.take());
         let Some(Run { start, first, path }) = run else { return Ok(()) };
         let lead = usize::from(first.is_some());

@@ -3,10 +3,11 @@
 use lbr_msr::insn::{BranchInsn, Insn, UnderTrapFlag};
 use lbr_msr::record::{BranchType, Event, HwBranchType, MoveKind};
 use lbr_msr::soft::Retired;
-use nix::libc::{self, user_regs_struct};
+use nix::libc::{self, user_regs_struct as Registers};
 use nix::sys::ptrace;
 use nix::unistd::Pid;
 
+use super::Handled;
 use super::code::Decoded;
 use super::sys::{self, TRAP_FLAG, USER_CS, hide_trap_flag};
 use super::task::{Call, Passage, Pending, next_ip};
@@ -14,8 +15,7 @@ use super::tracer::{Breakpoints, Tracer};
 use crate::clock::monotonic_ns;
 use crate::gate::{Recorder, Retire};
 use crate::maps;
-use crate::source::{SourceError, Stop};
-use crate::target::{SignalStop, ThreadId};
+use crate::target::{Doing, SignalStop, ThreadId};
 
 /// The page of emulated system calls, Documentation/arch/x86/x86_64/mm.rst.
 const VSYSCALL: std::ops::Range<u64> = 0xffff_ffff_ff60_0000..0xffff_ffff_ff60_1000;
@@ -27,12 +27,7 @@ const AT_HANDLER: i32 = libc::SIGTRAP;
 impl<R: Recorder> Tracer<'_, R> {
     /// Handles a SIGTRAP of a stepped thread. `false` if the signal is the program's own and must
     /// be delivered.
-    pub(super) fn stepped(
-        &mut self,
-        tid: i32,
-        code: i32,
-        regs: &user_regs_struct,
-    ) -> Result<bool, Stop> {
+    pub(super) fn stepped(&mut self, tid: i32, code: i32, regs: &Registers) -> Handled<bool> {
         self.settle(tid, regs, code == libc::TRAP_HWBKPT)?;
         let Some(task) = self.tasks.get_mut(&tid) else { return Ok(true) };
         let pending = task.pending;
@@ -61,8 +56,7 @@ impl<R: Recorder> Tracer<'_, R> {
                 self.moved(tid, MoveKind::Signal, from, regs.rip)?;
                 self.notes.kernel_returns_omitted += 1;
                 // The handler's own mask, often all signals, is now in effect.
-                sys::unblock_sigtrap(tid)
-                    .map_err(|e| SourceError::os("changing the signal mask", e))?;
+                sys::unblock_sigtrap(tid).doing("changing the signal mask")?;
                 Ok(true)
             }
             libc::TRAP_BRKPT if !traps => {
@@ -86,12 +80,7 @@ impl<R: Recorder> Tracer<'_, R> {
     }
 
     /// Decodes the next instruction, and runs it.
-    pub(super) fn advance(
-        &mut self,
-        tid: i32,
-        regs: &user_regs_struct,
-        signal: i32,
-    ) -> Result<(), Stop> {
+    pub(super) fn advance(&mut self, tid: i32, regs: &Registers, signal: i32) -> Handled {
         let ip = next_ip(regs);
         let Some(task) = self.tasks.get_mut(&tid) else { return Ok(()) };
         if let Some(start) = &mut self.start {
@@ -116,14 +105,13 @@ impl<R: Recorder> Tracer<'_, R> {
             pending.call.is_some_and(|call| call.number.cast_signed() == libc::SYS_rt_sigprocmask);
         if masks && signal == 0 && !task.in_syscall && ip == regs.rip {
             task.passage = Passage::Entering;
-            return sys::to_syscall(tid)
-                .map_err(|e| SourceError::os("running a system call", e).into());
+            return Ok(sys::to_syscall(tid).doing("running a system call")?);
         }
         task.passage = Passage::Stepped;
-        sys::step(tid, signal).map_err(|e| SourceError::os("stepping the program", e).into())
+        Ok(sys::step(tid, signal).doing("stepping the program")?)
     }
 
-    fn plan(&mut self, tid: i32, ip: u64, regs: &user_regs_struct) -> Pending {
+    fn plan(&mut self, tid: i32, ip: u64, regs: &Registers) -> Pending {
         let mut decoded = self.decode(tid, ip, regs);
         if VSYSCALL.contains(&ip) {
             // The kernel emulates the call and returns from it before a trap is possible; the trap
@@ -156,7 +144,7 @@ impl<R: Recorder> Tracer<'_, R> {
         pending
     }
 
-    fn decode(&mut self, tid: i32, ip: u64, regs: &user_regs_struct) -> Decoded {
+    fn decode(&mut self, tid: i32, ip: u64, regs: &Registers) -> Decoded {
         let Some(task) = self.tasks.get(&tid) else { return Decoded::unknown(ip) };
         let pid = task.id.pid;
         if regs.cs != USER_CS {
@@ -170,7 +158,7 @@ impl<R: Recorder> Tracer<'_, R> {
     }
 
     /// The pending instruction has executed; retires it if it branched.
-    pub(super) fn complete(&mut self, tid: i32, regs: &user_regs_struct) -> Result<(), Stop> {
+    pub(super) fn complete(&mut self, tid: i32, regs: &Registers) -> Handled {
         let Some(task) = self.tasks.get_mut(&tid) else { return Ok(()) };
         let Some(pending) = task.pending.take() else { return Ok(()) };
         self.notes.instructions += 1;
@@ -233,12 +221,7 @@ impl<R: Recorder> Tracer<'_, R> {
     }
 
     /// Retires a branch that the thread has just taken; at the function's entry also its arguments.
-    pub(super) fn retire_to(
-        &mut self,
-        tid: i32,
-        branch: &Retired,
-        regs: &user_regs_struct,
-    ) -> Result<(), Stop> {
+    pub(super) fn retire_to(&mut self, tid: i32, branch: &Retired, regs: &Registers) -> Handled {
         let enters = self.function == Some(branch.to) && regs.rip == branch.to;
         let task = if enters { self.tasks.get_mut(&tid) } else { None };
         match task.filter(|task| task.id.pid == self.main).and_then(|task| task.ring.as_mut()) {
@@ -250,15 +233,12 @@ impl<R: Recorder> Tracer<'_, R> {
         }
     }
 
-    pub(super) fn retire(&mut self, tid: i32, branch: &Retired) -> Result<(), Stop> {
-        match self.tasks.get_mut(&tid).and_then(|task| task.ring.as_mut()) {
-            Some(ring) => Ok(ring.retire(branch)?),
-            None => Ok(()),
-        }
+    pub(super) fn retire(&mut self, tid: i32, branch: &Retired) -> Handled {
+        Ok(self.ring(tid).map_or(Ok(()), |ring| ring.retire(branch))?)
     }
 
     /// A signal is about to be delivered.
-    pub(super) fn interrupted(&mut self, tid: i32) -> Result<(), Stop> {
+    pub(super) fn interrupted(&mut self, tid: i32) -> Handled {
         let regs = self.regs(tid)?;
         let Some(task) = self.tasks.get_mut(&tid) else { return Ok(()) };
         task.at_signal = regs.rip;
@@ -271,7 +251,7 @@ impl<R: Recorder> Tracer<'_, R> {
     }
 
     /// Shows the recorder a signal that is about to be delivered.
-    pub(super) fn signalled(&mut self, tid: i32, signal: i32) -> Result<(), Stop> {
+    pub(super) fn signalled(&mut self, tid: i32, signal: i32) -> Handled {
         if !self.recorder.wants_signals() {
             return Ok(());
         }
@@ -283,7 +263,7 @@ impl<R: Recorder> Tracer<'_, R> {
     }
 
     /// A thread's process ends. If a signal to this thread ended it, shows that to the recorder.
-    pub(super) fn died(&mut self, tid: i32) -> Result<(), Stop> {
+    pub(super) fn died(&mut self, tid: i32) -> Handled {
         let status = ptrace::getevent(Pid::from_raw(tid)).unwrap_or(0) as i32;
         if !self.recorder.wants_signals() || !libc::WIFSIGNALED(status) {
             return Ok(());
@@ -302,21 +282,16 @@ impl<R: Recorder> Tracer<'_, R> {
     }
 
     /// Records that the kernel moves a thread.
-    pub(super) fn moved(
-        &mut self,
-        tid: i32,
-        kind: MoveKind,
-        from: u64,
-        to: u64,
-    ) -> Result<(), Stop> {
-        match self.tasks.get_mut(&tid).and_then(|task| task.ring.as_mut()) {
-            Some(ring) => Ok(ring.moved(kind, from, to)?),
-            None => Ok(()),
-        }
+    pub(super) fn moved(&mut self, tid: i32, kind: MoveKind, from: u64, to: u64) -> Handled {
+        Ok(self.ring(tid).map_or(Ok(()), |ring| ring.moved(kind, from, to))?)
+    }
+
+    fn ring(&mut self, tid: i32) -> Option<&mut R::Ring> {
+        self.tasks.get_mut(&tid)?.ring.as_mut()
     }
 
     /// Retires a system call that does not return.
-    pub(super) fn retire_call(&mut self, tid: i32) -> Result<(), Stop> {
+    pub(super) fn retire_call(&mut self, tid: i32) -> Handled {
         let Some(task) = self.tasks.get_mut(&tid) else { return Ok(()) };
         let Some(pending) = task.pending.take_if(|pending| pending.call.is_some()) else {
             return Ok(());
@@ -328,7 +303,7 @@ impl<R: Recorder> Tracer<'_, R> {
 
     /// Retires the call by which a thread ended itself. A thread that another thread's exit ended
     /// may not have executed its pending instruction.
-    pub(super) fn retire_exit(&mut self, tid: i32) -> Result<(), Stop> {
+    pub(super) fn retire_exit(&mut self, tid: i32) -> Handled {
         let call = self.tasks.get(&tid).and_then(|task| task.pending?.call);
         match call.map(|call| call.number.cast_signed()) {
             Some(libc::SYS_exit | libc::SYS_exit_group) => self.retire_call(tid),
@@ -337,13 +312,7 @@ impl<R: Recorder> Tracer<'_, R> {
     }
 
     /// Handles the side effects of a finished system call.
-    fn called(
-        &mut self,
-        tid: i32,
-        call: Call,
-        branch: &BranchInsn,
-        regs: &user_regs_struct,
-    ) -> Result<(), Stop> {
+    fn called(&mut self, tid: i32, call: Call, branch: &BranchInsn, regs: &Registers) -> Handled {
         const PR_SET_NAME: u64 = libc::PR_SET_NAME as u64;
         const PTRACE_TRACEME: u64 = libc::PTRACE_TRACEME as u64;
         let executable = call.args[2] & libc::PROT_EXEC as u64 != 0;
@@ -381,25 +350,25 @@ impl<R: Recorder> Tracer<'_, R> {
         let write = |offset: usize, value: u64| {
             let offset = offset as ptrace::AddressType;
             ptrace::write_user(Pid::from_raw(tid), offset, value.cast_signed())
-                .map_err(|e| SourceError::os("writing registers", e))
+                .doing("writing registers")
         };
         let asks_to_be_traced = number == libc::SYS_ptrace && call.args[0] == PTRACE_TRACEME;
         let refused = regs.rax.cast_signed() == -i64::from(libc::EPERM);
         if is_syscall && asks_to_be_traced && refused && id.pid == self.main {
             // It asks its parent to trace it; it is already traced.
-            write(std::mem::offset_of!(user_regs_struct, rax), 0)?;
+            write(std::mem::offset_of!(Registers, rax), 0)?;
         }
         let is_traced = !task.traps_itself;
         if is_traced && is_syscall && number != libc::SYS_rt_sigreturn && regs.r11 & TRAP_FLAG != 0
         {
             // SYSCALL copies RFLAGS to R11, including the tracer's trap flag.
-            write(std::mem::offset_of!(user_regs_struct, r11), regs.r11 & !TRAP_FLAG)?;
+            write(std::mem::offset_of!(Registers, r11), regs.r11 & !TRAP_FLAG)?;
         }
         Ok(())
     }
 
     /// Reports new executable mappings.
-    pub(super) fn tell_mappings(&mut self, tid: i32) -> Result<(), Stop> {
+    pub(super) fn tell_mappings(&mut self, tid: i32) -> Handled {
         let Some(id) = self.tasks.get(&tid).map(|task| task.id) else { return Ok(()) };
         let Ok(mut mappings) = maps::read(tid) else { return Ok(()) };
         mappings.retain(|m| m.is_executable() && !VSYSCALL.contains(&m.start));
@@ -418,11 +387,9 @@ impl<R: Recorder> Tracer<'_, R> {
     }
 
     /// Reports a thread's name.
-    pub(super) fn tell_comm(&mut self, id: ThreadId, exec: bool) -> Result<(), Stop> {
-        match maps::comm(id, monotonic_ns(), exec).filter(|_| self.recording) {
-            Some(named) => Ok(self.recorder.emit(named)?),
-            None => Ok(()),
-        }
+    pub(super) fn tell_comm(&mut self, id: ThreadId, exec: bool) -> Handled {
+        let named = maps::comm(id, monotonic_ns(), exec).filter(|_| self.recording);
+        Ok(named.map_or(Ok(()), |named| self.recorder.emit(named))?)
     }
 }
 

@@ -9,7 +9,7 @@ use nix::sys::ptrace;
 use nix::unistd::Pid;
 
 use super::code::{LONGEST, bytes_at};
-use crate::target::{SignalStop, SourceError};
+use crate::target::{Doing, SignalStop, SourceError};
 
 /// RFLAGS.TF.
 pub const TRAP_FLAG: u64 = 1 << 8;
@@ -62,8 +62,7 @@ pub fn sender(tid: i32) -> i32 {
 /// # Errors
 /// The system's error.
 pub(super) fn state(tid: i32, signal: i32) -> Result<SignalStop, SourceError> {
-    let r = ptrace::getregs(Pid::from_raw(tid))
-        .map_err(|cause| SourceError::os("reading registers", cause))?;
+    let r = ptrace::getregs(Pid::from_raw(tid)).doing("reading registers")?;
     let registers = [
         r.rax, r.rbx, r.rcx, r.rdx, r.rsi, r.rdi, r.rbp, r.rsp, r.r8, r.r9, r.r10, r.r11, r.r12,
         r.r13, r.r14, r.r15, r.rip, r.eflags,
@@ -183,15 +182,7 @@ pub(super) fn unblock_sigtrap(tid: i32) -> Result<(), Errno> {
 /// Waits for any child or tracee of **this thread**, not of other threads. Returns the thread and
 /// its wait status.
 pub(super) fn wait() -> Result<(i32, i32), Errno> {
-    loop {
-        let mut status = 0;
-        // SAFETY: `status` is a valid place for the result.
-        let tid = unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL | libc::__WNOTHREAD) };
-        match Errno::result(tid) {
-            Err(Errno::EINTR) => {}
-            result => return result.map(|tid| (tid, status)),
-        }
-    }
+    waitpid(-1, libc::__WNOTHREAD)
 }
 
 /// Checks once whether a child or tracee has changed state; returns its wait status.
@@ -199,13 +190,17 @@ pub(super) fn wait() -> Result<(i32, i32), Errno> {
 /// # Errors
 /// The system's error.
 pub fn look_for(tid: i32) -> Result<Option<i32>, Errno> {
+    waitpid(tid, libc::WNOHANG).map(|(found, status)| (found != 0).then_some(status))
+}
+
+fn waitpid(tid: i32, flags: i32) -> Result<(i32, i32), Errno> {
     loop {
         let mut status = 0;
         // SAFETY: `status` is a valid place for the result.
-        let found = unsafe { libc::waitpid(tid, &raw mut status, libc::__WALL | libc::WNOHANG) };
+        let found = unsafe { libc::waitpid(tid, &raw mut status, libc::__WALL | flags) };
         match Errno::result(found) {
             Err(Errno::EINTR) => {}
-            result => return result.map(|found| (found != 0).then_some(status)),
+            result => return result.map(|found| (found, status)),
         }
     }
 }

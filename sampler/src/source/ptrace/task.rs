@@ -7,7 +7,7 @@ use std::sync::Arc;
 use lbr_msr::insn::BranchInsn;
 use lbr_msr::record::Task as TaskEvent;
 use lbr_msr::soft::{Model, Retired};
-use nix::libc::{self, user_regs_struct};
+use nix::libc::{self, user_regs_struct as Registers};
 
 use super::code::{Decoded, Path, TracedCode};
 use crate::clock::monotonic_ns;
@@ -154,7 +154,7 @@ pub(super) fn is_thread_of(tid: i32, pid: u32) -> bool {
 
 /// The address where a stopped thread continues: after an interrupted system call that the kernel
 /// will restart, the call itself (`ERESTART*` in RAX, Linux include/linux/errno.h).
-pub(super) fn next_ip(regs: &user_regs_struct) -> u64 {
+pub(super) fn next_ip(regs: &Registers) -> u64 {
     let restarts = matches!(regs.rax.wrapping_neg(), 512 | 513 | 514 | 516);
     let in_call = (regs.orig_rax as i64) >= 0;
     // SYSCALL and INT 80H are two bytes long.

@@ -6,10 +6,11 @@ use lbr_msr::caps::CpuIdentity;
 use lbr_msr::probe::{RecordedCpuid, identify};
 use lbr_msr::record::Event;
 use nix::errno::Errno;
-use nix::libc::{self, user_regs_struct};
+use nix::libc::{self, user_regs_struct as Registers};
 use nix::sys::ptrace::{self, Options};
 use nix::unistd::Pid;
 
+use super::Handled;
 use super::start::{Start, relocated};
 use super::sys;
 use super::task::{Passage, Process, Task, task_event};
@@ -17,8 +18,7 @@ use super::{Ptrace, Shared};
 use crate::gate::{Closed, Recorder};
 use crate::interrupt::Delivered;
 use crate::source::{Exit, SourceError, SourceNotes, Stop};
-use crate::target::ThreadId;
-use crate::target::{self, Held, ProgramKind};
+use crate::target::{self, Doing, Held, ProgramKind, ThreadId};
 
 /// Whether breakpoints are available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,8 +85,7 @@ impl<'a, R: Recorder> Tracer<'a, R> {
         let pin = match source.pin {
             Some(pin) => pin,
             None => {
-                let here = nix::sched::sched_getcpu()
-                    .map_err(|e| SourceError::os("asking which CPU this is", e))?;
+                let here = nix::sched::sched_getcpu().doing("asking which CPU this is")?;
                 source.allowed.only(u32::try_from(here).unwrap_or(0))?
             }
         };
@@ -126,8 +125,7 @@ impl<'a, R: Recorder> Tracer<'a, R> {
 
     fn wait_for_exec(&mut self, held: &mut Held) -> Result<(), SourceError> {
         loop {
-            let (tid, status) =
-                sys::wait().map_err(|e| SourceError::os("waiting for the program", e))?;
+            let (tid, status) = sys::wait().doing("waiting for the program")?;
             if !libc::WIFSTOPPED(status) {
                 self.shared.none_left();
                 let path = self.source.path.clone();
@@ -143,7 +141,7 @@ impl<'a, R: Recorder> Tracer<'a, R> {
                 return Ok(());
             }
             let signal = if status >> 16 == 0 { libc::WSTOPSIG(status) } else { 0 };
-            sys::cont(tid, signal).map_err(|e| SourceError::os("starting the program", e))?;
+            sys::cont(tid, signal).doing("starting the program")?;
         }
     }
 
@@ -193,7 +191,7 @@ impl<'a, R: Recorder> Tracer<'a, R> {
         self.shared.none_left();
     }
 
-    fn trace(&mut self) -> Result<(), Stop> {
+    fn trace(&mut self) -> Handled {
         self.begin()?;
         while !(self.tasks.is_empty() && self.strangers.is_empty()) {
             let (tid, status) = match sys::wait() {
@@ -223,7 +221,7 @@ impl<'a, R: Recorder> Tracer<'a, R> {
     }
 
     /// The first stop, at the exec of the program.
-    fn begin(&mut self) -> Result<(), Stop> {
+    fn begin(&mut self) -> Handled {
         let id = ThreadId { pid: self.main, tid: self.main };
         let ours = std::process::id();
         let mut task = Task::new(id, ThreadId { pid: ours, tid: ours });
@@ -236,7 +234,7 @@ impl<'a, R: Recorder> Tracer<'a, R> {
         {
             let entry = self.source.entry.unwrap_or(*entry);
             let function = relocated(self.main, function, entry)
-                .map_err(|e| SourceError::os("finding where the program was loaded", e))?;
+                .doing("finding where the program was loaded")?;
             self.function = Some(function);
         }
         match (self.source.command.from, program) {
@@ -271,7 +269,7 @@ impl<'a, R: Recorder> Tracer<'a, R> {
     }
 
     /// From now on every thread is stepped and recorded.
-    fn begin_recording(&mut self) -> Result<(), Stop> {
+    fn begin_recording(&mut self) -> Handled {
         self.recording = true;
         let mut threads: Vec<_> = self
             .tasks
@@ -298,7 +296,7 @@ impl<'a, R: Recorder> Tracer<'a, R> {
         Ok(())
     }
 
-    fn stopped(&mut self, tid: i32, signal: i32, event: i32) -> Result<(), Stop> {
+    fn stopped(&mut self, tid: i32, signal: i32, event: i32) -> Handled {
         if self.strangers.remove(&tid) {
             return self.let_go(tid, 0);
         }
@@ -343,7 +341,7 @@ impl<'a, R: Recorder> Tracer<'a, R> {
                     libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU
                 ) =>
             {
-                sys::listen(tid).map_err(|e| SourceError::os("waiting out a stop", e).into())
+                Ok(sys::listen(tid).doing("waiting out a stop")?)
             }
             libc::PTRACE_EVENT_STOP => self.go_on(tid, 0),
             _ => {
@@ -354,10 +352,9 @@ impl<'a, R: Recorder> Tracer<'a, R> {
     }
 
     /// A SIGTRAP: the step's, the breakpoint's, or the program's own.
-    fn trapped(&mut self, tid: i32) -> Result<(), Stop> {
-        let code = ptrace::getsiginfo(Pid::from_raw(tid))
-            .map_err(|e| SourceError::os("asking why the program stopped", e))?
-            .si_code;
+    fn trapped(&mut self, tid: i32) -> Handled {
+        let code =
+            ptrace::getsiginfo(Pid::from_raw(tid)).doing("asking why the program stopped")?.si_code;
         let regs = self.regs(tid)?;
         let start = self.start.as_ref().filter(|start| start.is_hit(regs.rip));
         if let (libc::SI_KERNEL, Some(start)) = (code, start) {
@@ -365,7 +362,7 @@ impl<'a, R: Recorder> Tracer<'a, R> {
             // Nothing was stepped: a thread may have hit the breakpoint just before its removal.
             let pending = self.tasks.get(&tid).and_then(|task| task.pending);
             if pending.is_none_or(|pending| pending.decoded.ip == regs.rip) {
-                return self.at_start(tid, user_regs_struct { rip: address, ..regs });
+                return self.at_start(tid, Registers { rip: address, ..regs });
             }
         }
         if !self.recording {
@@ -381,9 +378,8 @@ impl<'a, R: Recorder> Tracer<'a, R> {
     }
 
     /// A thread has hit the breakpoint; `regs` are its registers before that.
-    fn at_start(&mut self, tid: i32, regs: user_regs_struct) -> Result<(), Stop> {
-        ptrace::setregs(Pid::from_raw(tid), regs)
-            .map_err(|e| SourceError::os("going back to the breakpoint", e))?;
+    fn at_start(&mut self, tid: i32, regs: Registers) -> Handled {
+        ptrace::setregs(Pid::from_raw(tid), regs).doing("going back to the breakpoint")?;
         if !self.recording {
             self.gather(tid);
             self.begin_recording()?;
@@ -405,31 +401,29 @@ impl<'a, R: Recorder> Tracer<'a, R> {
     }
 
     /// The entry or exit stop of a system call that is run at full speed.
-    fn at_syscall(&mut self, tid: i32) -> Result<(), Stop> {
+    fn at_syscall(&mut self, tid: i32) -> Handled {
         let Some(task) = self.tasks.get_mut(&tid) else { return Ok(()) };
         if task.passage == Passage::Entering {
             task.passage = Passage::Leaving;
-            return sys::to_syscall(tid)
-                .map_err(|e| SourceError::os("running a system call", e).into());
+            return Ok(sys::to_syscall(tid).doing("running a system call")?);
         }
         // A thread that ran past its breakpoint makes an unexpected call.
         task.in_syscall |= task.passage == Passage::Stepped;
         task.passage = Passage::Stepped;
-        sys::unblock_sigtrap(tid).map_err(|e| SourceError::os("changing the signal mask", e))?;
+        sys::unblock_sigtrap(tid).doing("changing the signal mask")?;
         let regs = self.regs(tid)?;
         self.complete(tid, &regs)?;
         self.advance(tid, &regs, 0)
     }
 
     /// Resumes a thread: with its pending step, or at full speed while nothing is recorded.
-    pub(super) fn go_on(&mut self, tid: i32, signal: i32) -> Result<(), Stop> {
+    pub(super) fn go_on(&mut self, tid: i32, signal: i32) -> Handled {
         if !self.recording {
             if let Some(task) = self.tasks.get_mut(&tid) {
                 // At full speed, exits of system calls are not reported.
                 task.in_syscall = false;
             }
-            return sys::cont(tid, signal)
-                .map_err(|e| SourceError::os("running the program", e).into());
+            return Ok(sys::cont(tid, signal).doing("running the program")?);
         }
         if signal != 0 {
             self.interrupted(tid)?;
@@ -441,11 +435,11 @@ impl<'a, R: Recorder> Tracer<'a, R> {
             return self.advance(tid, &regs, signal);
         }
         task.passage = Passage::Stepped;
-        sys::step(tid, signal).map_err(|e| SourceError::os("stepping the program", e).into())
+        Ok(sys::step(tid, signal).doing("stepping the program")?)
     }
 
-    pub(super) fn regs(&self, tid: i32) -> Result<user_regs_struct, SourceError> {
-        ptrace::getregs(Pid::from_raw(tid)).map_err(|e| SourceError::os("reading registers", e))
+    pub(super) fn regs(&self, tid: i32) -> Result<Registers, SourceError> {
+        ptrace::getregs(Pid::from_raw(tid)).doing("reading registers")
     }
 }
 

@@ -6,7 +6,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command as Process, Stdio};
 
-use lbr_msr::environment;
 use lbr_msr::insn::Isa;
 
 use super::Qemu;
@@ -57,12 +56,8 @@ pub enum Unavailable {
     },
 }
 
-pub(super) fn find(isa: Isa) -> Result<Qemu, Unavailable> {
-    find_in(&environment::trusted("PATH").unwrap_or_else(|| "/bin:/usr/bin".into()), LIBRARY, isa)
-}
-
 /// Looks for the emulator in a list of folders like PATH.
-fn find_in(path: &OsStr, library: &[u8], isa: Isa) -> Result<Qemu, Unavailable> {
+pub(super) fn find_in(path: &OsStr, library: &[u8], isa: Isa) -> Result<Qemu, Unavailable> {
     // An empty entry of PATH means the current folder, where no one keeps an emulator on purpose.
     let folders = std::env::split_paths(path).filter(|folder| !folder.as_os_str().is_empty());
     let name = emulator(isa);

@@ -35,12 +35,13 @@ mod shared;
 
 use std::path::PathBuf;
 
+use lbr_msr::environment;
 use lbr_msr::insn::Isa;
 use lbr_msr::record::SourceKnowledge;
 
 use super::sites::Sites;
 use super::{Command, Decoding, Exit, Software, Source, SourceError, SourceNotes};
-use crate::gate::{Gate, Recorder};
+use crate::gate::Gate;
 use crate::target::{self, Affinity};
 
 pub use find::Unavailable;
@@ -78,7 +79,8 @@ impl Qemu {
     /// # Errors
     /// [`Unavailable`] names the missing part.
     pub fn find_for(isa: Isa) -> Result<Qemu, Unavailable> {
-        find::find(isa)
+        let path = environment::trusted("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+        find::find_in(&path, find::LIBRARY, isa)
     }
 
     /// Prepares a program to run in it. Does not run it yet.
@@ -118,22 +120,6 @@ pub struct Emulated {
     pin: Option<Affinity>,
     start: Option<code::Start>,
     sites: Sites,
-}
-
-impl Emulated {
-    /// Like [`run`](Source::run), with any recorder.
-    ///
-    /// Returns when the program has ended. When the recorder closes, the program is killed;
-    /// processes that it forked continue running.
-    ///
-    /// # Errors
-    /// [`SourceError`].
-    pub fn run_into<R: Recorder>(
-        &mut self,
-        recorder: &R,
-    ) -> Result<(Exit, SourceNotes), SourceError> {
-        run::run(self, recorder)
-    }
 }
 
 impl Source<'_> for Emulated {

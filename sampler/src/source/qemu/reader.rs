@@ -20,7 +20,7 @@ use crate::gate::{Closed, Recorder, Retire};
 use crate::maps::comm;
 use crate::source::sites::SiteCache;
 use crate::source::{SourceError, SourceNotes, Stop};
-use crate::target::{SignalStop, ThreadId};
+use crate::target::{Doing, SignalStop, ThreadId};
 
 /// Records read from one ring before the next ring's turn.
 const BATCH: u64 = 2048;
@@ -161,9 +161,7 @@ impl<'a, R: Recorder> Reader<'a, R> {
             match count {
                 0 => {
                     let status = child.try_wait();
-                    if let Some(status) =
-                        status.map_err(|cause| SourceError::os("waiting for QEMU", cause))?
-                    {
+                    if let Some(status) = status.doing("waiting for QEMU")? {
                         while self.round()? > 0 {}
                         self.signals()?;
                         return Ok(status);
@@ -388,10 +386,8 @@ impl<'a, R: Recorder> Reader<'a, R> {
 
     fn tell_name(&self, tid: u32) -> Result<(), Stop> {
         // A thread that was killed has no name.
-        match comm(ThreadId { pid: self.pid, tid }, monotonic_ns(), false) {
-            Some(named) => Ok(self.recorder.emit(named)?),
-            None => Ok(()),
-        }
+        let named = comm(ThreadId { pid: self.pid, tid }, monotonic_ns(), false);
+        Ok(named.map_or(Ok(()), |named| self.recorder.emit(named))?)
     }
 
     fn tell_mappings(&self, mappings: io::Result<Vec<Mmap>>) -> Result<(), Stop> {

@@ -13,6 +13,7 @@ use super::shared::{Plugin, Shared};
 use super::{Emulated, code, find};
 use crate::gate::Recorder;
 use crate::source::{Exit, SourceError, SourceNotes, Stop};
+use crate::target::Doing;
 
 /// The libraries of Debian's packages for cross compiling.
 const AARCH64_ROOT: &str = "/usr/aarch64-linux-gnu";
@@ -28,75 +29,80 @@ impl Drop for Running {
     }
 }
 
-pub(super) fn run<R: Recorder>(
-    source: &Emulated,
-    recorder: &R,
-) -> Result<(Exit, SourceNotes), SourceError> {
-    let shared = Shared::new()
-        .map_err(|cause| SourceError::os("making memory to share with qemu", cause))?;
-    let thinning = if source.command.model { Thinning::NONE } else { Thinning::of(recorder) };
-    if source.command.model {
-        shared.region().header.model();
-    }
-    shared.region().header.open(thinning.wanted, thinning.sampling);
-    if recorder.wants_signals() && source.qemu.isa != Isa::X86_64 {
-        let why = "signals are shown with the registers of x86-64 alone".to_owned();
-        return Err(SourceError::Unavailable { why });
-    }
-    let gdb = recorder.wants_signals().then(|| Gdb::new(source.command.rights().as_ref()));
-    let mut gdb =
-        gdb.transpose().map_err(|cause| SourceError::os("making a socket for qemu", cause))?;
-    let mut running = Running(start(source, &shared, gdb.as_ref())?);
-    let pid = running.0.id();
-    if let Some(pin) = &source.pin {
-        pin.apply(pid.cast_signed())?;
-    }
-    recorder.started(pid);
-    if let Some(gdb) = &mut gdb {
-        gdb.connect(&mut running.0)
-            .map_err(|cause| SourceError::os("connecting to qemu's GDB stub", cause))?;
-    }
-    let mut reader = Reader::new(source, recorder, pid, shared.region(), thinning);
-    reader.gdb = gdb;
-    let ended = reader.read(&mut running.0);
-    // The plugin stops waiting, and forked children hold none of our locks.
-    shared.region().header.close();
-    let status = match ended {
-        Ok(status) => status,
-        Err(Stop::Failed(error)) => return Err(error),
-        Err(Stop::Closed(_)) => {
-            let wait = running.0.kill().and_then(|()| running.0.wait());
-            wait.map_err(|cause| SourceError::os("ending QEMU", cause))?
+impl Emulated {
+    /// Like [`run`](crate::source::Source::run), with any recorder.
+    ///
+    /// Returns when the program has ended. When the recorder closes, the program is killed;
+    /// processes that it forked continue running.
+    ///
+    /// # Errors
+    /// [`SourceError`].
+    pub fn run_into<R: Recorder>(
+        &mut self,
+        recorder: &R,
+    ) -> Result<(Exit, SourceNotes), SourceError> {
+        let shared = Shared::new().doing("making memory to share with qemu")?;
+        let thinning = if self.command.model { Thinning::NONE } else { Thinning::of(recorder) };
+        if self.command.model {
+            shared.region().header.model();
         }
-    };
-    let closed = recorder.is_closed();
-    let nothing = !reader.introduced;
-    let notes = reader.finish();
-    let header = &shared.region().header;
-    if header.failed.load(Ordering::Acquire) != 0 {
-        return Err(failed("the plugin has failed; standard error has its reason".to_owned()));
-    }
-    if let Some(start) = source.start.filter(|_| !closed)
-        && header.attached.load(Ordering::Acquire) != 0
-        && header.reached.load(Ordering::Acquire) == 0
-    {
-        return Err(SourceError::NeverReached { symbol: format!("{:#x}", start.from) });
-    }
-    if nothing && !closed {
-        let why = if header.attached.load(Ordering::Acquire) == 0 {
-            "it did not load the plugin"
-        } else {
-            "it did not start the program"
+        shared.region().header.open(thinning.wanted, thinning.sampling);
+        if recorder.wants_signals() && self.qemu.isa != Isa::X86_64 {
+            let why = "signals are shown with the registers of x86-64 alone".to_owned();
+            return Err(SourceError::Unavailable { why });
+        }
+        let gdb = recorder.wants_signals().then(|| Gdb::new(self.command.rights().as_ref()));
+        let mut gdb = gdb.transpose().doing("making a socket for qemu")?;
+        let mut running = Running(start(self, &shared, gdb.as_ref())?);
+        let pid = running.0.id();
+        if let Some(pin) = &self.pin {
+            pin.apply(pid.cast_signed())?;
+        }
+        recorder.started(pid);
+        if let Some(gdb) = &mut gdb {
+            gdb.connect(&mut running.0).doing("connecting to qemu's GDB stub")?;
+        }
+        let mut reader = Reader::new(self, recorder, pid, shared.region(), thinning);
+        reader.gdb = gdb;
+        let ended = reader.read(&mut running.0);
+        // The plugin stops waiting, and forked children hold none of our locks.
+        shared.region().header.close();
+        let status = match ended {
+            Ok(status) => status,
+            Err(Stop::Failed(error)) => return Err(error),
+            Err(Stop::Closed(_)) => {
+                let wait = running.0.kill().and_then(|()| running.0.wait());
+                wait.doing("ending QEMU")?
+            }
         };
-        return Err(failed(format!("{why} ({status}); standard error has its reason")));
+        let closed = recorder.is_closed();
+        let nothing = !reader.introduced;
+        let notes = reader.finish();
+        let header = &shared.region().header;
+        if header.failed.load(Ordering::Acquire) != 0 {
+            return Err(failed("the plugin has failed; standard error has its reason".to_owned()));
+        }
+        if let Some(start) = self.start.filter(|_| !closed)
+            && header.attached.load(Ordering::Acquire) != 0
+            && header.reached.load(Ordering::Acquire) == 0
+        {
+            return Err(SourceError::NeverReached { symbol: format!("{:#x}", start.from) });
+        }
+        if nothing && !closed {
+            let why = if header.attached.load(Ordering::Acquire) == 0 {
+                "it did not load the plugin"
+            } else {
+                "it did not start the program"
+            };
+            return Err(failed(format!("{why} ({status}); standard error has its reason")));
+        }
+        Ok((Exit::of(status.into_raw()), notes))
     }
-    Ok((Exit::of(status.into_raw()), notes))
 }
 
 fn start(source: &Emulated, shared: &Shared, gdb: Option<&Gdb>) -> Result<Child, SourceError> {
     let parent = std::process::id();
-    let plugin = Plugin::new(find::LIBRARY)
-        .map_err(|cause| SourceError::os("making the plugin's memory", cause))?;
+    let plugin = Plugin::new(find::LIBRARY).doing("making the plugin's memory")?;
     let mut arguments = vec![format!("fd={}", shared.fd()), format!("parent={parent}")];
     if let Some(code::Start { from, text }) = source.start {
         arguments.push(format!("from={from:#x}"));

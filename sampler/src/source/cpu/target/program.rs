@@ -16,7 +16,7 @@ use crate::interrupt::Delivered;
 use crate::maps::comm;
 use crate::source::cpu::code::{ProcessCode, UserCode};
 use crate::source::ptrace::sys;
-use crate::target::{Affinity, Command, Exit, Held, SourceError, ThreadId};
+use crate::target::{Affinity, Command, Doing, Exit, Held, SourceError, ThreadId};
 
 /// Shortest sleep between two checks of the program.
 const SHORT_NAP: Duration = Duration::from_micros(50);
@@ -55,8 +55,7 @@ impl Program {
         let pid = held.pid();
         cpus.apply(pid.as_raw())?;
         let options = Options::PTRACE_O_TRACEEXEC | Options::PTRACE_O_TRACEEXIT;
-        ptrace::seize(pid, options)
-            .map_err(|cause| SourceError::os("holding the program until recording is on", cause))?;
+        ptrace::seize(pid, options).doing("holding the program until recording is on")?;
         held.release()?;
         let number = pid.as_raw().cast_unsigned();
         let id = ThreadId { pid: number, tid: number };
@@ -93,7 +92,7 @@ impl Program {
     }
 
     fn look(&self) -> Result<Option<i32>, SourceError> {
-        sys::look_for(self.tid()).map_err(|cause| SourceError::os("waiting for the program", cause))
+        sys::look_for(self.tid()).doing("waiting for the program")
     }
 
     fn go_on(&mut self, signal: i32) -> Result<(), SourceError> {

@@ -6,10 +6,10 @@ use super::*;
 fn a_call_that_the_kernel_restarts_executes_once_more() {
     #[allow(unsafe_code, reason = "libc's structures have no default value")]
     // SAFETY: the structure consists of integers.
-    let none: user_regs_struct = unsafe { std::mem::zeroed() };
+    let none: Registers = unsafe { std::mem::zeroed() };
     let next = |rax: i64, call: i64| {
         let (rax, orig_rax) = (rax.cast_unsigned(), call.cast_unsigned());
-        next_ip(&user_regs_struct { rip: 0x1002, rax, orig_rax, ..none })
+        next_ip(&Registers { rip: 0x1002, rax, orig_rax, ..none })
     };
     for (error, restarts) in [
         (511, false),
