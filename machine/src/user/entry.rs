@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use super::api::{self, Id, Insn, Tb};
 use super::block::{Block, Ending};
-use super::channel::{Region, Stopped};
+use super::channel::{Region, Sent, Stopped};
 use super::cpus::{self, Cpu, FIRST, cpu};
 use super::handlers::Handlers;
 use super::os;
@@ -59,7 +59,7 @@ static BLOCKS: Mutex<Option<HashMap<Block, &'static Block>>> = Mutex::new(None);
 
 /// Runs an entry point's body; a panic ends the recording.
 #[inline]
-fn guard(what: &str, body: impl FnOnce() -> Result<(), Stopped>) {
+fn guard(what: &str, body: impl FnOnce() -> Sent) {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => {}
         Ok(Err(Stopped)) => stop(),
@@ -111,11 +111,7 @@ fn wait(tries: u32) -> bool {
 
 /// Runs `body` with the calling thread's state.
 #[inline]
-fn with_thread(
-    what: &str,
-    index: c_uint,
-    body: impl FnOnce(&mut Thread, &Context<'_>) -> Result<(), Stopped>,
-) {
+fn with_thread(what: &str, index: c_uint, body: impl FnOnce(&mut Thread, &Context<'_>) -> Sent) {
     // A forked child must not touch locks that another thread of its parent may have held.
     if OVER.load(Ordering::Relaxed) {
         return;

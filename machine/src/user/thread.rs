@@ -7,7 +7,7 @@ use lbr_msr::soft::Model;
 
 use super::block::{Block, Ending};
 use super::channel::producer::Producer;
-use super::channel::{Counts, Region, Stopped};
+use super::channel::{Counts, Region, Sent, Stopped};
 use super::flow::{Arrival, Flow};
 use super::handlers::Handlers;
 use super::os;
@@ -149,7 +149,7 @@ impl Thread {
     }
 
     /// Starts recording this thread at `at`, its next instruction.
-    pub(super) fn begin(&mut self, at: u64, context: &Context<'_>) -> Result<(), Stopped> {
+    pub(super) fn begin(&mut self, at: u64, context: &Context<'_>) -> Sent {
         self.ring.producer(self.parent, at, context).map(|_| ())
     }
 
@@ -183,7 +183,7 @@ impl Thread {
         (before, reached): (Option<&'static Block>, Option<&'static Block>),
         block: &Block,
         context: &Context<'_>,
-    ) -> Result<(), Stopped> {
+    ) -> Sent {
         let arrival = self.flow.enter((before, reached), block.start, context.handlers);
         if !context.recording {
             return Ok(());
@@ -255,7 +255,7 @@ impl Thread {
     }
 
     /// The thread ends.
-    pub(super) fn end(&mut self, context: &Context<'_>) -> Result<(), Stopped> {
+    pub(super) fn end(&mut self, context: &Context<'_>) -> Sent {
         let ring = std::mem::replace(self, Thread::new(0)).ring;
         match ring {
             Link::Ring(mut producer) => {
@@ -272,7 +272,7 @@ impl Thread {
         call: i64,
         [a1, a2, a3]: [u64; 3],
         context: &Context<'_>,
-    ) -> Result<(), Stopped> {
+    ) -> Sent {
         let call = context.call(call);
         let behind = self.flow.calls();
         if let Link::Ring(producer) = &self.ring {
@@ -306,7 +306,7 @@ impl Thread {
         call: i64,
         result: i64,
         context: &Context<'_>,
-    ) -> Result<(), Stopped> {
+    ) -> Sent {
         if let Link::Ring(producer) = &self.ring {
             Counts::add(&producer.counts().kernel_returns, 1);
         }
@@ -325,7 +325,7 @@ impl Thread {
     }
 
     /// Sends a record and waits until the consumer has processed it.
-    fn tell(&mut self, record: Record, context: &Context<'_>) -> Result<(), Stopped> {
+    fn tell(&mut self, record: Record, context: &Context<'_>) -> Sent {
         if !context.recording {
             return Ok(());
         }
@@ -338,11 +338,7 @@ impl Thread {
 
 /// Sends a record and waits until the consumer, which may inspect this process's current state, has
 /// processed it.
-fn ship_and_wait(
-    producer: &mut Producer<'_>,
-    record: Record,
-    context: &Context<'_>,
-) -> Result<(), Stopped> {
+fn ship_and_wait(producer: &mut Producer<'_>, record: Record, context: &Context<'_>) -> Sent {
     ship(producer, record, context)?;
     producer.flush(patience(context))
 }
@@ -357,14 +353,14 @@ fn moved(
     kind: MoveKind,
     (from, to): (u64, u64),
     context: &Context<'_>,
-) -> Result<(), Stopped> {
+) -> Sent {
     if !producer.wants_all() {
         return Ok(());
     }
     ship(producer, Record::Moved { kind, from, to }, context)
 }
 
-fn ship(producer: &mut Producer<'_>, record: Record, context: &Context<'_>) -> Result<(), Stopped> {
+fn ship(producer: &mut Producer<'_>, record: Record, context: &Context<'_>) -> Sent {
     match record.encode() {
         Some(words) => producer.push(words, patience(context)),
         None => Ok(()),

@@ -29,6 +29,9 @@ const MOST_KEPT: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stopped;
 
+/// The outcome of sending to the consumer.
+pub(super) type Sent = Result<(), Stopped>;
+
 /// The shared memory. All-zero bytes are a valid start, except for [`Header::open`].
 #[derive(Debug)]
 #[repr(C)]

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::super::record::{Record, Words};
-use super::{CAPACITY, Counts, MOST_KEPT, Region, Ring, Stopped};
+use super::{CAPACITY, Counts, MOST_KEPT, Region, Ring, Sent, Stopped};
 
 impl Region {
     /// A producer for a new thread, on the first free ring; `None` if all are in use.
@@ -70,11 +70,7 @@ impl<'a> Producer<'a> {
     ///
     /// # Errors
     /// As for [`push`](Self::push).
-    pub(in super::super) fn branch(
-        &mut self,
-        words: Words,
-        wait: impl FnMut() -> bool,
-    ) -> Result<(), Stopped> {
+    pub(in super::super) fn branch(&mut self, words: Words, wait: impl FnMut() -> bool) -> Sent {
         if self.newest == 0 {
             return self.push(words, wait);
         }
@@ -99,10 +95,7 @@ impl<'a> Producer<'a> {
     ///
     /// # Errors
     /// As for [`push`](Self::push).
-    pub(in super::super) fn hand_over(
-        &mut self,
-        mut wait: impl FnMut() -> bool,
-    ) -> Result<(), Stopped> {
+    pub(in super::super) fn hand_over(&mut self, mut wait: impl FnMut() -> bool) -> Sent {
         // Before writing, because a reader may then ask again.
         self.ring.due.0.store(self.total.saturating_add(self.every), Ordering::Relaxed);
         let count = self.total.wrapping_sub(self.handed).min(self.newest);
@@ -124,11 +117,7 @@ impl<'a> Producer<'a> {
     /// # Errors
     /// [`Stopped`] if `wait` returned false. The record is not written.
     #[inline]
-    pub(in super::super) fn push(
-        &mut self,
-        words: Words,
-        wait: impl FnMut() -> bool,
-    ) -> Result<(), Stopped> {
+    pub(in super::super) fn push(&mut self, words: Words, wait: impl FnMut() -> bool) -> Sent {
         if self.tail == self.limit {
             self.make_room(wait)?;
         }
@@ -147,7 +136,7 @@ impl<'a> Producer<'a> {
     }
 
     #[cold]
-    fn make_room(&mut self, mut wait: impl FnMut() -> bool) -> Result<(), Stopped> {
+    fn make_room(&mut self, mut wait: impl FnMut() -> bool) -> Sent {
         loop {
             self.limit = self.released().wrapping_add(CAPACITY as u64);
             if self.limit != self.tail {
@@ -163,7 +152,7 @@ impl<'a> Producer<'a> {
     ///
     /// # Errors
     /// [`Stopped`] if `wait` returned false.
-    pub(in super::super) fn flush(&self, mut wait: impl FnMut() -> bool) -> Result<(), Stopped> {
+    pub(in super::super) fn flush(&self, mut wait: impl FnMut() -> bool) -> Sent {
         while self.released() != self.tail {
             if !wait() {
                 return Err(Stopped);
