@@ -5,7 +5,7 @@ use std::fs;
 use super::bracket::Body;
 use super::options::MeasureError;
 use super::result::{Measurement, Run, Strip};
-use super::session::Session;
+use super::session::{Session, around};
 
 /// Maximum number of undisturbed turns.
 pub const TURNS: usize = 12;
@@ -60,13 +60,7 @@ impl Session {
     }
 
     fn lane_of_code(&mut self, body: &Body) -> Result<super::lane::Lane, MeasureError> {
-        self.lane(
-            body,
-            &super::session::around(body),
-            true,
-            |registers| registers,
-            Strip::default(),
-        )
+        self.lane(body, &around(body), true, |registers| registers, Strip::default())
     }
 }
 

@@ -85,6 +85,10 @@ impl Finding {
         Finding { same: false, found: found.into() }
     }
 
+    pub(super) fn either(same: bool, documented: &str, other: impl Into<String>) -> Finding {
+        if same { Finding::same(documented) } else { Finding::differs(other) }
+    }
+
     pub(super) fn of(same: bool, found: impl Into<String>) -> Finding {
         Finding { same, found: found.into() }
     }
@@ -105,8 +109,6 @@ pub struct Spec {
     pub falsified: &'static str,
     /// The checks that have to pass before it.
     pub needs: &'static [&'static str],
-    /// It writes registers.
-    pub writes: bool,
     pub(super) documented: fn(&Facts) -> Documented,
     pub(super) look: fn(&mut Bench<'_>) -> Result<Finding, Halt>,
 }

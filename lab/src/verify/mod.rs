@@ -289,7 +289,7 @@ fn make(
             matches!(check.verdict, Verdict::AsDocumented | Verdict::NotApplicable(_))
         })
     };
-    if let (true, Some(why)) = (spec.writes, why_not) {
+    if let (true, Some(why)) = (spec.writes(), why_not) {
         check.verdict = Verdict::CannotTell(why.into());
         return Ok(check);
     }

@@ -110,7 +110,7 @@ fn text(out: &mut Out<'_>, check: &Spec, cpu: Option<&SoftCpu>) -> io::Result<()
     if !check.needs.is_empty() {
         item("depends on", check.needs.join(", "));
     }
-    item("writes", if check.writes { "yes: needs --write" } else { "no" }.into());
+    item("writes", if check.writes() { "yes: needs --write" } else { "no" }.into());
     write_list(out, &items)
 }
 
@@ -124,6 +124,6 @@ fn json_line(out: &mut Vec<u8>, check: &Spec, cpu: Option<&SoftCpu>) -> io::Resu
         "falsified_by": check.falsified,
         "documented": documented,
         "needs": check.needs,
-        "writes": check.writes,
+        "writes": check.writes(),
     })
 }

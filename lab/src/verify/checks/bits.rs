@@ -20,7 +20,6 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
               ended.",
         falsified: "The bit does not read back as written, or a write raises #GP.",
         needs: &["registers.control"],
-        writes: true,
         documented: |facts| match facts.caps.facility {
             Facility::AmdBrs if facts.kind != SubjectKind::Software => {
                 not_applicable("BRS is the kernel's")
@@ -49,7 +48,6 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         why: "Without it, the interrupt handler's own branches overwrite those before the sample.",
         falsified: "The bit does not read back as written, or a write raises #GP.",
         needs: &["registers.control"],
-        writes: true,
         documented: |facts| match freeze(facts) {
             Ok(source) => answer("bit 11 of DEBUGCTL", source),
             Err(why) => not_applicable(why),
@@ -64,7 +62,6 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         why: "lbr writes DEBUGCTL back as it was read: a bit that does not hold would be lost.",
         falsified: "LBR or BTF cannot be set, or a reserved bit can.",
         needs: &["registers.control"],
-        writes: true,
         documented: |facts| match debugctl_bits(facts) {
             Some((_, allowed)) => answer(
                 format!("none beyond {allowed:#x} can be set"),
@@ -81,7 +78,6 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         why: "A filter bit that does not hold lets branches through that were to be suppressed.",
         falsified: "A documented bit does not read back as written, or a reserved bit does.",
         needs: &["registers.select"],
-        writes: true,
         documented: |facts| match facts.caps.filter {
             FilterRegister::None => not_applicable("no filter register"),
             filter => answer(
@@ -105,7 +101,6 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         why: "lbr sets the depth before it records and reads as many records.",
         falsified: "A depth that CPUID 1CH lists is refused, or another is taken.",
         needs: &["cpuid", "registers.depth"],
-        writes: true,
         documented: |facts| match facts.caps.registers.depth {
             Some(_) => answer(
                 words(&facts.caps.depths().collect::<Vec<_>>()),
@@ -135,7 +130,6 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         falsified: "An index does not read back as written, or its write raises #GP. On \
               NetBurst: the write succeeds.",
         needs: &["registers.tos"],
-        writes: true,
         documented: |facts| match facts.caps.registers.tos {
             None => not_applicable("no top-of-stack register"),
             Some(_) if facts.caps.facility == Facility::NetBurst => {
@@ -158,7 +152,6 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         falsified: "A write raises #GP, or a value reads back changed. On NetBurst: the write \
               succeeds.",
         needs: &["registers.from", "registers.to", "registers.info"],
-        writes: true,
         documented: |facts| match facts.caps.facility {
             Facility::NetBurst => answer("writing one raises #GP", "SDM 17.11.2"),
             Facility::AmdBrs if facts.kind != SubjectKind::Software => {
@@ -175,7 +168,6 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         why: "This is how Linux clears the records: one that stays would be read as a new branch.",
         falsified: "A FROM register is not 0 afterwards.",
         needs: &["registers.depth", "bits.records"],
-        writes: true,
         documented: |facts| match facts.caps.registers.depth {
             Some(_) => answer("all are 0 afterwards", "Linux lbr.c, msr-index.h"),
             None => not_applicable("the depth cannot be chosen"),
@@ -193,10 +185,8 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
             for index in 0..depth {
                 left += u32::from(bench.read(map.from_at(index))? != 0);
             }
-            Ok(match left {
-                0 => Finding::same("all are 0"),
-                left => Finding::differs(format!("{left} of {depth} records are still there")),
-            })
+            let found = format!("{left} of {depth} records are still there");
+            Ok(Finding::either(left == 0, "all are 0", found))
         },
     },
     Spec {
@@ -207,7 +197,6 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         why: "The pair can be put back only if it reads as it was written.",
         falsified: "A write raises #GP, or an address reads back changed.",
         needs: &["registers.last_exception"],
-        writes: true,
         documented: |facts| {
             if facts.caps.facility == Facility::NetBurst || !has_last_exception(&facts.caps) {
                 return not_applicable("the pair is read-only or not documented");
@@ -329,8 +318,6 @@ fn tos(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
         }
     }
     bench.write(msr, before)?;
-    Ok(match wrong.first() {
-        None => Finding::same("each is read as it was written"),
-        Some(_) => Finding::differs(format!("not {}", words(&wrong))),
-    })
+    let found = format!("not {}", words(&wrong));
+    Ok(Finding::either(wrong.is_empty(), "each is read as it was written", found))
 }

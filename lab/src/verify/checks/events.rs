@@ -21,7 +21,6 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         falsified: "A branch after the PMI is recorded, the newest before it is not, or LBR_FRZ \
               is not set where it is documented.",
         needs: &["records", "depth", "bits.freeze_on_pmi"],
-        writes: true,
         documented: |facts| match freeze_bit(facts) {
             Ok(source) => {
                 let how = match facts.caps.freeze_status() {
@@ -42,7 +41,6 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         why: "After a crash, the pair tells where it came from.",
         falsified: "The pair is the exception itself or another branch.",
         needs: &["records", "registers.last_exception"],
-        writes: true,
         documented: |facts| {
             if has_last_exception(&facts.caps) {
                 answer("the branch before it", "SDM 17.4.8, 17.14; Linux msr-index.h")
@@ -60,7 +58,6 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         why: "Records that are lost in idle look like branches that never ran.",
         falsified: "Records are gone although they are documented to be kept.",
         needs: &["records"],
-        writes: true,
         documented: |facts| {
             if facts.caps.assumed && facts.row.is_none() {
                 not_applicable("nothing is documented of an assumed CPU's C-states")
@@ -79,15 +76,12 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         why: "Branches of the firmware must not overwrite those of the program.",
         falsified: "The records are not the branches that ran.",
         needs: &["records", "depth"],
-        writes: true,
         documented: |_| answer("as before", "SDM 17.4.1, 34.4"),
         look: |bench| {
             let value = bench.facts.open();
             let (_, difference) = bench.compared(Kernel::AroundSmi, value)?;
-            Ok(match difference.is_none() {
-                true => Finding::same("as before"),
-                false => Finding::differs("the newest record has changed (BU10)"),
-            })
+            let changed = "the newest record has changed (BU10)";
+            Ok(Finding::either(difference.is_none(), "as before", changed))
         },
     },
     Spec {
@@ -99,7 +93,6 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         falsified: "The sibling reads the written values although each has its own register, or \
               does not although they share one.",
         needs: &["registers.select", "bits.select"],
-        writes: true,
         documented: |facts| match scope(facts) {
             Some(SelectScope::Thread) => answer("each has its own", "EDK2; SDM 17.8; Linux core.c"),
             Some(SelectScope::CoreShared) => {

@@ -19,7 +19,6 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         why: "Without its sign, a kernel address is taken for a user address and finds no symbol.",
         falsified: "An address with its top bit set has a 0 among the bits above.",
         needs: &["records", "depth", "lbr_fmt", "filter.user"],
-        writes: true,
         documented: |facts| match sign_bits(facts) {
             (0, 0) => not_applicable("records hold 32 bits of an address"),
             (from, 0) => answer(
@@ -40,7 +39,6 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         why: "Otherwise a recording of user code discloses kernel addresses.",
         falsified: "FROM is an address, or the branch has no record.",
         needs: &["sign", "filter.ring_0"],
-        writes: true,
         documented: |facts| match facts.ring(true) {
             Some(_) if facts.caps.facility == Facility::IntelArch => {
                 answer("all ones", "Linux mailing list, confirmed by Intel")
@@ -57,7 +55,6 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         falsified: "The flag is never set, is set on more than a quarter of the predictable \
               branches, or on less than an eighth of the unpredictable ones.",
         needs: FLAGS,
-        writes: true,
         documented: |facts| {
             if facts.caps.mispredict() {
                 answer(
@@ -78,7 +75,6 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         why: "`hist` and `--view loops` take the count for time.",
         falsified: "The count does not grow from chain to chain, or is not marked valid.",
         needs: FLAGS,
-        writes: true,
         documented: |facts| cycles_documented(facts, "longer chains, higher counts"),
         look: cycles,
     },
@@ -89,7 +85,6 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         why: "A count that wraps makes the longest waits look like the shortest.",
         falsified: "The count is not 65535.",
         needs: &["cycles"],
-        writes: true,
         documented: |facts| cycles_documented(facts, "65535 after a longer chain"),
         look: |bench| {
             let counts = counts(bench, [LONG])?;
@@ -107,7 +102,6 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         why: "Code that was rolled back is reported apart.",
         falsified: "IN_TSX is not set on the branch, or no record of the abort has TSX_ABORT.",
         needs: FLAGS,
-        writes: true,
         documented: |facts| {
             if facts.caps.tsx() {
                 answer(
@@ -127,7 +121,6 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         why: "Haswell records an abort twice, which doubles its count.",
         falsified: "There are no records of the abort, or more than one.",
         needs: &["tsx"],
-        writes: true,
         documented: |facts| match facts.caps.tsx() {
             true => answer("one record of it", "SDM 17.9; Linux lbr.c"),
             false => not_applicable("records have no transaction flags"),
@@ -141,7 +134,6 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         why: "lbr uses the type if the code cannot be read.",
         falsified: "A record has the type of another class.",
         needs: FLAGS,
-        writes: true,
         documented: |facts| match facts.caps.types() {
             true => answer(
                 "cond 0, ind_jmp 1, rel_jmp 2, ind_call 3, rel_call 4, ret 5, others 8 to 15",
@@ -166,10 +158,7 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
                 .collect();
             swapped.sort_unstable();
             swapped.dedup();
-            Ok(match swapped.is_empty() {
-                true => Finding::same("as expected"),
-                false => Finding::differs(swapped.join(", ")),
-            })
+            Ok(Finding::either(swapped.is_empty(), "as expected", swapped.join(", ")))
         },
     },
 ];
@@ -215,10 +204,8 @@ fn sign(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
     if !filled.entries().any(|(seen, _)| high(&seen.raw)) {
         return cannot_tell("no branch of ring 0 was recorded");
     }
-    Ok(match found {
-        false => Finding::same("as expected"),
-        true => Finding::differs("the bits above the address are 0: no sign extension"),
-    })
+    let missing = "the bits above the address are 0: no sign extension";
+    Ok(Finding::either(!found, "as expected", missing))
 }
 
 fn hidden_from(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
@@ -358,11 +345,7 @@ fn tsx(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
     let aborted =
         |_: &Facts, filled: &Filled| filled.entries().any(|(_, entry)| entry.abort == Some(true));
     let (_, set) = bench.until(Kernel::Transaction { abort: true }, value, aborted, |set| *set)?;
-    Ok(if set {
-        Finding::same("as expected")
-    } else {
-        Finding::differs("TSX_ABORT is not set on an abort")
-    })
+    Ok(Finding::either(set, "as expected", "TSX_ABORT is not set on an abort"))
 }
 
 fn abort(bench: &mut Bench<'_>) -> Result<Finding, Halt> {

@@ -1,7 +1,7 @@
 //! Checks which branch classes each bit of the filter register suppresses.
 
 use lbr_msr::caps::{Facility, FilterRegister};
-use lbr_msr::record::HwBranchType;
+use lbr_msr::record::HwBranchType::{self, Cond, IndCall, IndJmp, Other, RelCall, RelJmp, Ret};
 use lbr_msr::register::{LbrCtl, LbrSelect};
 
 use super::super::bench::{Bench, Difference, Facts, Filled, Halt, require};
@@ -20,7 +20,6 @@ macro_rules! filter {
                   without an error.",
             falsified: "A suppressed branch has a record, or another branch has none or two.",
             needs: $needs,
-            writes: true,
             documented: |facts| documented(facts, LbrSelect::$suppress, LbrCtl::$capture),
             look: |bench| look(bench, LbrSelect::$suppress, LbrCtl::$capture),
         }
@@ -39,7 +38,6 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
               calls too.",
         falsified: "A call or a return has no record.",
         needs: BASE,
-        writes: true,
         documented: |facts| match facts.caps.filter {
             FilterRegister::LbrSelect { jumps_swallow_calls: true, .. } => not_applicable(
                 "on this generation they include calls and returns (SDM Table 17-11)",
@@ -65,7 +63,6 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         why: "Such a call never returns: recorded as a call, it unbalances call stacks.",
         falsified: "The call is recorded, or another branch is not.",
         needs: BASE,
-        writes: true,
         documented: |facts| match facts.caps.facility {
             Facility::IntelArch => answer("it is not recorded", "SDM24 Table 20-2"),
             _ => not_applicable("calls are recorded whatever their length"),
@@ -126,8 +123,8 @@ fn documented(facts: &Facts, suppress: LbrSelect, capture: LbrCtl) -> Documented
         _ => {
             let classes: Vec<&str> = CLASSES
                 .iter()
-                .filter(|(class, _)| !passes(facts, value, *class))
-                .map(|(_, name)| *name)
+                .filter(|class| !passes(facts, value, **class))
+                .map(|class| class_name(*class))
                 .collect();
             classes.join(", ")
         }
@@ -140,19 +137,11 @@ fn documented(facts: &Facts, suppress: LbrSelect, capture: LbrCtl) -> Documented
     answer(format!("{left_out} suppressed, all others recorded"), source)
 }
 
-const CLASSES: [(HwBranchType, &str); 7] = [
-    (HwBranchType::Cond, "cond"),
-    (HwBranchType::RelJmp, "rel_jmp"),
-    (HwBranchType::IndJmp, "ind_jmp"),
-    (HwBranchType::RelCall, "rel_call"),
-    (HwBranchType::IndCall, "ind_call"),
-    (HwBranchType::Ret, "ret"),
-    (HwBranchType::Other, "far"),
-];
+const CLASSES: [HwBranchType; 7] = [Cond, RelJmp, IndJmp, RelCall, IndCall, Ret, Other];
 
 /// The name of a class in reports.
 pub(super) fn class_name(class: HwBranchType) -> &'static str {
-    CLASSES.iter().find(|(known, _)| *known == class).map_or("?", |(_, name)| name)
+    if class == Other { "far" } else { class.name() }
 }
 
 fn passes(facts: &Facts, value: u64, class: HwBranchType) -> bool {
@@ -172,16 +161,12 @@ fn look(bench: &mut Bench<'_>, suppress: LbrSelect, capture: LbrCtl) -> Result<F
     let compare = |facts: &Facts, filled: &Filled| {
         let mut difference = facts.compare(filled, value);
         if in_doubt(facts, suppress) {
-            difference.missing.retain(|known| known.like.class != HwBranchType::Ret);
+            difference.missing.retain(|known| known.like.class != Ret);
         }
         difference
     };
     let (_, difference) = bench.until(Kernel::EveryClass, value, compare, Difference::is_none)?;
-    Ok(if difference.is_none() {
-        Finding::same("as expected")
-    } else {
-        Finding::differs(words(&difference))
-    })
+    Ok(Finding::either(difference.is_none(), "as expected", words(&difference)))
 }
 
 /// Lists the differences by class and ring.
@@ -216,20 +201,13 @@ fn words(difference: &Difference) -> String {
 
 fn jumps(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
     let value = bench.facts.open() | (LbrSelect::NEAR_IND_JMP | LbrSelect::NEAR_REL_JMP).bits();
-    let call =
-        |class| matches!(class, HwBranchType::RelCall | HwBranchType::IndCall | HwBranchType::Ret);
+    let call = |class| matches!(class, RelCall | IndCall | Ret);
     let missing = |facts: &Facts, filled: &Filled| {
         let mut difference = facts.compare(filled, value);
         difference.missing.retain(|known| call(known.like.class));
         Difference { missing: difference.missing, ..Difference::default() }
     };
     let (_, difference) = bench.until(Kernel::EveryClass, value, missing, Difference::is_none)?;
-    Ok(if difference.is_none() {
-        Finding::same("calls and returns are recorded")
-    } else {
-        Finding::differs(format!(
-            "{}: they count as jumps, as before Sandy Bridge",
-            words(&difference)
-        ))
-    })
+    let missing = format!("{}: they count as jumps, as before Sandy Bridge", words(&difference));
+    Ok(Finding::either(difference.is_none(), "calls and returns are recorded", missing))
 }

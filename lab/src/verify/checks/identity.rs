@@ -23,7 +23,6 @@ macro_rules! existence {
                   of a recording.",
             falsified: "Reading one of the registers raises #GP.",
             needs: &[],
-            writes: false,
             documented: |facts| {
                 let list: fn(&LbrCaps) -> Vec<Msr> = $list;
                 documented_registers(facts, &list(&facts.caps), $none)
@@ -45,7 +44,6 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         falsified: "A leaf of the facility is absent, its depth is out of range, or its reserved \
               bits are set.",
         needs: &[],
-        writes: false,
         documented: |facts| match facts.caps.facility {
             Facility::IntelArch => answer(
                 "CPUID.07H:EDX[19] = 1, leaf 1CH with a depth and with reserved bits 0",
@@ -76,7 +74,6 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
               raises #GP.",
         falsified: "The read raises #GP although PDCM is 1, or succeeds although PDCM is 0.",
         needs: &["cpuid"],
-        writes: false,
         documented: |facts| match facts.caps.facility {
             Facility::AmdLbrV2 | Facility::AmdBrs | Facility::AmdSingle => {
                 not_applicable("AMD does not have this register")
@@ -98,7 +95,6 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
               records decode to plausible nonsense.",
         falsified: "The register reports another format than the documented one.",
         needs: &["perf_capabilities"],
-        writes: false,
         documented: |facts| match expected_format(facts) {
             _ if !facts.pdcm => not_applicable("no IA32_PERF_CAPABILITIES"),
             Some(expected) => answer(format_words(expected), facts.row_source()),

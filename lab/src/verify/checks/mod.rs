@@ -12,6 +12,11 @@ mod written;
 use super::check::Spec;
 
 impl Spec {
+    /// Whether it writes registers. Only the checks of [`identity`] do not.
+    pub fn writes(&self) -> bool {
+        !identity::CHECKS.iter().any(|reading| reading.id == self.id)
+    }
+
     /// Every check, after the checks that it needs.
     pub fn all() -> impl Iterator<Item = &'static Spec> {
         identity::CHECKS

@@ -15,7 +15,6 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         why: "All checks of records rest on it.",
         falsified: "None of the jumps is recorded.",
         needs: &["registers.from", "registers.to", "registers.select", "bits.enable"],
-        writes: true,
         documented: |_| answer("records", "SDM 17.4.2; Linux lbr.c"),
         look: recording,
     },
@@ -26,7 +25,6 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         why: "Every count of a report is a count of records.",
         falsified: "A jump has no record or two, or a record belongs to no jump.",
         needs: &["recording"],
-        writes: true,
         documented: |facts| {
             let count = few(facts);
             answer(format!("{count} of {count} jumps, each once"), "SDM 17.4.8")
@@ -62,7 +60,6 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
               shallower one it would read some twice.",
         falsified: "The records hold another number of jumps, or others than the newest.",
         needs: &["records", "cpuid"],
-        writes: true,
         documented: |facts| answer(facts.caps.depth.to_string(), facts.row_source()),
         look: |bench| {
             let value = bench.facts.open();
@@ -92,7 +89,6 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
               that never ran.",
         falsified: "The first record is not the newest jump, or a later one is out of order.",
         needs: &["depth"],
-        writes: true,
         documented: |facts| match facts.caps.order {
             Order::Single => not_applicable("only one record"),
             Order::Tos => answer(
@@ -116,7 +112,6 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         falsified: "FROM is not the address of the jump or, where macro fusion is documented, \
               not within 15 bytes before it.",
         needs: &["records"],
-        writes: true,
         documented: |facts| {
             if facts.caps.quirks.contains(Quirks::FUSED_FROM) {
                 answer("the branch, or the instruction fused with it", "Linux amd/lbr.c")
