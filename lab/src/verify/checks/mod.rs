@@ -12,7 +12,7 @@ mod written;
 use super::check::Spec;
 
 impl Spec {
-    /// Whether it writes registers. Only the checks of [`identity`] do not.
+    /// Whether it writes registers. Those of what CPUID and the registers announce do not.
     pub fn writes(&self) -> bool {
         !identity::CHECKS.iter().any(|reading| reading.id == self.id)
     }
