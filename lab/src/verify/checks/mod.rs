@@ -12,7 +12,7 @@ mod written;
 use super::check::Spec;
 
 impl Spec {
-    /// Whether it writes registers. Those of what CPUID and the registers announce do not.
+    /// Whether it writes registers. The checks of CPUID and of which registers exist only read.
     pub fn writes(&self) -> bool {
         !identity::CHECKS.iter().any(|reading| reading.id == self.id)
     }
