@@ -7,7 +7,6 @@ use profile::maps::Maps;
 use profile::quality::Quality;
 use serde_json::{Value, json};
 
-use crate::exit::{DONE, Result};
 use crate::input::{self, Source, selected};
 use crate::present::number::{counted, counted_nonzero, grouped, percent};
 use crate::symbols;
@@ -236,9 +235,8 @@ pub(crate) fn trust(flow: &Flow) -> &'static str {
     if flow.is_complete() { "complete: every taken branch" } else { "95% intervals, by stack" }
 }
 
-/// Ends a command: prints the warnings about the recordings and their files.
-pub(crate) fn finish(sources: &[Source], maps: &Maps) -> Result {
+/// Prints the warnings about the recordings and their files.
+pub(crate) fn finish(sources: &[Source], maps: &Maps) {
     sources.iter().for_each(input::warn);
     symbols::warn(&[maps]);
-    Ok(DONE)
 }

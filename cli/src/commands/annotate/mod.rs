@@ -18,7 +18,7 @@ use profile::flow::FlowCounter;
 use profile::maps::Location;
 
 use crate::args::heading;
-use crate::exit::{Failure, OrExit, Result, USAGE, usage};
+use crate::exit::{DONE, Failure, OrExit, Result, USAGE, usage};
 use crate::head::{self, Notes, Totals, finish, without};
 use crate::input::source_text::Sources;
 use crate::input::{self, Source};
@@ -145,7 +145,8 @@ fn annotate(args: &Annotate) -> Result {
         let functions = html::folded(&mut flow, syntax);
         let content = functions.ok_or_else(|| annotate::nothing(&mut flow)).or_exit(USAGE)?;
         output.write(html::page("Annotated functions", &head, &content))?;
-        return finish(&sources, &flow.maps);
+        finish(&sources, &flow.maps);
+        return Ok(DONE);
     }
     let found = match &args.place {
         Some(symbol) => annotate::find(&mut flow, symbol),
@@ -178,13 +179,14 @@ fn annotate(args: &Annotate) -> Result {
         if args.json {
             json::print(&mut out, &flow, &annotated, &sources, args.hottest)?;
         } else {
-            let Annotate { source, hottest, .. } = *args;
-            let options = text::Options { source, hottest, ..text::Options::default() };
+            let (source, hottest, marks) = (args.source, args.hottest, text::Marks::new());
+            let options = text::Options { source, hottest, marks };
             text::print(&mut out, &head, &annotated, &options)?;
         }
         out.flush()?;
     }
-    finish(&sources, &flow.maps)
+    finish(&sources, &flow.maps);
+    Ok(DONE)
 }
 
 /// The head of annotated code.

@@ -6,7 +6,7 @@ use anyhow::Context;
 use profile::export::{ProfileKind, ProgramChoice, Traced};
 
 use super::{Export, Kind, check_lines, traced};
-use crate::exit::{OrExit, Result, USAGE, usage};
+use crate::exit::{DONE, OrExit, Result, USAGE, usage};
 use crate::head;
 use crate::output::Output;
 use crate::present::escape::{escaped, escaped_lines};
@@ -52,11 +52,11 @@ pub(super) fn write(args: &Export, kind: ProfileKind) -> Result {
             counted(made.losses.recorded, "branch", "branches")
         );
     }
-    let done = head::finish(&read, &traced.maps);
-    match written {
-        0 => Err(usage!("no profile was written: see above why, file by file")),
-        _ => done,
+    head::finish(&read, &traced.maps);
+    if written == 0 {
+        return Err(usage!("no profile was written: see above why, file by file"));
     }
+    Ok(DONE)
 }
 
 /// The last part of the path, the build id if it is known, and the kind.

@@ -69,7 +69,7 @@ fn each(args: &Export, mut row: impl FnMut(EdgeRow) -> Result<()>) -> Result {
             ..EdgeRow::default()
         };
         let maps = counter.finish().each(common, &mut row)?;
-        finish(&read, &maps)?;
+        finish(&read, &maps);
     }
     Ok(DONE)
 }

@@ -16,7 +16,7 @@ use profile::{Counter, View, callgraph, hot};
 
 use crate::args::heading;
 use crate::commands::report;
-use crate::exit::{OrExit, Result, USAGE, usage};
+use crate::exit::{DONE, OrExit, Result, USAGE, usage};
 use crate::head;
 use crate::input::{self, Inputs, Reading, Source};
 use crate::output::Output;
@@ -203,7 +203,8 @@ pub(crate) fn run(args: &Export) -> Result {
 fn pprof(args: &Export, output: &Output) -> Result {
     let (mut table, read) = args.count(hot::Counter::new())?;
     output.write(export::pprof(&mut table, args.to == Kind::PprofGo)?)?;
-    head::finish(&read, &table.maps)
+    head::finish(&read, &table.maps);
+    Ok(DONE)
 }
 
 /// Who calls whom, for viewers of calling contexts.
@@ -224,7 +225,8 @@ fn contexts(args: &Export, output: &Output) -> Result {
         text = export::flamegraph(&text, &title, graph.unit.name()).or_exit(USAGE)?;
     }
     output.write(text)?;
-    head::finish(&read, &graph.maps)
+    head::finish(&read, &graph.maps);
+    Ok(DONE)
 }
 
 fn profile(args: &Export, kind: ProfileKind, output: &Output) -> Result {
@@ -238,7 +240,7 @@ fn profile(args: &Export, kind: ProfileKind, output: &Output) -> Result {
     let made = traced.profile(kind, &wanted).or_exit(USAGE)?;
     check_lines(args, &made)?;
     output.write(escaped_lines(&made.text))?;
-    let done = head::finish(&read, &traced.maps);
+    head::finish(&read, &traced.maps);
     say_losses(&made.program, &made.losses, &traced);
     if made.is_launcher {
         say!(
@@ -250,7 +252,7 @@ fn profile(args: &Export, kind: ProfileKind, output: &Output) -> Result {
     if !made.others.is_empty() {
         say!("other programs of the recording: {} (--dso NAME)", escaped(&made.others.join(", ")));
     }
-    done
+    Ok(DONE)
 }
 
 /// Refuses a profile of lines that lacks too much of the program, without `--partial`.

@@ -5,7 +5,7 @@ use profile::hot::{Counter, HotBranch, HotTable};
 use profile::maps::{Location, Maps};
 
 use super::Export;
-use crate::exit::Result;
+use crate::exit::{DONE, Result};
 use crate::head;
 use crate::output::Output;
 use crate::present::table::{Cell, Table};
@@ -19,7 +19,8 @@ pub(super) fn write(args: &Export, output: &Output) -> Result {
         (branch.from_location, branch.count)
     })?;
     output.stream(|out| table(total).write_csv(out, &mut maps, branches.iter()).map(Ok))?;
-    head::finish(&read, &maps)
+    head::finish(&read, &maps);
+    Ok(DONE)
 }
 
 fn table<'a>(total: u64) -> Table<'a, Maps, &'a HotBranch> {

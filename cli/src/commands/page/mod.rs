@@ -17,7 +17,7 @@ use profile::overview::{Overview, OverviewCounter};
 use self::head::Head;
 use super::annotate::html::{NAME, Shown, hottest, style};
 use super::report::{Page, Report, VIEWS, block_charts, group};
-use crate::exit::Result;
+use crate::exit::{DONE, Result};
 use crate::head::finish;
 use crate::input::{Count, Reread};
 use crate::output::Output;
@@ -67,11 +67,11 @@ pub(crate) fn run(args: &Report, path: &Path) -> Result {
         text = page(&head, &recordings, &mut overview, &mut graph, args, limit)?;
     }
     output.write(&text)?;
-    let done = finish(&sources, &overview.flow.maps);
+    finish(&sources, &overview.flow.maps);
     if path != Path::new("-") {
         say!("report to {}", path.as_text());
     }
-    done
+    Ok(DONE)
 }
 
 fn page(

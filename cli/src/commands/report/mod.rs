@@ -30,7 +30,7 @@ use serde_json::{Value, json};
 pub(crate) use self::blocks::{BlockSpec, charts as block_charts, table as block_table};
 pub(crate) use self::callgraph::{Shown as GraphRows, print_folded};
 use crate::args::{heading, rows};
-use crate::exit::{Result, usage};
+use crate::exit::{DONE, Result, usage};
 use crate::head::{self, Notes, Totals, flow_json, without};
 use crate::input::{self, Inputs, Reread, Source};
 use crate::present::json;
@@ -332,7 +332,8 @@ impl Report {
             json::value(out, &totals)?;
         }
         out.flush()?;
-        head::finish(sources, maps)
+        head::finish(sources, maps);
+        Ok(DONE)
     }
 }
 
