@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use maud::{Markup, PreEscaped, html};
+use maud::html;
 
-use crate::present::chart::{Histogram, svg_sheet};
+use crate::present::chart::{Histogram, figure, svg_sheet};
 use crate::present::page;
 
 /// File formats.
@@ -33,16 +33,6 @@ pub(crate) fn bytes(format: Format, charts: &[Histogram]) -> String {
     match format {
         Format::Svg => svg_sheet(charts),
         Format::Html => page_of(charts),
-    }
-}
-
-/// A chart with its caption; `block` links it to the row of its block.
-pub(crate) fn figure(title: &str, drawing: &str, block: Option<&str>) -> Markup {
-    html! {
-        figure class="chart" data-block=[block] {
-            figcaption class="code" { (title) }
-            div role="img" aria-label={ "Cycles of " (title) } { (PreEscaped(drawing)) }
-        }
     }
 }
 

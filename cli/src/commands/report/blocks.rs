@@ -18,10 +18,9 @@ use super::hot::means;
 use super::{
     CYCLES, Page, Report, Section, Sort, View, print_hidden, rest, run_flow, say_unsorted, unusual,
 };
-use crate::commands::hist::output::figure;
 use crate::exit::{Result, USAGE};
 use crate::head::{Notes, share_trust};
-use crate::present::chart::{Histogram, Series};
+use crate::present::chart::{Histogram, Series, figure};
 use crate::present::number::{grouped, share};
 use crate::present::out::{Out, say};
 use crate::present::place::{Part, Place};

@@ -1,6 +1,6 @@
 //! Draws charts as SVG.
 
-use maud::{Markup, html};
+use maud::{Markup, PreEscaped, html};
 
 use super::binning::Gaps;
 use super::{Bins, Histogram, PICTURE_BINS, Series};
@@ -64,6 +64,16 @@ fn document((width, height): (usize, usize), charts: &[Histogram]) -> String {
         }
     };
     document.into_string()
+}
+
+/// A chart with its caption; `block` links it to the row of its block.
+pub(crate) fn figure(title: &str, drawing: &str, block: Option<&str>) -> Markup {
+    html! {
+        figure class="chart" data-block=[block] {
+            figcaption class="code" { (title) }
+            div role="img" aria-label={ "Cycles of " (title) } { (PreEscaped(drawing)) }
+        }
+    }
 }
 
 /// A text cut in its middle to fit the width.
