@@ -195,8 +195,15 @@ impl BranchClasses {
 
     /// The set that holds one class.
     pub const fn of(class: HwBranchType) -> BranchClasses {
-        // Both have the same order.
-        BranchClasses::from_bits_retain(1 << class as u8)
+        match class {
+            HwBranchType::Cond => BranchClasses::COND,
+            HwBranchType::IndJmp => BranchClasses::IND_JMP,
+            HwBranchType::RelJmp => BranchClasses::REL_JMP,
+            HwBranchType::IndCall => BranchClasses::IND_CALL,
+            HwBranchType::RelCall => BranchClasses::REL_CALL,
+            HwBranchType::Ret => BranchClasses::RET,
+            HwBranchType::Other => BranchClasses::OTHER,
+        }
     }
 
     /// Whether a branch of this class is in the set.

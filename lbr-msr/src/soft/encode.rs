@@ -298,8 +298,13 @@ impl Encoding {
 /// INFO\[59:56\] of Architectural LBR. SDM24 Table 20-2.
 const fn br_type(class: HwBranchType) -> u64 {
     match class {
+        HwBranchType::Cond => 0,
+        HwBranchType::IndJmp => 1,
+        HwBranchType::RelJmp => 2,
+        HwBranchType::IndCall => 3,
+        HwBranchType::RelCall => 4,
+        HwBranchType::Ret => 5,
         HwBranchType::Other => 8,
-        near => near as u64,
     }
 }
 
