@@ -9,7 +9,6 @@ use clap::Args;
 use lbr_msr::text::AsText;
 use profile::lint::{BinaryCoverage, DEFAULT_STRIDE, Finding, Lint, Severity, Verdict};
 use profile::quality::Quality;
-
 use profile::symbols::{Module, Sources};
 use serde_json::json;
 

@@ -8,7 +8,7 @@ use crate::caps::RegisterMap;
 
 use super::{ArmPlan, ArmStep, ChangedControl, FREEZE_LBRS_ON_PMI, LBR_FRZ, Restored, Saved};
 
-/// The result of several accesses: what they found, and the first failure.
+/// The state found by several accesses, and the first failure.
 #[derive(Default)]
 struct Outcome {
     restored: Restored,

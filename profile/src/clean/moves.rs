@@ -72,7 +72,7 @@ pub(super) struct Passage<'a> {
 
 impl Passage<'_> {
     /// Follows the moves before the stack's `newer` newest entries. `entry` is the start of the
-    /// current code. Returns its new start; `None` if there are no moves.
+    /// current code. Returns its new start; `None` without moves.
     #[inline]
     pub(super) fn before(
         &mut self,

@@ -1,7 +1,6 @@
 //! Filters: the options of a selection, one by one.
 
 use std::cmp::Reverse;
-
 use std::fmt::Display;
 use std::sync::Arc;
 

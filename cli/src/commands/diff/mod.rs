@@ -11,7 +11,6 @@ use anyhow::bail;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use profile::compare::{self, By, Comparison, Looked, Measure, NotComparable, Row, Total};
-
 use profile::maps::{LocationFilter, Maps};
 
 use self::print::{html_page, print};

@@ -204,6 +204,7 @@ impl Maps {
         self.ended.clear();
         self.common = Common::default();
         self.named.has_some = false;
+        // Processes of another recording are others, whatever their numbers.
         self.programs.processes.clear();
         self.expected.clear();
         self.recording += 1;
