@@ -86,7 +86,7 @@ pub(crate) fn run(args: &LintArgs) -> Result {
     let files = args.symbols.sources(&Sources::default());
     let mut binary = args.binary.as_deref().map(Module::open).transpose().or_exit(USAGE)?;
     let reading = args.select.reading();
-    let sources = input::read_all(args.inputs.paths(), &reading, |recording, at| {
+    let sources = input::read_all(args.inputs.paths(), &reading, &mut |recording, at| {
         let mut lint = Lint::check(recording, DEFAULT_STRIDE, files.clone(), at)?;
         let binary = binary.as_mut().map(|binary| lint.check_binary(binary));
         let verdict = lint.verdict();

@@ -153,6 +153,10 @@ pub(crate) fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
+/// Reads a recording to its end; reports its position, and its size if known.
+pub(crate) type ReadOne<'r> =
+    dyn FnMut(&mut Recording, &mut dyn FnMut(u64, Option<u64>)) -> Result<(), ReadError> + 'r;
+
 /// Counts recordings for a view, one after the other, as [`read_all`] reads them.
 pub(crate) fn count<V: View>(
     paths: &[PathBuf],
@@ -161,7 +165,7 @@ pub(crate) fn count<V: View>(
     mut counter: Counter<V>,
 ) -> Result<(V::Table, Vec<Source>)> {
     symbols.apply(counter.maps());
-    let sources = read_all(paths, reading, |recording, at| counter.recording(recording, at))?;
+    let sources = read_all(paths, reading, &mut |recording, at| counter.recording(recording, at))?;
     Ok((counter.finish(), sources))
 }
 
@@ -172,20 +176,20 @@ pub(crate) fn count<V: View>(
 pub(crate) fn read_all(
     paths: &[PathBuf],
     reading: &Reading,
-    read: impl FnMut(&mut Recording, &mut dyn FnMut(u64, Option<u64>)) -> Result<(), ReadError>,
+    read: &mut ReadOne<'_>,
 ) -> Result<Vec<Source>> {
     if reading.selection.needs_names() {
         return Reread::new(paths, reading)?.read(read);
     }
     once(paths)?;
-    read_each(paths, |at| open(&paths[at], reading), read)
+    read_each(paths, &|at| open(&paths[at], reading), read)
 }
 
 /// As [`read_all`], with recordings that `open` opens, by index.
 pub(crate) fn read_each(
     paths: &[PathBuf],
-    open: impl Fn(usize) -> Result<Recording>,
-    mut read: impl FnMut(&mut Recording, &mut dyn FnMut(u64, Option<u64>)) -> Result<(), ReadError>,
+    open: &dyn Fn(usize) -> Result<Recording>,
+    read: &mut ReadOne<'_>,
 ) -> Result<Vec<Source>> {
     let stop = interrupted()?;
     let mut sources: Vec<Source> = Vec::new();
@@ -195,7 +199,7 @@ pub(crate) fn read_each(
             last.notes.stopped = true;
             continue;
         }
-        sources.push(read_one(path, open(at)?, &mut read)?);
+        sources.push(read_one(path, open(at)?, read)?);
     }
     let nothing = |source: &Source| source.selection.is_none() && source.samples() == 0;
     if sources.iter().any(Source::is_stopped) && sources.iter().all(nothing) {
@@ -209,7 +213,7 @@ pub(crate) fn read_each(
 pub(crate) fn read_one(
     path: &Path,
     mut recording: Recording,
-    read: &mut impl FnMut(&mut Recording, &mut dyn FnMut(u64, Option<u64>)) -> Result<(), ReadError>,
+    read: &mut ReadOne<'_>,
 ) -> Result<Source> {
     let (started, mut bar) = (Instant::now(), None);
     let end = read(&mut recording, &mut |at, size| {

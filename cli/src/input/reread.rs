@@ -12,13 +12,12 @@ use anyhow::{Context, ensure};
 use nix::sys::statvfs::fstatvfs;
 use profile::loops::{self, Loops};
 use profile::paths::{self, Paths};
-use profile::perf_data::ReadError;
 use profile::select::Selection;
 use profile::{Counter, Recording, View};
 
 use super::{Source, file};
 use crate::exit::Result;
-use crate::input::{self, Reading};
+use crate::input::{self, ReadOne, Reading};
 
 /// Maximum number of bytes of a pipe that are copied.
 const MOST_KEPT: u64 = 16 << 30;
@@ -49,7 +48,7 @@ pub(crate) trait Count {
 
 impl Count for Reread {
     fn count<V: View>(&self, mut counter: Counter<V>) -> Result<(V::Table, Vec<Source>)> {
-        let sources = self.read(|recording, at| counter.recording(recording, at))?;
+        let sources = self.read(&mut |recording, at| counter.recording(recording, at))?;
         Ok((counter.finish(), sources))
     }
 }
@@ -82,10 +81,7 @@ impl Reread {
 
     /// Reads them from the beginning, one after the other. If Ctrl-C ends the
     /// first reading, the next one ends at the same place.
-    pub(crate) fn read(
-        &self,
-        mut read: impl FnMut(&mut Recording, &mut dyn FnMut(u64, Option<u64>)) -> Result<(), ReadError>,
-    ) -> Result<Vec<Source>> {
+    pub(crate) fn read(&self, read: &mut ReadOne<'_>) -> Result<Vec<Source>> {
         if let Some(reached) = self.reached.borrow().as_ref() {
             let parts = self.paths.iter().zip(reached).enumerate();
             return parts
@@ -93,7 +89,7 @@ impl Reread {
                     let mut recording = input::open_whole(&self.path(at), self.reading.force)?;
                     recording.stop_at(*position);
                     input::select(path, &mut recording, &self.reading.selection)?;
-                    let mut source = input::read_one(path, recording, &mut read)?;
+                    let mut source = input::read_one(path, recording, read)?;
                     if self.stopped && matches!(self.kept.get(at), Some(Some(_))) {
                         // The reader took its end for damage.
                         source.notes.stopped = true;
@@ -106,8 +102,8 @@ impl Reread {
         let mut reached = Vec::new();
         let sources = input::read_each(
             &self.paths,
-            |at| input::open(&self.path(at), &self.reading),
-            |recording, progress| {
+            &|at| input::open(&self.path(at), &self.reading),
+            &mut |recording, progress| {
                 read(recording, progress)?;
                 reached.push(recording.position());
                 Ok(())

@@ -302,7 +302,7 @@ impl Worker {
         let mut counter = OverviewCounter::new(paths.len() > 1);
         self.symbols.apply(counter.maps());
         let mut watch = Watch::new(self, paths, most);
-        let sources = recordings.read(|recording, _| {
+        let sources = recordings.read(&mut |recording, _| {
             watch.recording(recording, |recording, progress| counter.recording(recording, progress))
         });
         let stopped = watch.is_stopped();
@@ -347,7 +347,7 @@ impl Count for Watched<'_> {
         let Watched(worker, recordings) = *self;
         worker.symbols.apply(counter.maps());
         let mut watch = Watch::new(worker, &[], Duration::MAX);
-        let sources = recordings.read(|recording, _| {
+        let sources = recordings.read(&mut |recording, _| {
             watch.recording(recording, |recording, progress| counter.recording(recording, progress))
         })?;
         Ok((counter.finish(), sources))

@@ -54,7 +54,7 @@ fn each(args: &Export, mut row: impl FnMut(EdgeRow) -> Result<()>) -> Result {
         let mut host = args.host.clone();
         let mut events = Vec::new();
         let one = std::slice::from_ref(path);
-        let read = input::read_all(one, &reading, |recording, at| {
+        let read = input::read_all(one, &reading, &mut |recording, at| {
             counter.recording(recording, at)?;
             let recorded = recording.info().and_then(|info| info.hostname.clone());
             host = host.take().or(recorded);

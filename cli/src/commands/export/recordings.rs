@@ -32,7 +32,7 @@ fn copy(
     let mut left = Vec::new();
     let read: Vec<Source> = output.stream_with_header(|out| {
         let mut written = Ok(Vec::new());
-        let read = input::read_all(args.inputs.paths(), &reading, |recording, progress| {
+        let read = input::read_all(args.inputs.paths(), &reading, &mut |recording, progress| {
             if written.is_ok() {
                 written = copy(recording, out, progress)?;
             }

@@ -99,15 +99,16 @@ pub(crate) fn run(args: &Hist) -> Result {
         None => None,
     };
     let mut flows = Vec::new();
-    let sources = input::read_all(args.inputs.paths(), &args.select.reading(), |recording, at| {
-        let mut counter = FlowCounter::of(FlowCounts::without_sites());
-        args.symbols.apply(counter.maps());
-        counter.recording(recording, at)?;
-        let mut flow = counter.finish();
-        flow.drop_contradicted();
-        flows.push(flow);
-        Ok(())
-    })?;
+    let sources =
+        input::read_all(args.inputs.paths(), &args.select.reading(), &mut |recording, at| {
+            let mut counter = FlowCounter::of(FlowCounts::without_sites());
+            args.symbols.apply(counter.maps());
+            counter.recording(recording, at)?;
+            let mut flow = counter.finish();
+            flow.drop_contradicted();
+            flows.push(flow);
+            Ok(())
+        })?;
     sources.iter().for_each(input::warn);
     let mut read = Vec::new();
     for (source, mut flow) in sources.into_iter().zip(flows) {

@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Report, path: &Path) -> Result {
     let mut counter = OverviewCounter::new(args.inputs.paths().len() > 1);
     args.symbols.apply(counter.maps());
     let mut recorded = Vec::new();
-    let sources = recordings.read(|recording, at| {
+    let sources = recordings.read(&mut |recording, at| {
         counter.recording(recording, at)?;
         recorded.push(recording.info().cloned());
         Ok(())

@@ -5,7 +5,7 @@ use std::io;
 use serde_json::{Value, json};
 
 use super::json::CellPart;
-use super::{Form, Member, Table};
+use super::{Form, Header, Member, Table};
 use crate::present::csv;
 use crate::present::out::Out;
 
@@ -17,17 +17,19 @@ impl<C: ?Sized, R> Table<'_, C, R> {
         context: &mut C,
         rows: impl Iterator<Item = R>,
     ) -> io::Result<()> {
-        let is_single = |member: &Member| {
-            let column = self.columns.get(member.column);
-            column.is_some_and(|column| !matches!(column.form, Form::Constant | Form::Nested))
-                && !member.key.ends_with("_inlines")
+        let is_single = |header: &Header| {
+            !header.key.is_empty() && !matches!(header.form, Form::Constant | Form::Nested)
         };
-        let members: Vec<Member> = self.members().filter(is_single).collect();
+        let wanted: Vec<bool> = self.headers().map(is_single).collect();
+        let is_single = |member: &Member| {
+            wanted.get(member.column) == Some(&true) && !member.key.ends_with("_inlines")
+        };
+        let members: Vec<Member> = Member::all(self.headers()).filter(is_single).collect();
         let modelled = out.modelled;
         let keys = members.iter().map(|member| member.key.as_str());
         csv::write(out, keys.chain(modelled.then_some("modelled")))?;
         for row in rows {
-            let cells = self.cells(context, &row);
+            let cells = self.cells(context, &row, &wanted);
             let value =
                 |member: &Member| match json!(CellPart(cells.get(member.column)?, member.of)) {
                     Value::Null => None,

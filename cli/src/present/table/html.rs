@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::{Cell, Column, Form, Heat, Table};
+use super::{Cell, Form, Header, Heat, Table};
 use crate::present::out::cells;
 
 /// Maximum width of a name on a page, and of its tooltip, in characters.
@@ -17,32 +17,40 @@ impl<C: ?Sized, R> Table<'_, C, R> {
         context: &mut C,
         rows: impl Iterator<Item = R> + Clone,
     ) -> Markup {
-        let columns: Vec<&Column<'_, C, R>> =
-            self.columns.iter().filter(|column| column.is_for_people()).collect();
-        let is_number = |column: &Column<'_, C, R>| column.form == Form::Right;
+        let headers: Vec<&Header> = self.headers().collect();
+        let shown: Vec<bool> = headers.iter().map(|header| header.is_for_people()).collect();
         let peak = self.peak(context, rows.clone());
+        let rows = rows.map(|row| line(&headers, &self.cells(context, &row, &shown), peak));
         html! {
             div class="scroll" tabindex="0" role="region" aria-label=(name) {
                 table class="sortable" {
-                    thead { tr { @for column in &columns {
-                        th scope="col" class=[is_number(column).then_some("num")] { (column.heading) }
+                    thead { tr { @for header in for_people(&headers) {
+                        th scope="col" class=[(header.form == Form::Right).then_some("num")] { (header.heading) }
                     } } }
-                    tbody { @for row in rows { tr { @for column in &columns {
-                        ((column.get)(context, &row).html(column, peak))
-                    } } } }
+                    tbody { @for row in rows { (row) } }
                 }
             }
         }
     }
 }
 
+fn for_people<'h>(headers: &'h [&Header]) -> impl Iterator<Item = &'h Header> {
+    headers.iter().copied().filter(|header| header.is_for_people())
+}
+
+/// A row of the table.
+fn line(headers: &[&Header], row: &[Cell], peak: f64) -> Markup {
+    let shown = headers.iter().zip(row).filter(|(header, _)| header.is_for_people());
+    html! { tr { @for (header, cell) in shown { (cell.html(header, peak)) } } }
+}
+
 impl Cell {
-    fn html<C: ?Sized, R>(&self, column: &Column<'_, C, R>, peak: f64) -> Markup {
+    fn html(&self, header: &Header, peak: f64) -> Markup {
         let text = self.within(NAME);
         let title = (cells(&self.text()) > NAME).then(|| self.within(TITLE));
-        match column.form {
+        match header.form {
             Form::Right => {
-                let heat = column.heat.then(|| Heat::of(self.value(), peak).name());
+                let heat = header.heat.then(|| Heat::of(self.value(), peak).name());
                 let class = heat.map_or_else(|| "num".to_owned(), |heat| format!("num {heat}"));
                 // For other cells the page derives the number from the text.
                 let stated = matches!(self, Cell::Stated(..) | Cell::Interval(_));

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde::{Serialize, Serializer};
 use serde_json::json;
 
-use super::{Cell, Member, Of, Table};
+use super::{Cell, Header, Member, Of, Table};
 use crate::present::json;
 
 impl<C: ?Sized, R> Table<'_, C, R> {
@@ -16,51 +16,59 @@ impl<C: ?Sized, R> Table<'_, C, R> {
         context: &mut C,
         rows: impl Iterator<Item = R>,
     ) -> io::Result<()> {
-        let mut members: Vec<Member> = self.members().collect();
-        members.sort_by(|a, b| a.key.cmp(&b.key));
-        // The text before each value is made once: there may be a million rows.
-        let before = |(at, member): (usize, &Member)| {
-            format!("{}\"{}\":", if at == 0 { '{' } else { ',' }, member.key)
-        };
-        let before: Vec<String> = members.iter().enumerate().map(before).collect();
+        let object = Object::of(self.headers());
+        let wanted: Vec<bool> = self.headers().map(|header| !header.key.is_empty()).collect();
         let mut line = Vec::new();
         for row in rows {
-            let cells = self.cells(context, &row);
-            line.clear();
-            for (member, before) in members.iter().zip(&before) {
-                line.extend_from_slice(before.as_bytes());
-                match self.columns.get(member.column).and_then(|column| column.nested.as_ref()) {
-                    Some(nested) => nested(context, &row, &mut line),
-                    None => {
-                        let cell = cells.get(member.column);
-                        json::write(&mut line, &cell.map(|cell| CellPart(cell, member.of)))?;
-                    }
-                }
-            }
-            line.extend_from_slice(b"}\n");
+            object.write(&mut line, &self.cells(context, &row, &wanted))?;
+            line.push(b'\n');
             out.write_all(&line)?;
+            line.clear();
         }
         Ok(())
     }
 
     /// A row as an object, for adding other members.
     pub(crate) fn object(&self, context: &mut C, row: &R) -> serde_json::Value {
-        let cells = self.cells(context, row);
-        let member = |member: Member| {
-            let column = self.columns.get(member.column);
-            let value = match column.and_then(|column| column.nested.as_ref()) {
-                Some(nested) => {
-                    let mut json = Vec::new();
-                    nested(context, row, &mut json);
-                    serde_json::from_slice(&json).unwrap_or_default()
-                }
-                None => {
-                    json!(cells.get(member.column).map(|cell| CellPart(cell, member.of)))
-                }
+        let cells = self.cells(context, row, &vec![true; self.columns.len()]);
+        let value = |member: Member| {
+            let value = match cells.get(member.column) {
+                Some(Cell::Json(json)) => serde_json::from_slice(json).unwrap_or_default(),
+                cell => json!(cell.map(|cell| CellPart(cell, member.of))),
             };
             (member.key, value)
         };
-        self.members().map(member).collect::<serde_json::Map<_, _>>().into()
+        Member::all(self.headers()).map(value).collect::<serde_json::Map<_, _>>().into()
+    }
+}
+
+/// The members of a row in the order of their keys, each with the text before its value, which is
+/// made once: there may be a million rows.
+struct Object(Vec<(Member, String)>);
+
+impl Object {
+    fn of<'h>(headers: impl Iterator<Item = &'h Header>) -> Object {
+        let mut members: Vec<Member> = Member::all(headers).collect();
+        members.sort_by(|a, b| a.key.cmp(&b.key));
+        let before = |(at, member): (usize, Member)| {
+            let before = format!("{}\"{}\":", if at == 0 { "" } else { "," }, member.key);
+            (member, before)
+        };
+        Object(members.into_iter().enumerate().map(before).collect())
+    }
+
+    /// Writes the cells of a row.
+    fn write(&self, to: &mut Vec<u8>, row: &[Cell]) -> io::Result<()> {
+        to.push(b'{');
+        for (member, before) in &self.0 {
+            to.extend_from_slice(before.as_bytes());
+            match row.get(member.column) {
+                Some(Cell::Json(json)) => to.extend_from_slice(json),
+                cell => json::write(to, &cell.map(|cell| CellPart(cell, member.of)))?,
+            }
+        }
+        to.push(b'}');
+        Ok(())
     }
 }
 

@@ -52,6 +52,8 @@ pub(crate) enum Cell {
     Place(Box<Place>),
     /// Several locations, and a remark after them.
     Places(Vec<Place>, String),
+    /// A nested value, written as JSON.
+    Json(Vec<u8>),
 }
 
 impl Cell {
@@ -108,7 +110,7 @@ impl Cell {
     pub(crate) fn text(&self) -> Cow<'_, str> {
         match self {
             Cell::Absent => "-".into(),
-            Cell::Empty => "".into(),
+            Cell::Empty | Cell::Json(_) => "".into(),
             Cell::Count(count) => grouped(*count).into(),
             Cell::Number(number) => number.to_string().into(),
             Cell::Share(share) => percent(*share).into(),
@@ -159,11 +161,14 @@ enum Form {
 /// Computes a cell from a row; `C` looks up symbols.
 type Get<'a, C, R> = Box<dyn Fn(&mut C, &R) -> Cell + 'a>;
 
-/// Writes several values of a row as JSON to the end of a buffer.
-type Nested<'a, C, R> = Box<dyn Fn(&mut C, &R, &mut Vec<u8>) + 'a>;
-
 /// A column, declared once.
-pub(crate) struct Column<'a, C: ?Sized, R> {
+struct Column<'a, C: ?Sized, R> {
+    header: Header,
+    get: Get<'a, C, R>,
+}
+
+/// A column without its cells.
+struct Header {
     /// Its key for programs; empty if only for people.
     key: &'static str,
     /// Its heading for people; empty if only for programs.
@@ -179,12 +184,9 @@ pub(crate) struct Column<'a, C: ?Sized, R> {
     heat: bool,
     /// Minimum width, for rows that are printed before all are known.
     least: usize,
-    get: Get<'a, C, R>,
-    /// Writes JSON in place of a cell.
-    nested: Option<Nested<'a, C, R>>,
 }
 
-impl<C: ?Sized, R> Column<'_, C, R> {
+impl Header {
     fn is_for_people(&self) -> bool {
         !self.heading.is_empty()
     }
@@ -229,10 +231,9 @@ impl<'a, C: ?Sized, R> Table<'a, C, R> {
         form: Form,
         get: impl Fn(&mut C, &R) -> Cell + 'a,
     ) -> Self {
-        let (parts, joint, spare, heat, least, nested) = (&[], None, 0, false, 0, None);
-        let get = Box::new(get);
-        let column = Column { key, heading, form, parts, joint, spare, heat, least, get, nested };
-        self.columns.push(column);
+        let (parts, joint, spare, heat, least) = (&[], None, 0, false, 0);
+        let header = Header { key, heading, form, parts, joint, spare, heat, least };
+        self.columns.push(Column { header, get: Box::new(get) });
         self
     }
 
@@ -277,7 +278,7 @@ impl<'a, C: ?Sized, R> Table<'a, C, R> {
         let get = move |context: &mut C, row: &R| {
             Cell::or_absent(get(context, row), |place| Cell::Place(Box::new(place)))
         };
-        self.name(key, heading, get).last(|column| column.parts = parts)
+        self.name(key, heading, get).last(|header| header.parts = parts)
     }
 
     /// A column of sentences.
@@ -301,12 +302,12 @@ impl<'a, C: ?Sized, R> Table<'a, C, R> {
         key: &'static str,
         get: impl Fn(&mut C, &R) -> V + 'a,
     ) -> Self {
-        let write = move |context: &mut C, row: &R, json: &mut Vec<u8>| {
+        self.with((key, ""), Form::Nested, move |context, row| {
+            let mut json = Vec::new();
             // Writing to a Vec cannot fail.
-            let _ = super::json::write(json, &get(context, row));
-        };
-        let column = self.with((key, ""), Form::Nested, |_, _| Cell::Empty);
-        column.last(|column| column.nested = Some(Box::new(write)))
+            let _ = super::json::write(&mut json, &get(context, row));
+            Cell::Json(json)
+        })
     }
 
     /// The same word in every row, for JSON alone.
@@ -316,27 +317,27 @@ impl<'a, C: ?Sized, R> Table<'a, C, R> {
 
     /// Joins the last column to the previous one.
     pub(crate) fn behind(self, joint: &'static str) -> Self {
-        self.last(|column| column.joint = Some(joint))
+        self.last(|header| header.joint = Some(joint))
     }
 
     /// Lets the last column be dropped on a narrow terminal; a higher number goes first.
     pub(crate) fn spare(self, spare: u8) -> Self {
-        self.last(|column| column.spare = spare)
+        self.last(|header| header.spare = spare)
     }
 
     /// Minimum width of the last column, for rows that are printed before all are known.
     pub(crate) fn least(self, least: usize) -> Self {
-        self.last(|column| column.least = least)
+        self.last(|header| header.least = least)
     }
 
     /// Uses the last column as the heat of the row.
     pub(crate) fn heat(self) -> Self {
-        self.last(|column| column.heat = true)
+        self.last(|header| header.heat = true)
     }
 
-    fn last(mut self, change: impl FnOnce(&mut Column<'a, C, R>)) -> Self {
+    fn last(mut self, change: impl FnOnce(&mut Header)) -> Self {
         if let Some(column) = self.columns.last_mut() {
-            change(column);
+            change(&mut column.header);
         }
         self
     }
@@ -396,6 +397,15 @@ struct Member {
     of: Of,
 }
 
+impl Member {
+    /// The members of a row.
+    fn all<'h>(headers: impl Iterator<Item = &'h Header>) -> impl Iterator<Item = Member> {
+        headers.enumerate().flat_map(|(column, header)| {
+            header.members().into_iter().map(move |(key, of)| Member { key, column, of })
+        })
+    }
+}
+
 /// Which part of a cell a member is.
 #[derive(Clone, Copy)]
 enum Of {
@@ -406,19 +416,17 @@ enum Of {
 }
 
 impl<C: ?Sized, R> Table<'_, C, R> {
-    fn members(&self) -> impl Iterator<Item = Member> {
-        self.columns.iter().enumerate().flat_map(|(column, declared)| {
-            declared.members().into_iter().map(move |(key, of)| Member { key, column, of })
-        })
+    fn headers(&self) -> impl Iterator<Item = &Header> {
+        self.columns.iter().map(|column| &column.header)
     }
 
-    /// A row's cells for JSON and CSV, column by column.
-    fn cells(&self, context: &mut C, row: &R) -> Vec<Cell> {
-        let cell = |column: &Column<'_, C, R>| match column.key {
-            "" => Cell::Empty,
-            _ => (column.get)(context, row),
+    /// A row's cells; those of other columns than the wanted ones are empty.
+    fn cells(&self, context: &mut C, row: &R, wanted: &[bool]) -> Vec<Cell> {
+        let cell = |(column, wanted): (&Column<'_, C, R>, &bool)| match wanted {
+            true => (column.get)(context, row),
+            false => Cell::Empty,
         };
-        self.columns.iter().map(cell).collect()
+        self.columns.iter().zip(wanted).map(cell).collect()
     }
 
     /// Writes every row.

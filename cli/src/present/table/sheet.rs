@@ -4,7 +4,7 @@ use std::io;
 
 use maud::Markup;
 
-use super::{Cell, Form, Printer, Table};
+use super::{Cell, Column, Form, Printer, Table};
 use crate::present::out::Out;
 
 /// A table with rows of any type. An index identifies a row.
@@ -40,12 +40,12 @@ pub(crate) struct Listed<'s, 'a, C: ?Sized, R> {
 
 impl<C: ?Sized, R> Sheet for Listed<'_, '_, C, R> {
     fn headings(&self) -> Vec<&'static str> {
-        let shown = self.table.columns.iter().filter(|column| column.is_for_people());
-        shown.map(|column| column.heading).collect()
+        let shown = self.table.headers().filter(|header| header.is_for_people());
+        shown.map(|header| header.heading).collect()
     }
 
     fn cell(&mut self, row: usize, column: usize) -> Cell {
-        let mut shown = self.table.columns.iter().filter(|column| column.is_for_people());
+        let mut shown = self.table.columns.iter().filter(|column| column.header.is_for_people());
         let column = shown.nth(column);
         column.map_or(Cell::Empty, |column| (column.get)(self.context, &(self.row)(row)))
     }
@@ -53,13 +53,13 @@ impl<C: ?Sized, R> Sheet for Listed<'_, '_, C, R> {
     fn names(&mut self, row: usize) -> String {
         let row = (self.row)(row);
         let mut text = String::new();
-        for column in &self.table.columns {
-            if column.form == Form::Name || column.key == "file" {
-                let cell = (column.get)(self.context, &row);
+        for Column { header, get } in &self.table.columns {
+            if header.form == Form::Name || header.key == "file" {
+                let cell = get(self.context, &row);
                 let whole = cell.text();
                 let (name, file) = match &cell {
                     Cell::Place(place) => (&*whole, place.file.as_deref().unwrap_or_default()),
-                    _ if column.key == "file" => ("", &*whole),
+                    _ if header.key == "file" => ("", &*whole),
                     _ => (&*whole, ""),
                 };
                 let file = file.rsplit('/').next().unwrap_or_default();

@@ -5,7 +5,7 @@ use std::io;
 
 use anstyle::Style;
 
-use super::{Cell, Column, Form, Heat, Table};
+use super::{Cell, Column, Form, Header, Heat, Table};
 use crate::present::out::{Out, Row, add, cells, folded};
 use crate::present::place::Place;
 use crate::present::shorten::{shortened, without_middle};
@@ -17,16 +17,34 @@ const NAME: usize = 18;
 /// Width that a sentence gets before other columns are dropped.
 const PROSE: usize = 32;
 
-/// Columns with their widths.
+/// A table whose columns have widths.
 pub(crate) struct Layout<'t, 'a, C: ?Sized, R> {
-    /// Columns that are never truncated, with their widths.
-    fixed: Vec<(&'t Column<'a, C, R>, usize)>,
-    /// The last columns, which share the remaining width.
-    elastic: Vec<&'t Column<'a, C, R>>,
+    table: &'t Table<'a, C, R>,
+    /// The columns that are printed.
+    shown: Vec<bool>,
+    lines: Lines<'t>,
+}
+
+/// The columns that are printed, and how.
+struct Lines<'t> {
+    /// Columns that are never truncated.
+    fixed: Vec<Fixed<'t>>,
+    /// Indices and headers of the last columns, which share the remaining width.
+    elastic: Vec<(usize, &'t Header)>,
     /// The peak of the heat column.
     peak: f64,
     /// Spaces before each row.
     indent: usize,
+}
+
+/// A column that is never truncated.
+struct Fixed<'t> {
+    /// Index in the table.
+    at: usize,
+    header: &'t Header,
+    width: usize,
+    /// A row has a value in it.
+    known: bool,
 }
 
 impl<'a, C: ?Sized, R> Table<'a, C, R> {
@@ -56,113 +74,143 @@ impl<'a, C: ?Sized, R> Table<'a, C, R> {
         rows: impl Iterator<Item = R>,
         indent: usize,
     ) -> Layout<'_, 'a, C, R> {
-        let shown = || self.columns.iter().filter(|column| column.is_for_people());
-        let elastic: Vec<_> = shown().filter(|column| column.is_elastic()).collect();
-        let mut fixed: Vec<_> = shown()
-            .filter(|column| !column.is_elastic())
-            .map(|column| (column, cells(column.heading.trim()).max(column.least)))
-            .collect();
-        let mut known = vec![false; fixed.len()];
-        let (mut peak, mut measured) = (0f64, false);
+        let mut lines = Lines::new(self.headers(), indent);
+        let fixed = |header: &Header| header.is_for_people() && !header.is_elastic();
+        let fixed: Vec<bool> = self.headers().map(fixed).collect();
+        let mut measured = false;
         for row in rows {
             measured = true;
-            for ((column, width), known) in fixed.iter_mut().zip(&mut known) {
-                let cell = (column.get)(context, &row);
-                *known |= !matches!(cell, Cell::Absent | Cell::Empty);
-                *width = cell.width().max(*width);
-                peak = if column.heat { cell.value().map_or(peak, |v| v.max(peak)) } else { peak };
-            }
+            lines.measure(&self.cells(context, &row, &fixed));
         }
-        if let Some(room) = out.width {
-            let least = elastic.iter().map(|column| {
-                let least = if column.form == Form::Prose { PROSE } else { NAME };
-                least + column.joint.map_or(0, cells)
-            });
-            let least = indent + least.sum::<usize>();
-            let used = |fixed: &[(_, usize)]| -> usize {
-                fixed.iter().map(|(_, width)| width + GAP.len()).sum()
-            };
-            while used(&fixed) + least > room {
-                // Columns that are unknown in every row are dropped first.
-                let spare = |at: usize, column: &Column<'a, C, R>| match known.get(at) {
-                    _ if column.spare == 0 => 0,
-                    Some(false) if measured => u8::MAX,
-                    _ => column.spare,
-                };
-                let spares =
-                    fixed.iter().enumerate().map(|(at, (column, _))| (spare(at, column), at));
-                match spares.max_by_key(|(spare, _)| *spare) {
-                    Some((1.., at)) => {
-                        fixed.remove(at);
-                        known.remove(at);
-                    }
-                    _ => break,
-                }
-            }
-        }
-        fixed.retain(|(_, width)| *width > 0);
-        Layout { fixed, elastic, peak, indent }
+        lines.fit(out.width, measured);
+        Layout { table: self, shown: lines.shown(self.columns.len()), lines }
     }
 
     /// The peak of the heat column.
     pub(super) fn peak(&self, context: &mut C, rows: impl Iterator<Item = R>) -> f64 {
-        let Some(column) = self.columns.iter().find(|column| column.heat) else { return 0.0 };
+        let heat = |column: &&Column<'_, C, R>| column.header.heat;
+        let Some(column) = self.columns.iter().find(heat) else { return 0.0 };
         rows.filter_map(|row| (column.get)(context, &row).value()).fold(0.0, f64::max)
     }
 }
 
 impl<C: ?Sized, R> Layout<'_, '_, C, R> {
     /// Sets the peak that heat is relative to.
-    pub(super) fn with_peak(self, peak: f64) -> Self {
-        Layout { peak, ..self }
+    pub(super) fn with_peak(mut self, peak: f64) -> Self {
+        self.lines.peak = peak;
+        self
     }
 
     /// Writes the line above the rows.
     pub(crate) fn headings(&self, out: &mut Out<'_>) -> io::Result<()> {
+        self.lines.headings(out)
+    }
+
+    /// Writes a row.
+    pub(crate) fn row(&self, out: &mut Out<'_>, context: &mut C, row: &R) -> io::Result<()> {
+        self.lines.row(out, &self.table.cells(context, row, &self.shown))
+    }
+}
+
+impl<'t> Lines<'t> {
+    fn new(headers: impl Iterator<Item = &'t Header>, indent: usize) -> Self {
+        let shown = headers.enumerate().filter(|(_, header)| header.is_for_people());
+        let (elastic, fixed): (Vec<_>, Vec<_>) = shown.partition(|(_, header)| header.is_elastic());
+        let fixed = fixed.into_iter().map(|(at, header)| {
+            let width = cells(header.heading.trim()).max(header.least);
+            Fixed { at, header, width, known: false }
+        });
+        Lines { fixed: fixed.collect(), elastic, peak: 0.0, indent }
+    }
+
+    /// Makes the columns wide enough for a row.
+    fn measure(&mut self, row: &[Cell]) {
+        for column in &mut self.fixed {
+            let Some(cell) = row.get(column.at) else { continue };
+            column.known |= !matches!(cell, Cell::Absent | Cell::Empty);
+            column.width = cell.width().max(column.width);
+            if column.header.heat {
+                self.peak = cell.value().map_or(self.peak, |value| value.max(self.peak));
+            }
+        }
+    }
+
+    /// Drops columns that are too many for the width, and those without content.
+    fn fit(&mut self, room: Option<usize>, measured: bool) {
+        let least = self.elastic.iter().map(|(_, header)| {
+            let least = if header.form == Form::Prose { PROSE } else { NAME };
+            least + header.joint.map_or(0, cells)
+        });
+        let least = self.indent + least.sum::<usize>();
+        let used = |fixed: &[Fixed<'_>]| -> usize {
+            fixed.iter().map(|column| column.width + GAP.len()).sum()
+        };
+        while room.is_some_and(|room| used(&self.fixed) + least > room) {
+            // Columns that are unknown in every row are dropped first.
+            let spare = |column: &Fixed<'_>| match column.header.spare {
+                0 => 0,
+                _ if measured && !column.known => u8::MAX,
+                spare => spare,
+            };
+            let spares = self.fixed.iter().map(spare).enumerate();
+            match spares.max_by_key(|(_, spare)| *spare) {
+                Some((at, 1..)) => drop(self.fixed.remove(at)),
+                _ => break,
+            }
+        }
+        self.fixed.retain(|column| column.width > 0);
+    }
+
+    /// Which of a table's columns are printed.
+    fn shown(&self, columns: usize) -> Vec<bool> {
+        let fixed = |at| self.fixed.iter().any(|column| column.at == at);
+        let elastic = |at| self.elastic.iter().any(|(of, _)| *of == at);
+        (0..columns).map(|at| fixed(at) || elastic(at)).collect()
+    }
+
+    fn headings(&self, out: &mut Out<'_>) -> io::Result<()> {
         let mut line = " ".repeat(self.indent);
-        for (column, width) in &self.fixed {
-            let heading = column.heading.trim();
+        for Fixed { header, width, .. } in &self.fixed {
+            let heading = header.heading.trim();
             let blanks = " ".repeat(width.saturating_sub(cells(heading)));
-            let (before, after) = column.form.sides(&blanks);
+            let (before, after) = header.form.sides(&blanks);
             line.extend([before, heading, after, GAP]);
         }
-        for column in &self.elastic {
-            line += column.joint.unwrap_or_default();
-            line += column.heading;
+        for (_, header) in &self.elastic {
+            line += header.joint.unwrap_or_default();
+            line += header.heading;
         }
         let line = line.trim_end();
         let line = out.width.map_or_else(|| line.to_owned(), |room| clipped(line, room));
         out.row(vec![(Style::new().bold(), line)])
     }
 
-    /// Writes a row.
-    pub(crate) fn row(&self, out: &mut Out<'_>, context: &mut C, row: &R) -> io::Result<()> {
+    fn row(&self, out: &mut Out<'_>, row: &[Cell]) -> io::Result<()> {
         let mut line: Row = vec![(Style::new(), " ".repeat(self.indent))];
         let mut used = self.indent;
-        for (column, width) in &self.fixed {
-            let cell = (column.get)(context, row);
+        for Fixed { at, header, width, .. } in &self.fixed {
+            let cell = row.get(*at).unwrap_or(&Cell::Empty);
             let style = match cell {
-                Cell::Mark(_, style) => style,
-                _ if column.heat => Heat::of(cell.value(), self.peak).style(),
+                Cell::Mark(_, style) => *style,
+                _ if header.heat => Heat::of(cell.value(), self.peak).style(),
                 _ => Style::new(),
             };
             let text = cell.text();
             let blanks = " ".repeat(width.saturating_sub(cells(&text)));
-            let (before, after) = column.form.sides(&blanks);
+            let (before, after) = header.form.sides(&blanks);
             add(&mut line, Style::new(), before);
             add(&mut line, style, &text);
             add(&mut line, Style::new(), after);
             add(&mut line, Style::new(), GAP);
             used += width + GAP.len();
         }
-        let behind: Vec<(&str, Cell)> = self
-            .elastic
-            .iter()
-            .map(|column| (column.joint.unwrap_or_default(), (column.get)(context, row)))
-            .collect();
+        let behind = self.elastic.iter().map(|(at, header)| {
+            (header.joint.unwrap_or_default(), row.get(*at).unwrap_or(&Cell::Empty))
+        });
+        let behind: Vec<(&str, &Cell)> = behind.collect();
         let room = out.width.map(|width| width.saturating_sub(used).max(1));
         match (self.elastic.as_slice(), behind.as_slice()) {
-            ([column], [(_, cell)]) if column.form == Form::Prose => {
+            ([(_, header)], [(_, cell)]) if header.form == Form::Prose => {
                 for text in folded(&cell.text(), room, 0) {
                     add(&mut line, Style::new(), &text);
                     out.row(std::mem::replace(&mut line, vec![(Style::new(), " ".repeat(used))]))?;
@@ -188,7 +236,7 @@ pub(crate) fn write_list(out: &mut Out<'_>, items: &[Item]) -> io::Result<()> {
 }
 
 /// Joins names, which share the width.
-fn share(behind: &[(&str, Cell)], room: Option<usize>) -> String {
+fn share(behind: &[(&str, &Cell)], room: Option<usize>) -> String {
     let mut line = String::new();
     let texts: Vec<_> = behind.iter().map(|(_, cell)| cell.shown()).collect();
     let joints: usize = behind.iter().map(|(joint, _)| cells(joint)).sum();
