@@ -10,15 +10,9 @@ use crate::address::Msr;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FakeMsrs {
     cpu: u32,
-    registers: BTreeMap<Msr, Slot>,
+    /// `None`: every access raises #GP.
+    registers: BTreeMap<Msr, Option<u64>>,
     written: Vec<(Msr, u64)>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Slot {
-    Value(u64),
-    ReadOnly(u64),
-    Fault,
 }
 
 impl FakeMsrs {
@@ -27,33 +21,18 @@ impl FakeMsrs {
         FakeMsrs { cpu, ..FakeMsrs::default() }
     }
 
-    /// Adds a register that can be read and written.
+    /// Adds a register.
     #[must_use]
     pub fn with(mut self, msr: Msr, value: u64) -> FakeMsrs {
-        self.registers.insert(msr, Slot::Value(value));
-        self
-    }
-
-    /// Adds a register that raises #GP when written.
-    #[must_use]
-    pub fn with_read_only(mut self, msr: Msr, value: u64) -> FakeMsrs {
-        self.registers.insert(msr, Slot::ReadOnly(value));
+        self.registers.insert(msr, Some(value));
         self
     }
 
     /// Adds a register that raises #GP on every access.
     #[must_use]
     pub fn with_fault(mut self, msr: Msr) -> FakeMsrs {
-        self.registers.insert(msr, Slot::Fault);
+        self.registers.insert(msr, None);
         self
-    }
-
-    /// A register's value; `None` if it is not populated or faults.
-    pub fn value(&self, msr: Msr) -> Option<u64> {
-        match self.registers.get(&msr)? {
-            Slot::Value(value) | Slot::ReadOnly(value) => Some(*value),
-            Slot::Fault => None,
-        }
     }
 
     /// Every write that succeeded, in order.
@@ -61,9 +40,10 @@ impl FakeMsrs {
         &self.written
     }
 
-    fn slot(&mut self, msr: Msr, access: Access) -> Result<&mut Slot, MsrError> {
-        let missing = MsrError::Unpopulated { msr, access };
-        self.registers.get_mut(&msr).ok_or(missing)
+    fn value(&mut self, msr: Msr, access: Access) -> Result<&mut u64, MsrError> {
+        let fault = MsrError::Fault { cpu: self.cpu, msr, access };
+        let held = self.registers.get_mut(&msr).ok_or(MsrError::Unpopulated { msr, access })?;
+        held.as_mut().ok_or(fault)
     }
 }
 
@@ -73,23 +53,13 @@ impl MsrRead for FakeMsrs {
     }
 
     fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
-        let cpu = self.cpu;
-        match self.slot(msr, Access::Read)? {
-            Slot::Value(value) | Slot::ReadOnly(value) => Ok(*value),
-            Slot::Fault => Err(MsrError::Fault { cpu, msr, access: Access::Read }),
-        }
+        self.value(msr, Access::Read).copied()
     }
 }
 
 impl MsrWrite for FakeMsrs {
     fn write(&mut self, msr: Msr, value: u64) -> Result<(), MsrError> {
-        let cpu = self.cpu;
-        match self.slot(msr, Access::Write)? {
-            Slot::Value(held) => *held = value,
-            Slot::ReadOnly(_) | Slot::Fault => {
-                return Err(MsrError::Fault { cpu, msr, access: Access::Write });
-            }
-        }
+        *self.value(msr, Access::Write)? = value;
         self.written.push((msr, value));
         Ok(())
     }

@@ -170,20 +170,7 @@ pub trait MsrRead {
     /// [`MsrError`]; a register that this CPU lacks is [`MsrError::Fault`].
     fn read(&mut self, msr: Msr) -> Result<u64, MsrError>;
 
-    /// Reads several registers in the given order. `out` must be as long as `msrs`; if not, only
-    /// the shorter length is read.
-    ///
-    /// # Errors
-    /// The first failure; entries of `out` before it are valid.
-    fn read_many(&mut self, msrs: &[Msr], out: &mut [u64]) -> Result<(), MsrError> {
-        for (msr, slot) in msrs.iter().zip(out) {
-            *slot = self.read(*msr)?;
-        }
-        Ok(())
-    }
-
-    /// Whether [`MsrWrite::run`] and [`read_many`](Self::read_many) reach the CPU in one
-    /// uninterruptible call (msr-safe's batch).
+    /// Whether [`MsrWrite::run`] reaches the CPU in one uninterruptible call (msr-safe's batch).
     fn one_call(&self) -> bool {
         false
     }
@@ -240,9 +227,6 @@ macro_rules! through {
             }
             fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
                 (**self).read(msr)
-            }
-            fn read_many(&mut self, msrs: &[Msr], out: &mut [u64]) -> Result<(), MsrError> {
-                (**self).read_many(msrs, out)
             }
             fn one_call(&self) -> bool {
                 (**self).one_call()

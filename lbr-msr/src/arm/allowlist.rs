@@ -50,9 +50,6 @@ impl<M: MsrRead> MsrRead for Allowlisted<M> {
     fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
         self.inner.read(msr)
     }
-    fn read_many(&mut self, msrs: &[Msr], out: &mut [u64]) -> Result<(), MsrError> {
-        self.inner.read_many(msrs, out)
-    }
     fn one_call(&self) -> bool {
         self.inner.one_call()
     }

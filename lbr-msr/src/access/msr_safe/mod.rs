@@ -15,7 +15,6 @@ use alloc::{
     boxed::Box,
     format,
     string::{String, ToString},
-    vec::Vec,
 };
 use std::{fs::File, path::Path};
 
@@ -35,8 +34,8 @@ pub use allowlist::{Allowlist, line};
 /// One CPU through msr-safe.
 ///
 /// [`read`](MsrRead::read) and [`write`](MsrWrite::write) are one `pread` or
-/// `pwrite` of `/dev/cpu/N/msr_safe`; [`read_many`](MsrRead::read_many) and
-/// [`run`](MsrWrite::run) one ioctl of `/dev/cpu/msr_batch`, which runs on the CPU uninterrupted.
+/// `pwrite` of `/dev/cpu/N/msr_safe`; [`run`](MsrWrite::run) is one ioctl of
+/// `/dev/cpu/msr_batch`, which runs on the CPU uninterrupted.
 /// In a batch, a write first reads the register, so a register must be readable to be writable.
 /// msr-safe msr_batch.c.
 #[derive(Debug)]
@@ -164,18 +163,6 @@ impl MsrRead for MsrSafe {
                 Err(errno) => Err(self.error(msr, Access::Read, errno)),
             };
         }
-    }
-
-    fn read_many(&mut self, msrs: &[Msr], out: &mut [u64]) -> Result<(), MsrError> {
-        let mut batch: Vec<Op> =
-            msrs.iter().take(out.len()).map(|msr| Op::Read { msr: *msr, value: 0 }).collect();
-        let result = self.call(&mut batch);
-        for (op, slot) in batch.iter().zip(out) {
-            if let Op::Read { value, .. } = op {
-                *slot = *value;
-            }
-        }
-        result
     }
 
     fn one_call(&self) -> bool {
