@@ -9,7 +9,6 @@ use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use lbr_msr::insn::{Insn, decode};
 use lbr_msr::record::{BranchEntry, Event, HwBranchType, Mmap, MoveKind};
 use lbr_msr::soft::Retired;
 
@@ -18,7 +17,7 @@ use crate::gate::{Closed, Recorder, Retire, lock};
 use crate::interrupt::{Interrupts, Passing};
 use crate::source::cpu::target::{Emit, Program, Target};
 use crate::source::cpu::{ProcessCode, UserCode};
-use crate::source::ptrace::code::{LONGEST, bytes_at};
+use crate::source::ptrace::code::branch_at;
 use crate::source::ptrace::{Ptrace, sys};
 use crate::source::qemu::Qemu;
 use crate::source::{Command, Exit, SourceError, SourceNotes};
@@ -103,10 +102,8 @@ fn own(entries: &[BranchEntry], owns: impl Fn(u64) -> bool, tid: i32) -> (u64, V
     let own = own.take_while(|entry| of_kernel(entry) || owns(entry.from));
     let mut steps: Vec<Step> = own
         .map(|entry| {
-            let class = match decode(&bytes_at(tid, entry.from, LONGEST), entry.from) {
-                Insn::Branch(branch) => branch.class,
-                Insn::Straight { .. } | Insn::Invalid => HwBranchType::Other,
-            };
+            let branch = branch_at(tid, entry.from);
+            let class = branch.map_or(HwBranchType::Other, |branch| branch.class);
             Step { from: entry.from, to: entry.to, kind: StepKind::Branch(class) }
         })
         .collect();

@@ -8,12 +8,11 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use lbr_msr::insn::{Insn, decode};
 use lbr_msr::record::{BranchType, Event};
 
 use crate::config::{Classify, Owns};
 use crate::maps::{self, Mapping};
-use crate::source::ptrace::code::{LONGEST, bytes_at};
+use crate::source::ptrace::code::branch_at;
 use crate::target::ThreadId;
 
 /// The set of user code addresses of the target.
@@ -108,10 +107,7 @@ pub(super) fn classifier() -> Classify {
             known.clear();
         }
         *known.entry(address).or_insert_with(|| {
-            match decode(&bytes_at(pid.cast_signed(), address, LONGEST), address) {
-                Insn::Branch(branch) => Some(branch.branch_type),
-                Insn::Straight { .. } | Insn::Invalid => None,
-            }
+            branch_at(pid.cast_signed(), address).map(|branch| branch.branch_type)
         })
     })
 }

@@ -181,6 +181,12 @@ pub fn bytes_at(tid: i32, address: u64, most: usize) -> Vec<u8> {
     bytes
 }
 
+/// The branch at an address of a process, from its current code; `None` if there is none, or the
+/// code is unreadable.
+pub fn branch_at(tid: i32, address: u64) -> Option<BranchInsn> {
+    decode(&bytes_at(tid, address, LONGEST), address).branch()
+}
+
 /// Reads memory of a process; returns the number of bytes before the first unreadable one.
 pub fn read(tid: i32, address: u64, into: &mut [u8]) -> usize {
     // One read per page: the kernel stops between them, not inside.
