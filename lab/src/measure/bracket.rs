@@ -41,6 +41,9 @@ pub struct Body {
     pub fresh: bool,
     /// The address of a function to call indirectly instead of `code`.
     pub call: Option<u64>,
+    /// Its first argument, if it is a closure of this program. Its process keeps the descriptors
+    /// and rights of this one.
+    pub closure: Option<u64>,
     /// Stops at an INT3 before `open` and switches nothing, for a source that single-steps the
     /// code.
     pub stepped: bool,
@@ -146,6 +149,7 @@ pub const LONGEST: usize = 1 << 28;
 pub struct Bracket {
     frame: Frame,
     layout: Layout,
+    closure: Option<u64>,
 }
 
 impl Bracket {
@@ -166,7 +170,7 @@ impl Bracket {
         let (code, entry, layout) = write(body, shift);
         let frame = Frame::new(&code, entry)?;
         let layout = layout.put(frame.mapping());
-        Ok(Bracket { frame, layout })
+        Ok(Bracket { frame, layout, closure: body.closure })
     }
 
     /// The addresses of its parts.
@@ -175,9 +179,11 @@ impl Bracket {
     }
 
     /// The default register values of a run: pointers into the middle of areas of [`AREA`] bytes in
-    /// RBP, RSI, RDI and R14, a stack of [`STACK`] bytes in RSP, 0 in all others.
-    pub const fn start(&self) -> GprValues {
-        self.frame.start()
+    /// RBP, RSI, RDI and R14, a stack of [`STACK`] bytes in RSP, 0 in all others. For a
+    /// [closure](Body::closure), RDI points to it.
+    pub fn start(&self) -> GprValues {
+        let start = self.frame.start();
+        self.closure.map_or(start, |closure| start.with(Gpr::Rdi, closure))
     }
 
     /// Addresses where the counters' pages are to be mapped.

@@ -26,7 +26,7 @@ use super::confine::{Confinement, SealedSwitch, is_exec};
 use super::forked::{self, NOT_CONFINED, Setting};
 use super::options::{Fault, FaultKind, MeasureError, os};
 use crate::code::frame::Data;
-use sampler::source::ptrace::code::{self, TracedCode};
+use sampler::source::ptrace::code::TracedCode;
 use sampler::source::ptrace::sys::{self, TRAP_FLAG, hide_trap_flag};
 
 /// Counts between the two marker jumps, without the bracket's own instructions.
@@ -52,6 +52,8 @@ pub(super) struct Child {
     pub(super) pid: Pid,
     memory: File,
     pub(super) layout: Layout,
+    /// The registers at the start of a run.
+    pub(super) start: GprValues,
     dead: bool,
     /// It was reaped: its process id may belong to another process.
     reaped: bool,
@@ -85,6 +87,7 @@ impl Child {
             pid,
             memory: null,
             layout: bracket.layout().clone(),
+            start: bracket.start(),
             dead: false,
             reaped: false,
             started: Vec::new(),
@@ -136,49 +139,38 @@ impl Child {
     /// Runs the bracket once.
     pub(super) fn run(
         &mut self,
-        start: GprValues,
         switch: SwitchWrites,
         limit: Duration,
     ) -> Result<FrameRun, MeasureError> {
-        self.set(start, switch)?;
+        self.set(switch)?;
         self.go(self.layout.home, limit)?;
-        self.ran()
-    }
-
-    /// Runs a bracket [made for stepping](super::bracket::Body::stepped) once, one instruction at a
-    /// time between its two marker jumps, both included.
-    pub(super) fn step(
-        &mut self,
-        start: GprValues,
-        limit: Duration,
-        mut retire: impl FnMut(&Retired),
-    ) -> Result<(StepCounts, FrameRun), MeasureError> {
-        self.set(start, SwitchWrites::NONE)?;
-        self.go(self.layout.halt.unwrap_or_default(), limit)?;
-        let counts = self.walk(Instant::now() + limit, &mut retire)?;
-        self.go(self.layout.home, limit)?;
-        Ok((counts, self.ran()?))
-    }
-
-    fn set(&mut self, start: GprValues, switch: SwitchWrites) -> Result<(), MeasureError> {
-        if self.dead {
-            return Err(os("running the code")(io::Error::other("its process is gone")));
-        }
-        let bytes = Data::new(start, switch, self.values_at).bytes();
-        let written = self.memory.write_all_at(&bytes, self.layout.mapping.start);
-        written.map_err(os("writing registers of the code"))
-    }
-
-    fn ran(&mut self) -> Result<FrameRun, MeasureError> {
         let mut bytes = [0; size_of::<Data>()];
         let read = self.memory.read_exact_at(&mut bytes, self.layout.mapping.start);
         read.map_err(os("reading registers of the code"))?;
         Ok(Data::from_bytes(&bytes).ran())
     }
 
-    /// Up to `most` bytes of its memory.
-    pub(super) fn bytes_at(&self, address: u64, most: usize) -> Vec<u8> {
-        code::bytes_at(self.pid.as_raw(), address, most)
+    /// Runs a bracket [made for stepping](super::bracket::Body::stepped) once, one instruction at a
+    /// time between its two marker jumps, both included.
+    pub(super) fn step(
+        &mut self,
+        limit: Duration,
+        mut retire: impl FnMut(&Retired),
+    ) -> Result<StepCounts, MeasureError> {
+        self.set(SwitchWrites::NONE)?;
+        self.go(self.layout.halt.unwrap_or_default(), limit)?;
+        let counts = self.walk(Instant::now() + limit, &mut retire)?;
+        self.go(self.layout.home, limit)?;
+        Ok(counts)
+    }
+
+    fn set(&mut self, switch: SwitchWrites) -> Result<(), MeasureError> {
+        if self.dead {
+            return Err(os("running the code")(io::Error::other("its process is gone")));
+        }
+        let bytes = Data::new(self.start, switch, self.values_at).bytes();
+        let written = self.memory.write_all_at(&bytes, self.layout.mapping.start);
+        written.map_err(os("writing registers of the code"))
     }
 
     /// Handles an INT3 of the code, or one of the bracket that it jumped to.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::{fs, io};
 
-use super::bracket::{Body, Gpr, GprValues, SwitchWrites};
+use super::bracket::{Body, Gpr, SwitchWrites};
 use super::confine::{CodeRights, SealedSwitch};
 use super::forked::Setting;
 use super::options::{MeasureError, os};
@@ -30,12 +30,11 @@ impl Session {
         &mut self,
         body: &Body,
         nothing: &Body,
-        alone: bool,
-        start: impl Fn(GprValues) -> GprValues,
         strip: Strip,
     ) -> Result<Lane, MeasureError> {
         let sealed = self.ring.as_ref().map(|ring| SealedSwitch::new(ring.switch())).transpose();
         let sealed = sealed.map_err(os("mapping the values of the control register"))?;
+        let alone = body.closure.is_none();
         let confined = alone && self.options.confined;
         let setting = Setting {
             alone,
@@ -49,9 +48,9 @@ impl Session {
 
         // Hostile code fails here, at full speed, before recording is ever switched on.
         let counters = setting.counters.is_some();
-        self.keeps_counter(body, &setting, &start)?;
+        self.keeps_counter(body, &setting)?;
         let bracket = map(&Body { counters, ..body.clone() })?;
-        let mut code = Runner::new(&bracket, &setting, start(bracket.start()))?;
+        let mut code = Runner::new(&bracket, &setting)?;
         let mut end = code.run(SwitchWrites::NONE, self.options.limit)?.registers;
         for _ in 1..self.options.warm_up.max(1) {
             end = code.run(SwitchWrites::NONE, self.options.limit)?.registers;
@@ -60,7 +59,7 @@ impl Session {
         let mut folded = Folded::default();
         let stepped_body = Body { rounds: self.stepped_rounds(body), ..body.clone() };
         let layout = bracket.layout();
-        let stepped = self.count(&stepped_body, &setting, &start, strip, layout, &mut folded)?;
+        let stepped = self.count(&stepped_body, &setting, strip, layout, &mut folded)?;
         if let (Some(rounds), Some(counts)) = (stepped_body.rounds, stepped.counts)
             && counts.rounds != u64::from(rounds.max(1))
         {
@@ -68,7 +67,7 @@ impl Session {
         }
 
         let empty = map(&Body { counters, ..nothing.clone() })?;
-        let mut nothing = Runner::new(&empty, &setting, start(empty.start()))?;
+        let mut nothing = Runner::new(&empty, &setting)?;
         for _ in 0..self.options.warm_up {
             nothing.run(SwitchWrites::NONE, self.options.limit)?;
         }
@@ -149,18 +148,13 @@ impl Session {
     }
 
     /// Rejects code that changes the loop's count register.
-    fn keeps_counter(
-        &self,
-        body: &Body,
-        setting: &Setting,
-        start: &impl Fn(GprValues) -> GprValues,
-    ) -> Result<(), MeasureError> {
+    fn keeps_counter(&self, body: &Body, setting: &Setting) -> Result<(), MeasureError> {
         let Some(rounds) = body.rounds.filter(|_| !body.sets_up_again()) else { return Ok(()) };
         let bracket = map(&Body { rounds: None, ..body.clone() })?;
         let first = u64::from(rounds.max(1));
-        let start = start(bracket.start()).with(Gpr::R15, first);
-        let end =
-            Runner::new(&bracket, setting, start)?.run(SwitchWrites::NONE, self.options.limit)?;
+        let mut runner = Runner::new(&bracket, setting)?;
+        runner.child.start = runner.child.start.with(Gpr::R15, first);
+        let end = runner.run(SwitchWrites::NONE, self.options.limit)?;
         if end.registers.get(Gpr::R15) == first { Ok(()) } else { Err(MeasureError::Counter) }
     }
 

@@ -14,7 +14,7 @@ use lbr_msr::insn::{Insn, decode};
 use lbr_msr::record::HwBranchType;
 use lbr_msr::soft::SoftCpu;
 
-use super::bracket::{Body, Bracket, Gpr, GprValues, Layout};
+use super::bracket::{Body, Bracket, Layout};
 use super::child::StepCounts;
 use super::forked::Setting;
 use super::options::{MeasureError, Options, os};
@@ -86,7 +86,7 @@ impl Session {
     /// # Errors
     /// [`MeasureError`].
     pub fn measure_code(&mut self, body: &Body) -> Result<Measurement, MeasureError> {
-        self.measure_body(body, &around(body), true, |registers| registers, Strip::default())
+        self.measure_body(body, &around(body), Strip::default())
     }
 
     /// Chooses copies and loop iterations such that a run takes about `ticks` time stamp counter
@@ -142,11 +142,9 @@ impl Session {
         &mut self,
         body: &Body,
         nothing: &Body,
-        alone: bool,
-        start: impl Fn(GprValues) -> GprValues,
         strip: Strip,
     ) -> Result<Measurement, MeasureError> {
-        let mut lane = self.lane(body, nothing, alone, start, strip)?;
+        let mut lane = self.lane(body, nothing, strip)?;
         let turn = self.turn(std::slice::from_mut(&mut lane)).map_err(|(_, error)| error)?;
         let [mut result] = <[Measurement; 1]>::try_from(turn).map_err(|_| MeasureError::Stopped)?;
         if result.from_counters && strip == Strip::default() && !result.stopped {
@@ -169,19 +167,18 @@ impl Session {
     pub(super) fn shape(
         &self,
         body: &Body,
-        start: &impl Fn(GprValues) -> GprValues,
     ) -> Result<(StepCounts, Vec<HwBranchType>), MeasureError> {
         let bracket = map(&Body { stepped: true, ..body.clone() })?;
         let setting = Setting { stop: Arc::clone(&self.options.stop), ..Setting::default() };
-        let mut runner = Runner::new(&bracket, &setting, start(bracket.start()))?;
+        let mut runner = Runner::new(&bracket, &setting)?;
         let mut classes = Vec::new();
         let (open, close) = (runner.child.layout.open, runner.child.layout.close);
-        let walked = runner.child.step(runner.start, self.options.limit, |branch| {
+        let walked = runner.child.step(self.options.limit, |branch| {
             if branch.from != open && branch.from != close {
                 classes.push(branch.class);
             }
         });
-        let (counts, _) = walked.map_err(|error| runner.failed(error, true))?;
+        let counts = walked.map_err(|error| runner.failed(error, true))?;
         Ok((counts, classes))
     }
 
@@ -190,7 +187,6 @@ impl Session {
         &self,
         body: &Body,
         setting: &Setting,
-        start: &impl Fn(GprValues) -> GprValues,
         strip: Strip,
         layout: &Layout,
         folded: &mut Folded,
@@ -208,7 +204,7 @@ impl Session {
         let pin = shared.and_then(|(allowed, cpu)| allowed.only(cpu).ok()).or(setting.pin);
         let setting =
             Setting { pin, switch: None, lifeline: None, counters: None, ..setting.clone() };
-        let mut runner = Runner::new(&bracket, &setting, start(bracket.start()))?;
+        let mut runner = Runner::new(&bracket, &setting)?;
         let _moved = pin.and_then(|pin| Moved::to(&pin).ok());
         let soft = &self.options.soft_cpu;
         let value = select(self.options.filter, &body, soft.caps.filter)?;
@@ -216,9 +212,9 @@ impl Session {
         let limit = self.options.limit.saturating_mul(10);
         for _ in 0..self.options.stepped {
             let mut ring = Full::armed(&soft.caps, soft.perf_capabilities, value)?;
-            let walked = runner.child.step(runner.start, limit, |branch| ring.retire(branch));
+            let walked = runner.child.step(limit, |branch| ring.retire(branch));
             let counts = match walked {
-                Ok((counts, _)) => counts,
+                Ok(counts) => counts,
                 // Keep the complete ones.
                 Err(MeasureError::Stopped) if stepped.runs > 0 => break,
                 Err(error) => return Err(runner.failed(error, true)),
@@ -306,14 +302,10 @@ extern "sysv64" fn invoke<F: FnMut()>(closure: &mut F) {
     closure();
 }
 
-fn body_of<F: FnMut()>() -> Body {
+fn body_of<F: FnMut()>(closure: &mut F) -> Body {
     let address = invoke::<F> as extern "sysv64" fn(&mut F) as usize as u64;
-    Body { call: Some(address), ..Body::default() }
-}
-
-fn pointing_at<F>(closure: &mut F) -> impl Fn(GprValues) -> GprValues {
     let pointer = std::ptr::from_mut(closure) as u64;
-    move |registers| registers.with(Gpr::Rdi, pointer)
+    Body { call: Some(address), closure: Some(pointer), ..Body::default() }
 }
 
 impl Session {
@@ -352,14 +344,12 @@ impl Session {
         let mut nothing = || {
             let _ = std::marker::PhantomData::<F>;
         };
-        let (less, shape) = self.shape(&body_of_value(&nothing), &pointing_at(&mut nothing))?;
+        let nothing = body_of(&mut nothing);
+        let (less, shape) = self.shape(&nothing)?;
         // Calls lead into the closure, its return out of it.
         let head = shape.iter().take_while(|class| **class != HwBranchType::Ret).count();
         let strip = Strip { head, tail: shape.len() - head };
-        let body = body_of::<F>();
-        let nothing = body_of_value(&nothing);
-        let start = pointing_at(&mut closure);
-        let mut measured = self.measure_body(&body, &nothing, false, start, strip)?;
+        let mut measured = self.measure_body(&body_of(&mut closure), &nothing, strip)?;
         if let Some(counts) = &mut measured.counts {
             *counts = StepCounts {
                 instructions: counts.instructions.saturating_sub(less.instructions),
@@ -370,10 +360,6 @@ impl Session {
         }
         Ok(measured)
     }
-}
-
-fn body_of_value<F: FnMut()>(_: &F) -> Body {
-    body_of::<F>()
 }
 
 impl Measurement {

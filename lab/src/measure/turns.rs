@@ -60,7 +60,7 @@ impl Session {
     }
 
     fn lane_of_code(&mut self, body: &Body) -> Result<super::lane::Lane, MeasureError> {
-        self.lane(body, &around(body), true, |registers| registers, Strip::default())
+        self.lane(body, &around(body), Strip::default())
     }
 }
 
