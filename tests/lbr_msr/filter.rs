@@ -168,8 +168,6 @@ fn values_read_back() {
     let read = |value, register| from_register(value, register).unwrap();
     assert_eq!(read(0x101, HASWELL).filter(), Some(BranchFilter::DEFAULT));
     assert_eq!(read(0x3F_0005, ARCH).filter(), Some(BranchFilter::DEFAULT));
-    assert_eq!(read(0x3F_0005, ARCH).enabled, Some(true));
-    assert_eq!(read(0x3F_0004, ARCH).enabled, Some(false));
     assert_eq!(read(0x3C5, HASWELL).filter(), Some(filter("stack,u")));
     assert_eq!(read(0x0E5, SANDY_BRIDGE).filter(), Some(filter("any_call,u")));
     assert_eq!(read(0, FilterRegister::None).filter(), Some(filter("any,u,k")));

@@ -10,7 +10,7 @@ pub use register::{
     to_register_including,
 };
 
-pub(crate) use register::BRBE_CLASSES;
+pub(crate) use register::CLASSES;
 
 use alloc::string::String;
 use core::{fmt, str::FromStr};

@@ -7,27 +7,27 @@ use crate::{
     register::{LbrCtl, LbrSelect, brbe::BrbFcr},
 };
 
-/// Each class with its suppress bit in MSR_LBR_SELECT and AMD LBR_SELECT and its capture bit in
-/// IA32_LBR_CTL. The two registers order jumps differently.
-const CLASSES: [(BranchClasses, LbrSelect, LbrCtl); 7] = [
-    (BranchClasses::COND, LbrSelect::JCC, LbrCtl::COND),
-    (BranchClasses::REL_CALL, LbrSelect::NEAR_REL_CALL, LbrCtl::NEAR_REL_CALL),
-    (BranchClasses::IND_CALL, LbrSelect::NEAR_IND_CALL, LbrCtl::NEAR_IND_CALL),
-    (BranchClasses::RET, LbrSelect::NEAR_RET, LbrCtl::NEAR_RET),
-    (BranchClasses::IND_JMP, LbrSelect::NEAR_IND_JMP, LbrCtl::NEAR_IND_JMP),
-    (BranchClasses::REL_JMP, LbrSelect::NEAR_REL_JMP, LbrCtl::NEAR_REL_JMP),
-    (BranchClasses::OTHER, LbrSelect::FAR_BRANCH, LbrCtl::OTHER_BRANCH),
-];
+/// Each class with its suppress bit in MSR_LBR_SELECT and AMD LBR_SELECT, its capture bit in
+/// IA32_LBR_CTL, and that in BRBFCR_EL1, which has none for exceptions: they are BRBCR_EL1's
+/// (source: BRBE). The registers order jumps differently.
+pub(crate) const CLASSES: [(HwBranchType, LbrSelect, LbrCtl, BrbFcr); 7] = {
+    use {BrbFcr as B, HwBranchType as H, LbrCtl as C, LbrSelect as S};
+    [
+        (H::Cond, S::JCC, C::COND, B::CONDDIR),
+        (H::RelCall, S::NEAR_REL_CALL, C::NEAR_REL_CALL, B::DIRCALL),
+        (H::IndCall, S::NEAR_IND_CALL, C::NEAR_IND_CALL, B::INDCALL),
+        (H::Ret, S::NEAR_RET, C::NEAR_RET, B::RTN),
+        (H::IndJmp, S::NEAR_IND_JMP, C::NEAR_IND_JMP, B::INDIRECT),
+        (H::RelJmp, S::NEAR_REL_JMP, C::NEAR_REL_JMP, B::DIRECT),
+        (H::Other, S::FAR_BRANCH, C::OTHER_BRANCH, B::empty()),
+    ]
+};
 
-/// Each class with its capture bit in BRBFCR_EL1; exceptions are BRBCR_EL1's. Source: BRBE.
-pub(crate) const BRBE_CLASSES: [(BranchClasses, HwBranchType, BrbFcr); 6] = [
-    (BranchClasses::REL_JMP, HwBranchType::RelJmp, BrbFcr::DIRECT),
-    (BranchClasses::IND_JMP, HwBranchType::IndJmp, BrbFcr::INDIRECT),
-    (BranchClasses::RET, HwBranchType::Ret, BrbFcr::RTN),
-    (BranchClasses::IND_CALL, HwBranchType::IndCall, BrbFcr::INDCALL),
-    (BranchClasses::REL_CALL, HwBranchType::RelCall, BrbFcr::DIRCALL),
-    (BranchClasses::COND, HwBranchType::Cond, BrbFcr::CONDDIR),
-];
+/// The classes for whose bits `records` holds.
+fn classes(records: impl Fn(LbrSelect, LbrCtl, BrbFcr) -> bool) -> BranchClasses {
+    let recorded = CLASSES.iter().filter(|(_, s, c, b)| records(*s, *c, *b));
+    recorded.fold(BranchClasses::empty(), |all, (class, ..)| all | BranchClasses::of(*class))
+}
 
 /// The branches that a register value records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,8 +40,6 @@ pub struct Captured {
     pub classes: BranchClasses,
     /// Call-stack mode.
     pub call_stack: bool,
-    /// IA32_LBR_CTL: LBREn. `None` if another register enables recording.
-    pub enabled: Option<bool>,
 }
 
 impl Captured {
@@ -158,7 +156,7 @@ pub fn to_register_including(
             Err(FilterError::NoRingFilter { asked })
         }
         FilterRegister::Brbfcr => {
-            let captured = BRBE_CLASSES.iter().filter(|(class, ..)| classes.contains(*class));
+            let captured = CLASSES.iter().filter(|(class, ..)| classes.keeps(*class));
             Ok(captured.fold(BrbFcr::empty(), |value, (.., bit)| value | *bit).bits())
         }
         FilterRegister::LbrCtl { cpl, branch, .. } => {
@@ -170,8 +168,8 @@ pub fn to_register_including(
                 return Err(FilterError::NoRingFilter { asked });
             }
             if branch {
-                for (class, _, capture) in CLASSES {
-                    value.set(capture, classes.contains(class));
+                for (class, _, capture, _) in CLASSES {
+                    value.set(capture, classes.keeps(class));
                 }
             } else if !classes.is_all() {
                 return Err(FilterError::NoTypeFilter { asked });
@@ -208,24 +206,16 @@ pub fn from_register(value: u64, register: FilterRegister) -> Result<Captured, F
         FilterRegister::Brbfcr => {
             let value = BrbFcr::from_bits_retain(value);
             let excludes = value.contains(BrbFcr::EN_I);
-            let captured = BRBE_CLASSES.iter().filter(|(.., bit)| value.contains(*bit) != excludes);
-            let classes = captured.fold(BranchClasses::empty(), |all, (class, ..)| all | *class);
-            Captured { user: true, kernel: false, classes, call_stack: false, enabled: None }
+            let classes = classes(|_, _, bit| !bit.is_empty() && value.contains(bit) != excludes);
+            Captured { user: true, kernel: false, classes, call_stack: false }
         }
         FilterRegister::LbrCtl { cpl, branch, .. } => {
             let value = LbrCtl::from_bits_retain(value);
-            let mut classes = BranchClasses::all();
-            if branch {
-                for (class, _, capture) in CLASSES {
-                    classes.set(class, value.contains(capture));
-                }
-            }
             Captured {
                 user: !cpl || value.contains(LbrCtl::USR),
                 kernel: !cpl || value.contains(LbrCtl::OS),
-                classes,
+                classes: classes(|_, capture, _| !branch || value.contains(capture)),
                 call_stack: value.contains(LbrCtl::CALL_STACK),
-                enabled: Some(value.contains(LbrCtl::LBR_EN)),
             }
         }
     };
@@ -283,24 +273,19 @@ fn suppress(filter: BranchFilter, classes: BranchClasses) -> LbrSelect {
     let mut value = LbrSelect::empty();
     value.set(LbrSelect::CPL_EQ_0, !filter.contains(BranchFilter::KERNEL));
     value.set(LbrSelect::CPL_NEQ_0, !filter.contains(BranchFilter::USER));
-    for (class, suppressed, _) in CLASSES {
-        value.set(suppressed, !classes.contains(class));
+    for (class, suppressed, ..) in CLASSES {
+        value.set(suppressed, !classes.keeps(class));
     }
     value
 }
 
 /// Converts suppress bits to the captured branches.
 fn unsuppressed(value: LbrSelect) -> Captured {
-    let mut classes = BranchClasses::empty();
-    for (class, suppressed, _) in CLASSES {
-        classes.set(class, !value.contains(suppressed));
-    }
     Captured {
         user: !value.contains(LbrSelect::CPL_NEQ_0),
         kernel: !value.contains(LbrSelect::CPL_EQ_0),
-        classes,
+        classes: classes(|suppressed, _, _| !value.contains(suppressed)),
         call_stack: value.contains(LbrSelect::EN_CALLSTACK),
-        enabled: None,
     }
 }
 

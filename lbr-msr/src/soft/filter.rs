@@ -2,7 +2,7 @@
 //! register is written and looked up for each branch.
 
 use crate::caps::FilterRegister;
-use crate::filter::BRBE_CLASSES;
+use crate::filter::CLASSES as BITS;
 use crate::record::HwBranchType;
 use crate::register::brbe::BrbFcr;
 use crate::register::{LbrCtl, LbrSelect};
@@ -142,9 +142,9 @@ fn brbe(value: u64) -> Filter {
     let value = BrbFcr::from_bits_retain(value);
     let excludes = value.contains(BrbFcr::EN_I);
     let pass = bitmap(|class, _, [_, ring]| {
-        let bit = BRBE_CLASSES.iter().find(|(_, known, _)| *known == class);
+        let bit = BITS.iter().find(|(known, ..)| *known == class).map(|(.., bit)| *bit);
         let user = ring.capture == LbrCtl::USR.bits();
-        user && bit.is_some_and(|(.., bit)| value.contains(*bit) != excludes)
+        user && bit.is_some_and(|bit| !bit.is_empty() && value.contains(bit) != excludes)
     });
     Filter { pass, call_stack: false, hide: 0 }
 }
