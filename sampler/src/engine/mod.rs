@@ -32,8 +32,7 @@ use crate::sync::thread::{Builder, Scope, ScopedJoinHandle, scope};
 use crate::target::SourceError;
 use decoder::Decoder;
 
-pub use decoder::Tally;
-pub use summary::Summary;
+pub use summary::{Summary, Tally};
 
 /// Why a recording failed. The sink keeps what it received before.
 #[derive(Debug, thiserror::Error)]
@@ -188,15 +187,12 @@ where
     });
     let ((exit, notes), reports, decoded) = ended?;
     let retired = models.then(|| rings.retired());
-    let summary = Summary::new((source.name(), exit, notes), reports, decoded, retired);
-    let may_be_complete =
+    let time = Duration::from_nanos(monotonic_ns().saturating_sub(started));
+    let known = Summary { source: source.name(), exit, notes, retired, time, seed, ..decoded };
+    let mut summary = known.with_samplers(reports);
+    summary.complete &=
         !config.call_stack && period.is_some_and(|period| period < u64::from(config.caps.depth));
-    Ok(Summary {
-        time: Duration::from_nanos(monotonic_ns().saturating_sub(started)),
-        seed,
-        complete: summary.complete && may_be_complete,
-        ..summary
-    })
+    Ok(summary)
 }
 
 /// Passes signals on to the program until the source has ended or must end.
