@@ -15,40 +15,14 @@ use lbr_msr::{LbrCaps, Msr, MsrError};
 
 use super::{Kernel, Known, Ran, RunError, Subject, SubjectKind, Switch};
 
-/// Why a check was abandoned.
-#[derive(Debug)]
-pub(super) enum Halt {
-    /// The user interrupted it.
-    Interrupted,
-    /// It cannot be determined here; the reason.
-    CannotTell(String),
-    /// A register access failed.
-    Register(MsrError),
-}
-
 /// A check that cannot be judged here, for this reason.
-pub(super) fn cannot_tell<T>(why: &str) -> Result<T, Halt> {
-    Err(Halt::CannotTell(why.into()))
+pub(super) fn cannot_tell<T>(why: &str) -> Result<T, RunError> {
+    Err(RunError::Unavailable(why.into()))
 }
 
 /// A check cannot tell without this.
-pub(super) fn require<T>(found: Option<T>, why: &str) -> Result<T, Halt> {
-    found.ok_or_else(|| Halt::CannotTell(why.into()))
-}
-
-impl From<MsrError> for Halt {
-    fn from(error: MsrError) -> Halt {
-        Halt::Register(error)
-    }
-}
-
-impl From<RunError> for Halt {
-    fn from(error: RunError) -> Halt {
-        match error {
-            RunError::Register(error) => Halt::Register(error),
-            RunError::Unavailable(why) => Halt::CannotTell(why),
-        }
-    }
+pub(super) fn require<T>(found: Option<T>, why: &str) -> Result<T, RunError> {
+    found.ok_or_else(|| RunError::Unavailable(why.into()))
 }
 
 /// Why recording is not enabled on NetBurst.
@@ -234,19 +208,19 @@ pub(super) struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    fn look_up(&self) -> Result<(), Halt> {
+    fn look_up(&self) -> Result<(), RunError> {
         match self.stop {
-            Some(stop) if stop.load(Ordering::Relaxed) => Err(Halt::Interrupted),
+            Some(stop) if stop.load(Ordering::Relaxed) => Err(RunError::Interrupted),
             _ => Ok(()),
         }
     }
 
-    pub(super) fn read(&mut self, msr: Msr) -> Result<u64, Halt> {
+    pub(super) fn read(&mut self, msr: Msr) -> Result<u64, RunError> {
         self.look_up()?;
         Ok(self.cpu.read(msr)?)
     }
 
-    pub(super) fn write(&mut self, msr: Msr, value: u64) -> Result<(), Halt> {
+    pub(super) fn write(&mut self, msr: Msr, value: u64) -> Result<(), RunError> {
         self.look_up()?;
         self.may_write(msr)?;
         Ok(self.cpu.write(msr, value)?)
@@ -257,35 +231,37 @@ impl Bench<'_> {
     }
 
     /// Returns whether the register accepts the value. Errors other than #GP are returned.
-    pub(super) fn takes(&mut self, msr: Msr, value: u64) -> Result<bool, Halt> {
+    pub(super) fn takes(&mut self, msr: Msr, value: u64) -> Result<bool, RunError> {
         match self.write(msr, value) {
             Ok(()) => Ok(true),
-            Err(Halt::Register(MsrError::Fault { .. })) => Ok(false),
+            Err(RunError::Register(MsrError::Fault { .. })) => Ok(false),
             Err(error) => Err(error),
         }
     }
 
     /// Whether the register can be read.
-    pub(super) fn exists(&mut self, msr: Msr) -> Result<bool, Halt> {
+    pub(super) fn exists(&mut self, msr: Msr) -> Result<bool, RunError> {
         match self.read(msr) {
             Ok(_) => Ok(true),
-            Err(Halt::Register(MsrError::Fault { .. } | MsrError::Unpopulated { .. })) => Ok(false),
+            Err(RunError::Register(MsrError::Fault { .. } | MsrError::Unpopulated { .. })) => {
+                Ok(false)
+            }
             Err(error) => Err(error),
         }
     }
 
     /// Reads the register; 0 if it does not exist.
-    fn read_or_0(&mut self, msr: Option<Msr>) -> Result<Option<u64>, Halt> {
+    fn read_or_0(&mut self, msr: Option<Msr>) -> Result<Option<u64>, RunError> {
         let Some(msr) = msr else { return Ok(None) };
         match self.read(msr) {
             Ok(value) => Ok(Some(value)),
-            Err(Halt::Register(MsrError::Fault { .. })) => Ok(Some(0)),
+            Err(RunError::Register(MsrError::Fault { .. })) => Ok(Some(0)),
             Err(error) => Err(error),
         }
     }
 
     /// The records in the documented order, newest first.
-    pub(super) fn ring(&mut self) -> Result<Vec<ReadRecord>, Halt> {
+    pub(super) fn ring(&mut self) -> Result<Vec<ReadRecord>, RunError> {
         let map = self.facts.caps.registers;
         let position = match (self.facts.caps.order, map.tos) {
             (_, Some(tos)) => self.read(tos)?,
@@ -308,7 +284,7 @@ impl Bench<'_> {
     }
 
     /// Empties the records by writing 0 to each.
-    pub(super) fn clear(&mut self) -> Result<(), Halt> {
+    pub(super) fn clear(&mut self) -> Result<(), RunError> {
         let map = self.facts.caps.registers;
         if let Some(depth) = map.depth {
             self.write(depth, u64::from(self.facts.caps.depth))?;
@@ -319,8 +295,8 @@ impl Bench<'_> {
                 match self.takes(msr, 0) {
                     // Registers that do not exist need no clearing; their absence is for another
                     // check.
-                    Ok(_) | Err(Halt::Register(MsrError::NotAllowed { .. })) => {}
-                    Err(halt) => return Err(halt),
+                    Ok(_) | Err(RunError::Register(MsrError::NotAllowed { .. })) => {}
+                    Err(error) => return Err(error),
                 }
             }
         }
@@ -332,7 +308,7 @@ impl Bench<'_> {
 
     /// How to switch recording with this filter value on and off. Writes the filter if it has a
     /// separate register.
-    pub(super) fn switch(&mut self, value: u64) -> Result<Switch, Halt> {
+    pub(super) fn switch(&mut self, value: u64) -> Result<Switch, RunError> {
         let map = self.facts.caps.registers;
         let mut off = self.read(map.control)? & !map.enable;
         match map.select {
@@ -348,7 +324,7 @@ impl Bench<'_> {
     }
 
     /// Empties the records, runs a kernel with a filter value, and reads them.
-    pub(super) fn fill(&mut self, kernel: Kernel, value: u64) -> Result<Filled, Halt> {
+    pub(super) fn fill(&mut self, kernel: Kernel, value: u64) -> Result<Filled, RunError> {
         let switch = self.switch(value)?;
         self.clear()?;
         let ran = self.run(kernel, switch)?;
@@ -356,10 +332,10 @@ impl Bench<'_> {
     }
 
     /// Runs a kernel.
-    pub(super) fn run(&mut self, kernel: Kernel, switch: Switch) -> Result<Ran, Halt> {
+    pub(super) fn run(&mut self, kernel: Kernel, switch: Switch) -> Result<Ran, RunError> {
         self.look_up()?;
         self.may_write(switch.msr)?;
-        Ok(self.cpu.execute(kernel, switch)?)
+        self.cpu.execute(kernel, switch)
     }
 
     /// Repeats the run until `good` accepts what `look` finds, up to the CPU's number of attempts.
@@ -370,7 +346,7 @@ impl Bench<'_> {
         value: u64,
         look: impl Fn(&Facts, &Filled) -> T,
         good: impl Fn(&T) -> bool,
-    ) -> Result<(Filled, T), Halt> {
+    ) -> Result<(Filled, T), RunError> {
         let run = |bench: &mut Self| {
             let filled = bench.fill(kernel, value)?;
             let found = look(&bench.facts, &filled);
@@ -381,7 +357,7 @@ impl Bench<'_> {
             match &last {
                 Ok((_, found)) if good(found) => break,
                 // A transaction may abort spontaneously.
-                Ok(_) | Err(Halt::CannotTell(_)) => last = run(self),
+                Ok(_) | Err(RunError::Unavailable(_)) => last = run(self),
                 Err(_) => break,
             }
         }
@@ -393,12 +369,12 @@ impl Bench<'_> {
         &mut self,
         kernel: Kernel,
         value: u64,
-    ) -> Result<(Filled, Difference), Halt> {
+    ) -> Result<(Filled, Difference), RunError> {
         self.until(kernel, value, |facts, filled| facts.compare(filled, value), Difference::is_none)
     }
 
     /// Sets and clears bits of DEBUGCTL; keeps the bits of other users.
-    pub(super) fn debugctl(&mut self, set: u64, clear: u64) -> Result<(), Halt> {
+    pub(super) fn debugctl(&mut self, set: u64, clear: u64) -> Result<(), RunError> {
         let now = self.read(IA32_DEBUGCTL)?;
         self.write(IA32_DEBUGCTL, now & !clear | set)
     }

@@ -2,8 +2,9 @@
 
 use lbr_msr::soft::{Faults, SoftCpu};
 
+use super::RunError;
 use super::SoftSubject;
-use super::bench::{Bench, Facts, Halt};
+use super::bench::{Bench, Facts};
 
 /// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -110,7 +111,7 @@ pub struct Spec {
     /// The checks that have to pass before it.
     pub needs: &'static [&'static str],
     pub(super) documented: fn(&Facts) -> Documented,
-    pub(super) look: fn(&mut Bench<'_>) -> Result<Finding, Halt>,
+    pub(super) look: fn(&mut Bench<'_>) -> Result<Finding, RunError>,
 }
 
 impl Spec {

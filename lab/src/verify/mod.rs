@@ -33,7 +33,7 @@ pub use preserve::Preserved;
 pub use soft::SoftSubject;
 pub use subject::{RunError, Subject, SubjectKind, Switch};
 
-use bench::{Bench, Facts, Halt};
+use bench::{Bench, Facts};
 use sampler::keeper::{KeeperError, Restorable, Ticket};
 
 /// How to verify.
@@ -187,9 +187,9 @@ impl<S: Subject> Ready<S> {
         let written = self.writes();
         let checks = self.check();
         let restored = self.restore();
-        let checks = checks.map_err(|halt| match halt {
-            Halt::Register(error) => VerifyError::Register(error),
-            Halt::Interrupted | Halt::CannotTell(_) => VerifyError::Interrupted,
+        let checks = checks.map_err(|error| match error {
+            RunError::Register(error) => VerifyError::Register(error),
+            RunError::Interrupted | RunError::Unavailable(_) => VerifyError::Interrupted,
         });
         match (checks, restored) {
             (_, Err(error)) => Err(VerifyError::NotRestored(error)),
@@ -205,7 +205,7 @@ impl<S: Subject> Ready<S> {
         }
     }
 
-    fn check(&mut self) -> Result<Vec<Check>, Halt> {
+    fn check(&mut self) -> Result<Vec<Check>, RunError> {
         let why_not = self.why_not.clone();
         let stop = self.stop.clone();
         let facts = Facts::new(&self.cpu, self.caps.clone(), self.assume.as_ref());
@@ -264,7 +264,7 @@ fn make(
     spec: &Spec,
     before: &[Check],
     why_not: Option<&str>,
-) -> Result<Check, Halt> {
+) -> Result<Check, RunError> {
     let mut check = Check {
         id: spec.id,
         what: spec.what,
@@ -304,11 +304,11 @@ fn make(
                 check.verdict = Verdict::Differs;
             }
         }
-        Err(Halt::CannotTell(why)) => check.verdict = Verdict::CannotTell(why),
-        Err(Halt::Register(error @ (MsrError::Fault { .. } | MsrError::NotAllowed { .. }))) => {
+        Err(RunError::Unavailable(why)) => check.verdict = Verdict::CannotTell(why),
+        Err(RunError::Register(error @ (MsrError::Fault { .. } | MsrError::NotAllowed { .. }))) => {
             check.verdict = Verdict::CannotTell(error.to_string());
         }
-        Err(halt) => return Err(halt),
+        Err(error) => return Err(error),
     }
     Ok(check)
 }

@@ -29,10 +29,13 @@ pub struct Switch {
     pub off: u64,
 }
 
-/// Why a kernel did not run.
+/// Why a kernel did not run, or a check was abandoned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
+    /// The user interrupted it.
+    #[error("interrupted")]
+    Interrupted,
     /// It cannot be run here, or was started and failed; the reason, as a clause.
     #[error("{0}")]
     Unavailable(String),

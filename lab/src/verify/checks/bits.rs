@@ -5,8 +5,9 @@ use lbr_msr::address::IA32_DEBUGCTL;
 use lbr_msr::caps::{Facility, FilterRegister, Quirks};
 use lbr_msr::register::DebugCtl;
 
+use super::super::RunError;
 use super::super::SubjectKind;
-use super::super::bench::{Bench, Facts, Halt, READ_ONLY, cannot_tell, require};
+use super::super::bench::{Bench, Facts, READ_ONLY, cannot_tell, require};
 use super::super::check::{Finding, Spec, answer, not_applicable};
 use super::super::preserve::has_last_exception;
 use super::written::{LOW, last_exception, records};
@@ -208,7 +209,7 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
 ];
 
 /// Sets and clears one of the bits that `lbr` uses.
-fn own_bit(bench: &mut Bench<'_>, msr: Msr, bit: u64) -> Result<Finding, Halt> {
+fn own_bit(bench: &mut Bench<'_>, msr: Msr, bit: u64) -> Result<Finding, RunError> {
     let before = bench.read(msr)?;
     let set = bench.takes(msr, before | bit)? && bench.read(msr)? & bit != 0;
     let cleared = bench.takes(msr, before & !bit)? && bench.read(msr)? & bit == 0;
@@ -242,7 +243,7 @@ impl Probed {
 }
 
 /// Flips each bit of `which`, one at a time, and restores it.
-fn probe(bench: &mut Bench<'_>, msr: Msr, which: u64) -> Result<Probed, Halt> {
+fn probe(bench: &mut Bench<'_>, msr: Msr, which: u64) -> Result<Probed, RunError> {
     let before = bench.read(msr)?;
     let mut kept = 0;
     for bit in (0..64).map(|bit| 1u64 << bit).filter(|bit| which & bit != 0) {
@@ -285,7 +286,7 @@ fn debugctl_bits(facts: &Facts) -> Option<(u64, u64)> {
     }
 }
 
-fn debugctl(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
+fn debugctl(bench: &mut Bench<'_>) -> Result<Finding, RunError> {
     if bench.facts.kind == SubjectKind::Hardware {
         return cannot_tell("unsafe: flipping TR, BTS or BTF on a live machine crashes it");
     }
@@ -304,7 +305,7 @@ fn words(numbers: &[u32]) -> String {
     if words.is_empty() { "none".into() } else { words.join(", ") }
 }
 
-fn tos(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
+fn tos(bench: &mut Bench<'_>) -> Result<Finding, RunError> {
     let msr = require(bench.facts.caps.registers.tos, "no top-of-stack register")?;
     let before = bench.read(msr)?;
     if bench.facts.caps.facility == Facility::NetBurst {

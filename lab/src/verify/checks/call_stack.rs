@@ -3,7 +3,8 @@
 use lbr_msr::filter::{BranchFilter, to_register_disarmed};
 
 use super::super::Kernel;
-use super::super::bench::{Bench, Facts, Filled, Halt, require};
+use super::super::RunError;
+use super::super::bench::{Bench, Facts, Filled, require};
 use super::super::check::{Documented, Finding, Spec, answer, not_applicable};
 
 const NEEDS: &[&str] = &["order", "bits.select"];
@@ -68,7 +69,7 @@ fn live(facts: &Facts, filled: &Filled) -> Vec<Option<u64>> {
 }
 
 /// Checks a kernel that leaves its first `left` calls.
-fn frames(bench: &mut Bench<'_>, kernel: Kernel, left: usize) -> Result<Finding, Halt> {
+fn frames(bench: &mut Bench<'_>, kernel: Kernel, left: usize) -> Result<Finding, RunError> {
     let value = require(value(&bench.facts), "no call-stack mode")?;
     let wanted = |filled: &Filled| -> Vec<Option<u64>> {
         filled.ran.branches.iter().take(left).rev().map(|known| known.to).collect()

@@ -5,7 +5,8 @@ use lbr_msr::address::{MSR_LER_FROM_LIP, MSR_LER_TO_LIP};
 use lbr_msr::caps::{Facility, Quirks};
 use lbr_msr::table::SelectScope;
 
-use super::super::bench::{Bench, Facts, Filled, Halt, require};
+use super::super::RunError;
+use super::super::bench::{Bench, Facts, Filled, require};
 use super::super::check::{Finding, Spec, answer, not_applicable};
 use super::super::preserve::{DEBUGCTL_LBR, FREEZE_LBRS_ON_PMI, LBR_FRZ, has_last_exception};
 use super::super::{Kernel, Known};
@@ -105,7 +106,7 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
     },
 ];
 
-fn freeze(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
+fn freeze(bench: &mut Bench<'_>) -> Result<Finding, RunError> {
     let status = bench.facts.caps.freeze_status();
     let value = bench.facts.open();
     bench.debugctl(FREEZE_LBRS_ON_PMI, 0)?;
@@ -136,7 +137,7 @@ fn freeze(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
 }
 
 /// Runs around a PMI; returns whether the PMI set LBR_FRZ.
-fn freeze_once(bench: &mut Bench<'_>, value: u64) -> Result<(Filled, bool), Halt> {
+fn freeze_once(bench: &mut Bench<'_>, value: u64) -> Result<(Filled, bool), RunError> {
     let filled = bench.fill(Kernel::AroundPmi, value)?;
     let status = match bench.facts.caps.freeze_status() {
         Some(msr) => bench.read(msr)?,
@@ -145,7 +146,7 @@ fn freeze_once(bench: &mut Bench<'_>, value: u64) -> Result<(Filled, bool), Halt
     Ok((filled, status & LBR_FRZ != 0))
 }
 
-fn last_exception(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
+fn last_exception(bench: &mut Bench<'_>) -> Result<Finding, RunError> {
     // On AMD, DEBUGCTL.LBR enables the pair separately from the LBR stack.
     let beside = matches!(bench.facts.caps.facility, Facility::AmdLbrV2 | Facility::AmdBrs);
     if beside {
@@ -158,7 +159,7 @@ fn last_exception(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
     found
 }
 
-fn last_exception_once(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
+fn last_exception_once(bench: &mut Bench<'_>) -> Result<Finding, RunError> {
     let value = bench.facts.open();
     let mut equal = false;
     // Any interrupt before the pair is read overwrites it: more attempts than for records.
@@ -204,7 +205,7 @@ fn last_exception_once(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
     }))
 }
 
-fn c_state(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
+fn c_state(bench: &mut Bench<'_>) -> Result<Finding, RunError> {
     let value = bench.facts.open();
     let before = bench.fill(Kernel::Jumps(1), value)?.entries().count();
     bench.cpu.deep_c_state()?;
@@ -224,7 +225,7 @@ fn scope(facts: &Facts) -> Option<SelectScope> {
     facts.row.and_then(|row| row.generation.select_scope)
 }
 
-fn sharing(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
+fn sharing(bench: &mut Bench<'_>) -> Result<Finding, RunError> {
     let select = require(bench.facts.caps.registers.select, "no filter register")?;
     let before = bench.read(select)?;
     let mut follows = true;

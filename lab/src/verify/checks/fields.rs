@@ -4,7 +4,8 @@ use lbr_msr::caps::{Facility, Layout, Quirks};
 use lbr_msr::record::RawEntry;
 
 use super::super::Kernel;
-use super::super::bench::{Bench, Facts, Filled, Halt, cannot_tell, require};
+use super::super::RunError;
+use super::super::bench::{Bench, Facts, Filled, cannot_tell, require};
 use super::super::check::{Documented, Finding, Spec, answer, not_applicable};
 use super::filters::class_name;
 
@@ -184,7 +185,7 @@ const fn sign_bits(facts: &Facts) -> (u64, u64) {
     }
 }
 
-fn sign(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
+fn sign(bench: &mut Bench<'_>) -> Result<Finding, RunError> {
     let (from_bits, to_bits) = sign_bits(&bench.facts);
     // Records only branches into ring 0 if a filter can: all of their targets are in the upper
     // half.
@@ -208,7 +209,7 @@ fn sign(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
     Ok(Finding::either(!found, "as expected", missing))
 }
 
-fn hidden_from(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
+fn hidden_from(bench: &mut Bench<'_>) -> Result<Finding, RunError> {
     let value = require(bench.facts.ring(true), "nothing filters by ring")?;
     let shown = |facts: &Facts, filled: &Filled| {
         let out = filled.entries().filter_map(|(seen, entry)| {
@@ -234,7 +235,7 @@ fn flagged(facts: &Facts, filled: &Filled) -> (u32, u32) {
     })
 }
 
-fn mispredict(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
+fn mispredict(bench: &mut Bench<'_>) -> Result<Finding, RunError> {
     let value = bench.facts.open();
     let mut rates = [(0, 0); 2];
     let kernels = [Kernel::Predictable(8), Kernel::Unpredictable(16)];
@@ -275,7 +276,7 @@ fn cycles_documented(facts: &Facts, expected: &str) -> Documented {
 fn counts<const N: usize>(
     bench: &mut Bench<'_>,
     lengths: [u32; N],
-) -> Result<[Option<u32>; N], Halt> {
+) -> Result<[Option<u32>; N], RunError> {
     let value = bench.facts.open();
     let mut counts = [None; N];
     for (length, count) in lengths.into_iter().zip(&mut counts) {
@@ -307,7 +308,7 @@ fn counts<const N: usize>(
             }
         }
         if interrupted {
-            return Err(Halt::CannotTell(format!(
+            return Err(RunError::Unavailable(format!(
                 "each of {} runs of the chain of {length} was interrupted",
                 bench.cpu.attempts()
             )));
@@ -316,7 +317,7 @@ fn counts<const N: usize>(
     Ok(counts)
 }
 
-fn cycles(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
+fn cycles(bench: &mut Bench<'_>) -> Result<Finding, RunError> {
     let lengths = [20, 200, 2000];
     let [Some(short), Some(middle), Some(long)] = counts(bench, lengths)? else {
         return Ok(Finding::differs("no valid count"));
@@ -329,7 +330,7 @@ fn cycles(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
     })
 }
 
-fn tsx(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
+fn tsx(bench: &mut Bench<'_>) -> Result<Finding, RunError> {
     let value = bench.facts.open();
     let inside = |facts: &Facts, filled: &Filled| {
         let mut of = filled.entries().filter_map(|(_, entry)| {
@@ -348,7 +349,7 @@ fn tsx(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
     Ok(Finding::either(set, "as expected", "TSX_ABORT is not set on an abort"))
 }
 
-fn abort(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
+fn abort(bench: &mut Bench<'_>) -> Result<Finding, RunError> {
     let value = bench.facts.open();
     let records = |facts: &Facts, filled: &Filled| {
         let of = filled.entries().filter(|(_, entry)| {

@@ -4,7 +4,8 @@ use lbr_msr::caps::{Facility, FilterRegister};
 use lbr_msr::record::HwBranchType::{self, Cond, IndCall, IndJmp, Other, RelCall, RelJmp, Ret};
 use lbr_msr::register::{LbrCtl, LbrSelect};
 
-use super::super::bench::{Bench, Difference, Facts, Filled, Halt, require};
+use super::super::RunError;
+use super::super::bench::{Bench, Difference, Facts, Filled, require};
 use super::super::check::{Documented, Finding, Spec, answer, not_applicable};
 use super::super::{Kernel, SubjectKind};
 
@@ -156,7 +157,7 @@ fn in_doubt(facts: &Facts, suppress: LbrSelect) -> bool {
     swallow && suppress == LbrSelect::NEAR_REL_JMP
 }
 
-fn look(bench: &mut Bench<'_>, suppress: LbrSelect, capture: LbrCtl) -> Result<Finding, Halt> {
+fn look(bench: &mut Bench<'_>, suppress: LbrSelect, capture: LbrCtl) -> Result<Finding, RunError> {
     let value = require(value(&bench.facts, suppress, capture), "no such filter")?;
     let compare = |facts: &Facts, filled: &Filled| {
         let mut difference = facts.compare(filled, value);
@@ -199,7 +200,7 @@ fn words(difference: &Difference) -> String {
     parts.join("; ")
 }
 
-fn jumps(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
+fn jumps(bench: &mut Bench<'_>) -> Result<Finding, RunError> {
     let value = bench.facts.open() | (LbrSelect::NEAR_IND_JMP | LbrSelect::NEAR_REL_JMP).bits();
     let call = |class| matches!(class, RelCall | IndCall | Ret);
     let missing = |facts: &Facts, filled: &Filled| {

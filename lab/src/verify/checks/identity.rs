@@ -8,7 +8,8 @@ use lbr_msr::probe::ArchLbrLeaf;
 use lbr_msr::table::ExpectedFormat;
 use lbr_msr::{LbrCaps, Msr};
 
-use super::super::bench::{Bench, Facts, Halt};
+use super::super::RunError;
+use super::super::bench::{Bench, Facts};
 use super::super::check::{Documented, Finding, Spec, answer, not_applicable};
 use super::super::preserve::has_last_exception;
 
@@ -162,7 +163,7 @@ fn documented_registers(facts: &Facts, list: &[Msr], none: &str) -> Documented {
     }
 }
 
-fn look_for(bench: &mut Bench<'_>, list: &[Msr]) -> Result<Finding, Halt> {
+fn look_for(bench: &mut Bench<'_>, list: &[Msr]) -> Result<Finding, RunError> {
     // Registers of records beyond IA32_LBR_DEPTH raise #GP (SDM Vol. 4 Table 2-2).
     let depth = match bench.facts.caps.registers.depth {
         Some(msr) if list.len() > 2 => usize::try_from(bench.read(msr)?).unwrap_or(usize::MAX),
@@ -192,7 +193,7 @@ fn look_for(bench: &mut Bench<'_>, list: &[Msr]) -> Result<Finding, Halt> {
 }
 
 /// Checks CPUID's fields one by one, although the facility was chosen by the same leaves.
-fn cpuid(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
+fn cpuid(bench: &mut Bench<'_>) -> Result<Finding, RunError> {
     let leaf = |leaf| bench.cpu.cpuid().get(leaf, 0);
     let eax = |number| leaf(number).map_or(0, |answer| answer.eax);
     let announced = leaf(7).is_some_and(|answer| answer.edx >> 19 & 1 != 0);
@@ -260,7 +261,7 @@ fn format_words(expected: ExpectedFormat) -> String {
     }
 }
 
-fn lbr_fmt(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
+fn lbr_fmt(bench: &mut Bench<'_>) -> Result<Finding, RunError> {
     let format = LbrFormat((bench.read(IA32_PERF_CAPABILITIES)? & 0x3F) as u8);
     let same = match expected_format(&bench.facts) {
         Some(ExpectedFormat::Either(one, other)) => format == one || format == other,

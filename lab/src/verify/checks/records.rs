@@ -3,7 +3,8 @@
 use lbr_msr::caps::{Order, Quirks};
 
 use super::super::Kernel;
-use super::super::bench::{Bench, Facts, Filled, Halt};
+use super::super::RunError;
+use super::super::bench::{Bench, Facts, Filled};
 use super::super::check::{Finding, Spec, answer, not_applicable};
 
 pub(in crate::verify) const CHECKS: &[Spec] = &[
@@ -138,7 +139,7 @@ fn held(facts: &Facts, filled: &Filled) -> usize {
 }
 
 /// TOS, if it points beyond the announced records.
-fn beyond(bench: &mut Bench<'_>) -> Result<Option<u64>, Halt> {
+fn beyond(bench: &mut Bench<'_>) -> Result<Option<u64>, RunError> {
     let Some(tos) = bench.facts.caps.registers.tos else { return Ok(None) };
     let depth = bench.facts.caps.depth;
     let value = bench.facts.open();
@@ -153,8 +154,8 @@ fn beyond(bench: &mut Bench<'_>) -> Result<Option<u64>, Halt> {
     Ok(None)
 }
 
-fn recording(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
-    bench.facts.can_run().map_err(|why| Halt::CannotTell(why.into()))?;
+fn recording(bench: &mut Bench<'_>) -> Result<Finding, RunError> {
+    bench.facts.can_run().map_err(|why| RunError::Unavailable(why.into()))?;
     let value = bench.facts.open();
     let some = |held: &usize| *held > 0;
     let kernel = Kernel::Jumps(few(&bench.facts));
@@ -185,7 +186,7 @@ fn recording(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
     })
 }
 
-fn order(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
+fn order(bench: &mut Bench<'_>) -> Result<Finding, RunError> {
     let value = bench.facts.open();
     let depth = bench.facts.caps.depth as usize;
     let saturating = bench.facts.caps.order == Order::Saturating;
@@ -226,7 +227,7 @@ fn order(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
     }))
 }
 
-fn from(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
+fn from(bench: &mut Bench<'_>) -> Result<Finding, RunError> {
     let fused = bench.facts.caps.quirks.contains(Quirks::FUSED_FROM);
     let value = bench.facts.open();
     // How far FROM is before the branch; `None` if it is elsewhere.

@@ -3,8 +3,9 @@
 use lbr_msr::address::{MSR_LER_FROM_LIP, MSR_LER_TO_LIP};
 use lbr_msr::caps::{Facility, Layout};
 
+use super::super::RunError;
 use super::super::SubjectKind;
-use super::super::bench::{Bench, Facts, Halt, cannot_tell};
+use super::super::bench::{Bench, Facts, cannot_tell};
 use super::super::check::Finding;
 
 /// An address of ring 0 and one of user code.
@@ -69,7 +70,7 @@ fn patterns(facts: &Facts) -> [Vec<(&'static str, u64)>; 3] {
     [from, to, info]
 }
 
-pub(super) fn records(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
+pub(super) fn records(bench: &mut Bench<'_>) -> Result<Finding, RunError> {
     let map = bench.facts.caps.registers;
     if bench.facts.caps.facility == Facility::NetBurst {
         // Saves its value in case the write succeeds.
@@ -105,7 +106,7 @@ pub(super) fn records(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
     Ok(Finding::same("values read back as written"))
 }
 
-pub(super) fn last_exception(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
+pub(super) fn last_exception(bench: &mut Bench<'_>) -> Result<Finding, RunError> {
     if bench.facts.kind == SubjectKind::Hardware {
         return cannot_tell(
             "unsafe: on a live machine nothing but records, TOS and controls is tried",
