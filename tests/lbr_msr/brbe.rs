@@ -3,7 +3,7 @@
 use lbr_msr::{
     Msr, MsrRead, MsrWrite, RawEntry,
     caps::Layout,
-    decode::brbe::{BrbeRecord, RawBrbe, decode},
+    decode::brbe::{BrbeRecord, decode},
     record::{BranchType as T, HwBranchType as H},
     register::brbe::{BrbInf, BrbeType},
     soft::{Retired, SoftCpu, SoftLbr},
@@ -34,7 +34,8 @@ fn cycles_are_mantissa_and_exponent() {
 
 #[test]
 fn valid_selects_the_recorded_addresses() {
-    let ends = |valid| decode(&RawBrbe { inf: valid, src: 1, tgt: 2 }).map(|r| (r.from, r.to));
+    let raw = |valid| RawEntry { from: 1, to: 2, info: Some(valid) };
+    let ends = |valid| decode(&raw(valid)).map(|r| (r.from, r.to));
     assert_eq!(ends(0), None);
     assert_eq!(ends(1), Some((None, Some(2))));
     assert_eq!(ends(2), Some((Some(1), None)));
@@ -45,7 +46,7 @@ fn valid_selects_the_recorded_addresses() {
 fn only_the_top_of_the_counter_is_saturated() {
     let saturated = |exponent: u64, mantissa: u64| {
         let inf = exponent << 40 | mantissa << 32 | 3;
-        decode(&RawBrbe { inf, src: 1, tgt: 2 }).unwrap().cycles_saturated
+        decode(&RawEntry { from: 1, to: 2, info: Some(inf) }).unwrap().cycles_saturated
     };
     assert_eq!(saturated(12, 255), Some(true));
     assert_eq!(saturated(12, 254), Some(false));
@@ -117,8 +118,9 @@ fn line(record: Option<BrbeRecord>) -> String {
 fn agrees_with_a_second_decoder_on_random_records() {
     let mut values = Values(Random(0xb1be));
     for _ in 0..2_000 {
-        let raw = RawBrbe { inf: values.brbinf(), src: values.value(), tgt: values.value() };
-        let expected = oracle::brbe_line(raw.inf, raw.src, raw.tgt);
+        let inf = values.brbinf();
+        let raw = RawEntry { from: values.value(), to: values.value(), info: Some(inf) };
+        let expected = oracle::brbe_line(inf, raw.from, raw.to);
         assert_eq!(line(decode(&raw)), expected, "{raw:x?}");
     }
 }

@@ -4,18 +4,7 @@
 //! Index 0 is the newest; the first record whose VALID is 0 ends the list.
 
 use crate::record::{BranchEntry, RawEntry};
-use crate::register::brbe::{BRBE_CYCLES_MAX, BrbInf, BrbeType, BrbeValid};
-
-/// The raw register values of one record.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct RawBrbe {
-    /// BRBINF&lt;n&gt;_EL1.
-    pub inf: u64,
-    /// BRBSRC&lt;n&gt;_EL1.
-    pub src: u64,
-    /// BRBTGT&lt;n&gt;_EL1.
-    pub tgt: u64,
-}
+use crate::register::brbe::{BRBE_CYCLES_MAX, BrbInf, BrbeType};
 
 /// One branch or exception that BRBE recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,19 +30,17 @@ pub struct BrbeRecord {
     pub cycles_saturated: Option<bool>,
 }
 
-/// Decodes one record; `None` if VALID is 0.
-pub fn decode(raw: &RawBrbe) -> Option<BrbeRecord> {
-    let inf = BrbInf(raw.inf);
-    let (from, to) = match inf.valid() {
-        BrbeValid::None => return None,
-        BrbeValid::TargetOnly => (None, Some(raw.tgt)),
-        BrbeValid::SourceOnly => (Some(raw.src), None),
-        BrbeValid::Both => (Some(raw.src), Some(raw.tgt)),
-    };
+/// Decodes one record: BRBSRC as `from`, BRBTGT as `to` and BRBINF as `info`. `None` if VALID is 0.
+pub fn decode(raw: &RawEntry) -> Option<BrbeRecord> {
+    let inf = BrbInf(raw.info?);
+    let (has_source, has_target) = inf.valid();
+    if !has_source && !has_target {
+        return None;
+    }
     let cycles = inf.cycles();
     Some(BrbeRecord {
-        from,
-        to,
+        from: has_source.then_some(raw.from),
+        to: has_target.then_some(raw.to),
         branch_type: inf.branch_type(),
         mispredicted: inf.mispredicted(),
         el: inf.el(),
@@ -65,11 +52,10 @@ pub fn decode(raw: &RawBrbe) -> Option<BrbeRecord> {
 }
 
 /// The common form of a record. Types and flags as in Linux `arm_brbe.c`.
-pub(super) fn entry(raw: &RawEntry, slot: &mut BranchEntry) -> bool {
-    let raw = RawBrbe { inf: raw.info.unwrap_or(0), src: raw.from, tgt: raw.to };
-    let Some(record) = decode(&raw) else { return false };
+pub(super) fn entry(raw: &RawEntry) -> Option<BranchEntry> {
+    let record = decode(raw)?;
     let hw_type = record.branch_type.class();
-    *slot = BranchEntry {
+    Some(BranchEntry {
         from: record.from.unwrap_or(0),
         to: record.to.unwrap_or(0),
         // A target without its source has no prediction.
@@ -79,6 +65,5 @@ pub(super) fn entry(raw: &RawEntry, slot: &mut BranchEntry) -> bool {
         hw_type: Some(hw_type),
         branch_type: hw_type.branch_type().or_else(|| record.branch_type.exception()),
         ..BranchEntry::default()
-    };
-    true
+    })
 }

@@ -22,32 +22,25 @@ pub mod pebs;
 /// format, whose bits cannot be interpreted.
 #[inline]
 pub fn decode(layout: Layout, raw: &RawEntry) -> Option<BranchEntry> {
-    let mut entry = BranchEntry::default();
-    decode_into(layout, raw, &mut entry).then_some(entry)
-}
-
-/// [Decodes](decode) one record in place, which avoids a copy of the entry. Returns whether the
-/// record holds anything; if not, `slot` is unspecified.
-#[inline]
-pub fn decode_into(layout: Layout, raw: &RawEntry, slot: &mut BranchEntry) -> bool {
-    match layout {
-        Layout::Packed32 => intel::packed(raw, slot),
-        Layout::Plain => intel::plain(raw, slot),
+    Some(match layout {
+        Layout::AmdV2 { virt_bits } => return amd::v2(raw, virt_bits),
+        Layout::Brbe => return brbe::entry(raw),
+        _ if raw.from == 0 => return None,
+        Layout::Packed32 => intel::packed(raw),
+        Layout::Plain => intel::plain(raw),
         Layout::Legacy { format, tsx } => match format.0 {
-            0 => intel::packed(raw, slot),
-            1 | 2 => intel::plain(raw, slot),
-            3 => intel::flags(raw, slot),
-            4 => intel::flags_tsx(raw, tsx, slot),
-            5 | 7 => intel::info(raw, tsx, slot),
-            6 => intel::time(raw, slot),
-            _ => false,
+            0 => intel::packed(raw),
+            1 | 2 => intel::plain(raw),
+            3 => intel::flags(raw),
+            4 => intel::flags_tsx(raw, tsx),
+            5 | 7 => intel::info(raw, tsx),
+            6 => intel::time(raw),
+            _ => return None,
         },
-        Layout::Arch { .. } => intel::arch(raw, layout, slot),
-        Layout::AmdV2 { virt_bits } => amd::v2(raw, virt_bits, slot),
-        Layout::AmdBrs { virt_bits } => amd::brs(raw, virt_bits, slot),
-        Layout::AmdSingle => amd::single(raw, slot),
-        Layout::Brbe => brbe::entry(raw, slot),
-    }
+        Layout::Arch { .. } => intel::arch(raw, layout),
+        Layout::AmdBrs { virt_bits } => return amd::brs(raw, virt_bits),
+        Layout::AmdSingle => amd::single(raw),
+    })
 }
 
 /// The register indices of the records, **newest first**; reversed, oldest first.

@@ -55,15 +55,10 @@ const CC_EXP: Field =
     Field::value("CC_EXP", (45, 40), "exponent of the cycle count", brbe_exponent, SOURCE);
 
 impl BrbInf {
-    /// Bits 1:0, VALID.
-    #[must_use]
-    pub const fn valid(self) -> BrbeValid {
-        match VALID.of(self.0) {
-            0 => BrbeValid::None,
-            1 => BrbeValid::TargetOnly,
-            2 => BrbeValid::SourceOnly,
-            _ => BrbeValid::Both,
-        }
+    /// Bits 1:0, VALID: whether the source was recorded, and whether the target was.
+    pub(crate) const fn valid(self) -> (bool, bool) {
+        let valid = VALID.of(self.0);
+        (valid & 2 != 0, valid & 1 != 0)
     }
     /// Bits 7:6, EL: exception level, 0 to 3.
     pub const fn el(self) -> u8 {
@@ -92,19 +87,6 @@ impl BrbInf {
 
 /// The highest count of BRBE's 20-bit cycle counter: mantissa 255, exponent 12.
 pub const BRBE_CYCLES_MAX: u64 = 0x1FF << 11;
-
-/// VALID of a BRBE record: the addresses that were recorded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum BrbeValid {
-    /// 0: no record here or at higher indices.
-    None,
-    /// 1: the source address was not permitted to be recorded.
-    TargetOnly,
-    /// 2: the target address was not permitted to be recorded.
-    SourceOnly,
-    /// 3: both.
-    Both,
-}
 
 /// TYPE of a BRBE record. Unknown codes are kept.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

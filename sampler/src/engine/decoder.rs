@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use lbr_msr::caps::Layout;
-use lbr_msr::decode::decode_into;
+use lbr_msr::decode::decode;
 use lbr_msr::record::{
     BranchEntry, BranchStack, Event, Head, Label, Lost, Sample, Sink, SourceKnowledge, ThreadMove,
 };
@@ -35,38 +35,34 @@ struct Reading {
 
 impl Reading {
     /// Replaces `entries` with the decoded entries of `raw`. Returns the number of undecodable
-    /// records. Entries are decoded in place, because reading back a whole entry right after
-    /// storing its fields stalls.
+    /// records.
     fn read(&mut self, raw: &RawStack, entries: &mut Vec<BranchEntry>) -> u64 {
         let Reading { layout, knowledge, code } = self;
-        entries.resize(raw.entries().len(), BranchEntry::default());
-        let (mut kept, mut unreadable) = (0, 0);
-        let mut is_oldest_kept = false;
+        entries.clear();
+        let (mut unreadable, mut is_oldest_kept) = (0, false);
         for record in raw.entries() {
             is_oldest_kept = false;
-            let Some(entry) = entries.get_mut(kept) else { break };
-            let holds = match &code.decode {
-                Some(decode) => decode(record).map(|decoded| *entry = decoded).is_some(),
-                None => decode_into(*layout, record, entry),
+            let decoded = match &code.decode {
+                Some(decode) => decode(record),
+                None => decode(*layout, record),
             };
-            if !holds {
+            let Some(entry) = decoded else {
                 unreadable += 1;
                 continue;
-            }
+            };
             let is_kernels = entry.from >> 63 != 0;
             if is_kernels && code.ours.as_ref().is_some_and(|ours| ours.contains(&entry.to)) {
                 continue;
             }
-            *entry = knowledge.mask(*entry);
+            let mut entry = knowledge.mask(entry);
             if let Some(classify) = &mut code.classify
                 && let Some(branch_type) = classify(raw.thread.pid, entry.from)
             {
                 entry.branch_type = Some(branch_type);
             }
-            kept += 1;
+            entries.push(entry);
             is_oldest_kept = true;
         }
-        entries.truncate(kept);
         let measures_nothing = is_oldest_kept && raw.starts_after_thaw;
         if let Some(oldest) = entries.last_mut().filter(|_| measures_nothing) {
             // The counter ran from the thaw, not from a branch.

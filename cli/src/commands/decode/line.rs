@@ -4,7 +4,6 @@ use std::io::{self, BufRead, Read};
 
 use anyhow::{Context, Result, bail, ensure};
 use lbr_msr::RawEntry;
-use lbr_msr::decode::brbe::RawBrbe;
 use lbr_msr::decode::pebs;
 use lbr_msr::record::SourceKnowledge;
 
@@ -70,8 +69,8 @@ pub(super) fn parse(line: &[u8], records: Records) -> Result<Vec<RecordRow>> {
             row(layout, RawEntry { from: first, to: second, info: third })
         }
         Records::Brbe => {
-            let tgt = third.with_context(|| missing(2))?;
-            RecordRow::of_brbe(RawBrbe { inf: first, src: second, tgt })
+            let to = third.with_context(|| missing(2))?;
+            RecordRow::of_brbe(RawEntry { from: second, to, info: Some(first) })
         }
     }])
 }

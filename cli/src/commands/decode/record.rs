@@ -1,7 +1,7 @@
 //! A record: raw values, then decoded fields.
 
 use lbr_msr::caps::Layout;
-use lbr_msr::decode::brbe::{self, BrbeRecord, RawBrbe};
+use lbr_msr::decode::brbe::{self, BrbeRecord};
 use lbr_msr::decode::decode;
 use lbr_msr::record::{BranchSpec, SourceKnowledge};
 use lbr_msr::{BranchEntry, RawEntry};
@@ -86,9 +86,9 @@ impl RecordRow {
     }
 
     /// From Arm's BRBE.
-    pub(super) fn of_brbe(raw: RawBrbe) -> RecordRow {
+    pub(super) fn of_brbe(raw: RawEntry) -> RecordRow {
         let decoded = brbe::decode(&raw).map(Decoded::from);
-        RecordRow { slot: None, raw: [raw.inf, raw.src, raw.tgt].map(Some), decoded }
+        RecordRow { slot: None, raw: [raw.info, Some(raw.from), Some(raw.to)], decoded }
     }
 
     /// The decoded fields, as `--json` prints them.
