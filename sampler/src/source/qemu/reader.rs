@@ -251,19 +251,10 @@ impl<'a, R: Recorder> Reader<'a, R> {
         let count = available.min(RUN);
         self.run.clear();
         for n in 0..count {
-            let [low, to] = consumer.words(n);
-            match record::branch(low) {
-                Some((from, class, zero_length_call)) => {
-                    self.sites.note(self.pid, from, class);
-                    let mut retired = Retired::user(from, to, class);
-                    if self.modelled {
-                        let (to, modelled) = record::model_of([low, to]);
-                        retired = modelled.of(Retired { to, ..retired });
-                    }
-                    self.run.push(Retired { zero_length_call, ..retired });
-                }
-                None => break,
-            }
+            let branch = branch(consumer.words(n), self.modelled);
+            let Some(branch) = branch else { break };
+            self.sites.note(self.pid, branch.from, branch.class);
+            self.run.push(branch);
         }
         let branches = self.run.len() as u64;
         if branches > 0 {
@@ -461,12 +452,24 @@ fn newest(
     words: impl Iterator<Item = Words>,
 ) -> Result<(), Corrupt> {
     run.clear();
-    for [low, to] in words {
-        let (from, class, zero_length_call) = record::branch(low).ok_or(Corrupt)?;
-        sites.note(pid, from, class);
-        run.push(Retired { zero_length_call, ..Retired::user(from, to, class) });
+    for words in words {
+        let branch = branch(words, false).ok_or(Corrupt)?;
+        sites.note(pid, branch.from, branch.class);
+        run.push(branch);
     }
     Ok(())
+}
+
+/// A branch's record; `None` if it is another one.
+#[inline]
+fn branch([low, to]: Words, is_modelled: bool) -> Option<Retired> {
+    let (from, class, zero_length_call) = record::branch(low)?;
+    let branch = Retired { zero_length_call, ..Retired::user(from, to, class) };
+    if !is_modelled {
+        return Some(branch);
+    }
+    let (to, modelled) = record::model_of([low, to]);
+    Some(modelled.of(Retired { to, ..branch }))
 }
 
 fn end<R: Recorder>(recorder: &R, mut thread: Thread<R::Ring>, ring: &Ring) -> Result<(), Closed> {

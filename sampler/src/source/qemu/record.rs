@@ -44,20 +44,9 @@ const CLASSES: [HwBranchType; 6] = [
     HwBranchType::Ret,
 ];
 
-/// A record in a ring.
+/// A record in a ring other than a branch, which has a [word](branch_word) of its own and its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Record {
-    /// A branch was taken.
-    Branch {
-        /// Source address.
-        from: u64,
-        /// Target address.
-        to: u64,
-        /// Its class.
-        class: HwBranchType,
-        /// A call to the next instruction.
-        zero_length_call: bool,
-    },
     /// A thread starts: its first record. The producer waits until this record is released.
     Start {
         /// Its id.
@@ -152,15 +141,12 @@ pub(super) fn tags(wants: impl Fn(HwBranchType, bool) -> bool) -> u32 {
 }
 
 impl Record {
-    /// The record's words; `None` if [`branch_word`] returns `None`.
+    /// The record's words; `None` for an address outside user space.
     pub(super) fn encode(self) -> Option<Words> {
         let tagged = |tag: u64, low: u64, high| {
             (low <= ADDRESS).then_some([tag << ADDRESS_BITS | low, high])
         };
         match self {
-            Record::Branch { from, to, class, zero_length_call } => {
-                branch_word(from, class, zero_length_call).map(|word| [word, to])
-            }
             Record::Start { tid, parent } => tagged(START, tid.into(), parent.into()),
             Record::End => tagged(END, 0, 0),
             Record::Mapped { addr, len } => tagged(MAPPED, addr, len),
@@ -181,9 +167,6 @@ impl Record {
     /// [`Corrupt`] for an unknown tag.
     #[inline]
     pub(super) fn decode([low, high]: Words) -> Result<Record, Corrupt> {
-        if let Some((from, class, zero_length_call)) = branch(low) {
-            return Ok(Record::Branch { from, to: high, class, zero_length_call });
-        }
         let address = low & ADDRESS;
         let tag = tag(low);
         Ok(match tag {

@@ -1,6 +1,6 @@
 use lbr_msr::record::HwBranchType;
 
-use super::super::record::{Corrupt, Record};
+use super::super::record::{Corrupt, Record, branch_word};
 use super::consumer::Consumer;
 use super::*;
 
@@ -17,13 +17,8 @@ fn region() -> Box<Region> {
 }
 
 fn branch(n: u64) -> Words {
-    let record = Record::Branch {
-        from: 0x40_0000 + n,
-        to: !n,
-        class: HwBranchType::Ret,
-        zero_length_call: false,
-    };
-    record.encode().expect("a user address")
+    let word = branch_word(0x40_0000 + n, HwBranchType::Ret, false);
+    [word.expect("a user address"), !n]
 }
 
 #[test]
