@@ -304,34 +304,6 @@ fn records_and_tos_can_be_written_where_they_are_read_write() {
     assert_eq!(get(&mut soft, 0x680), 0x1003);
 }
 
-/// A pseudo-random value; updates the state. Numerical Recipes.
-fn next(state: &mut u64) -> u64 {
-    *state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-    *state >> 8
-}
-
-/// Branches of all kinds between all rings.
-fn mixture(count: u64) -> Vec<Retired> {
-    use HwBranchType::{Cond, IndCall, IndJmp, Other, RelCall, RelJmp, Ret};
-    let classes = [Cond, IndJmp, RelJmp, IndCall, RelCall, Ret, Other];
-    let mut state = 7;
-    let branch = |n| {
-        let random = next(&mut state);
-        let bit = |at: u32| random >> at & 1 != 0;
-        Retired {
-            class: classes[random as usize % 7],
-            zero_length_call: bit(3),
-            cpl_before: if bit(4) { 3 } else { 0 },
-            cpl_after: if bit(5) { 3 } else { 0 },
-            mispredicted: [None, Some(false), Some(true)][random as usize / 64 % 3],
-            cycles: bit(8).then_some(random as u32 >> 8),
-            in_tx: bit(9),
-            ..Retired::user(0x40_1000 + 16 * n, 0x41_0000 + 16 * n, Cond)
-        }
-    };
-    (0..count).map(branch).collect()
-}
-
 /// All record state that software can read.
 fn seen(soft: &mut SoftLbr, caps: &LbrCaps) -> Vec<Option<u64>> {
     let map = &caps.registers;
@@ -375,30 +347,4 @@ fn the_cycles_after_skipped_branches_are_unknown() {
     soft.retire(&timed);
     soft.retire(&timed);
     assert_eq!((get(&mut soft, 0xDC3) & 0xFFFF, get(&mut soft, 0xDC4) & 0xFFFF), (0, 10));
-}
-
-#[test]
-fn a_batch_of_branches_equals_single_branches() {
-    let run = mixture(300);
-    for (name, caps, _) in by_hand::every() {
-        let selects: &[u64] =
-            if caps.registers.select.is_some() { &[0, 1, 0x1C5, 0x3C4] } else { &[0] };
-        for (select, most) in selects.iter().flat_map(|select| [(select, 3), (select, 90)]) {
-            let mut one = on(&caps);
-            if let Some(msr) = caps.registers.select.filter(|msr| *msr != caps.registers.control) {
-                // Some CPUs lack some bits.
-                let _ = one.write(msr, *select);
-            }
-            let mut all = one.clone();
-            let mut rest = &run[..];
-            while !rest.is_empty() {
-                let (taken, changes) = all.retire_run(rest, most);
-                let by_one = rest[..taken].iter().filter(|branch| one.retire(branch)).count();
-                assert_eq!(by_one as u64, changes, "{name}");
-                assert!(changes == most || taken == rest.len() && changes < most, "{name}");
-                assert_eq!(seen(&mut all, &caps), seen(&mut one, &caps), "{name}");
-                rest = &rest[taken..];
-            }
-        }
-    }
 }

@@ -208,50 +208,6 @@ impl SoftLbr {
         self.take(branch)
     }
 
-    /// Retires branches, oldest first, until the records have changed `most` times. Returns how
-    /// many branches it retired and how often the records changed.
-    pub fn retire_run(&mut self, run: &[Retired], most: u64) -> (usize, u64) {
-        let depth = self.depth;
-        // Locals keep the loop's state in registers.
-        let (watch, encoding, hide) = (self.watch, self.encoding, self.filter.hide);
-        let (mut top, mut cycles, mut known) = (self.top, self.cycles, self.cycles_known);
-        let (mut taken, mut changes) = (0, 0);
-        let is_plain = self.newest_alone().is_some();
-        let Some(slots) = self.slots.get_mut(..depth).filter(|_| is_plain) else {
-            for branch in run {
-                if changes >= most {
-                    break;
-                }
-                taken += 1;
-                changes += u64::from(self.retire(branch));
-            }
-            return (taken, changes);
-        };
-        for branch in run {
-            if changes >= most {
-                break;
-            }
-            taken += 1;
-            match branch.cycles {
-                Some(more) => cycles = cycles.saturating_add(more),
-                None => known = false,
-            }
-            if watch >> selector_of(branch) & 1 == 0 {
-                continue;
-            }
-            top = if top + 1 >= depth { 0 } else { top + 1 };
-            let from = seen_from(branch, hide);
-            if let Some(slot) = slots.get_mut(top) {
-                *slot = encoding.record(branch, from, known.then_some(cycles));
-            }
-            changes += 1;
-            (cycles, known) = (0, true);
-        }
-        (self.top, self.cycles, self.cycles_known) = (top, cycles, known);
-        self.recorded = self.recorded.wrapping_add(changes);
-        (taken, changes)
-    }
-
     /// Whether a branch would change the records.
     pub const fn lets_in(&self, branch: &Retired) -> bool {
         self.pass >> selector_of(branch) & 1 != 0

@@ -52,10 +52,6 @@ impl BranchRegisters for Allowlisted<SoftLbr> {
         self.inner_mut().retire(branch)
     }
 
-    fn retire_run(&mut self, run: &[Retired], most: u64) -> (usize, u64) {
-        self.inner_mut().retire_run(run, most)
-    }
-
     fn soft(&mut self) -> Option<&mut SoftLbr> {
         Some(self.inner_mut())
     }
