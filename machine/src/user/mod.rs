@@ -26,8 +26,6 @@ mod record;
 #[cfg(not(test))]
 mod api;
 #[cfg(not(test))]
-mod cpus;
-#[cfg(not(test))]
 mod entry;
 #[cfg(not(test))]
 mod os;
