@@ -8,7 +8,7 @@ use profile::quality::Quality;
 use serde_json::{Value, json};
 
 use crate::input::{self, Source, selected};
-use crate::present::number::{counted, counted_nonzero, grouped, percent};
+use crate::present::number::{counted, counted_nonzero, grouped, joined, percent};
 use crate::symbols;
 
 /// Totals of any view.
@@ -83,7 +83,7 @@ pub(crate) fn lines(
         }
     };
     let all = std::iter::once(counts).chain(predictions).chain(notes.trust);
-    lines.push(all.collect::<Vec<_>>().join("; "));
+    lines.push(joined(all, "; "));
     let unusual: Vec<String> = unusual(quality).into_iter().chain(notes.unusual).collect();
     if !unusual.is_empty() {
         lines.push(format!("warning: {} (see lbr lint)", unusual.join(", ")));

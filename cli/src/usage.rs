@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::error::Error as _;
 use std::path::Path;
 
+use crate::present::number::joined;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// The sentence for an error of the command `lbr COMMAND`, or of `lbr` itself.
@@ -43,9 +44,9 @@ pub(crate) fn sentence(error: &clap::Error, command: Option<&str>) -> String {
             format!("{} {value}: {}", bare(&arg), plain(&why))
         }
         ErrorKind::MissingRequiredArgument => {
-            let missing: Vec<String> =
-                all(ContextKind::InvalidArg).iter().map(|arg| alternatives(arg)).collect();
-            format!("missing {}; {name} --help has examples", missing.join(" and "))
+            let args = all(ContextKind::InvalidArg);
+            let missing = joined(args.iter().map(|arg| alternatives(arg)), " and ");
+            format!("missing {missing}; {name} --help has examples")
         }
         ErrorKind::ArgumentConflict => {
             let prior = all(ContextKind::PriorArg).join(", ");

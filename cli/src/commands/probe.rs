@@ -11,6 +11,7 @@ use super::machine::MachineArgs;
 use crate::args::heading;
 use crate::exit::{OrExit, Result, USAGE, done};
 use crate::present::json;
+use crate::present::number::{applicable, joined};
 use crate::present::out::Out;
 use crate::present::table::{Cell, Item, write_list};
 
@@ -189,13 +190,10 @@ const fn facility_text(facility: Facility) -> &'static str {
 }
 
 fn depth_text(caps: &LbrCaps) -> String {
-    let depths: Vec<String> = (0..8u32)
-        .filter(|n| caps.depth_mask >> n & 1 != 0)
-        .map(|n| (8 * (n + 1)).to_string())
-        .collect();
-    match depths.len() {
+    let depths = (0..8u32).filter(|n| caps.depth_mask >> n & 1 != 0).map(|n| 8 * (n + 1));
+    match caps.depth_mask.count_ones() {
         0 | 1 => caps.depth.to_string(),
-        _ => format!("{} (supported: {})", caps.depth, depths.join(", ")),
+        _ => format!("{} (supported: {})", caps.depth, joined(depths, ", ")),
     }
 }
 
@@ -223,7 +221,7 @@ fn register_text(caps: &LbrCaps) -> String {
     ];
     let named = registers.iter().filter_map(|(name, msr)| Some(format!("{name} {}", (*msr)?)));
     let stride = (r.stride != 1).then(|| format!("a record every {}", r.stride));
-    named.chain(stride).collect::<Vec<_>>().join(", ")
+    joined(named.chain(stride), ", ")
 }
 
 fn record_text(caps: &LbrCaps) -> String {
@@ -236,8 +234,7 @@ fn record_text(caps: &LbrCaps) -> String {
         (matches!(caps.layout, Layout::AmdV2 { .. }), "speculation"),
         (matches!(caps.layout, Layout::Arch { counters: 1.., .. }), "counters"),
     ];
-    let named = fields.iter().filter(|(has, _)| *has).map(|(_, what)| *what);
-    named.collect::<Vec<_>>().join(", ")
+    joined(applicable(fields), ", ")
 }
 
 const fn filter_text(filter: FilterRegister) -> &'static str {

@@ -11,6 +11,7 @@ use lbr_msr::soft::SoftCpu;
 use lbr_msr::table::NAMES;
 
 use crate::exit::{Result, done, usage};
+use crate::present::number::joined;
 use crate::present::out::Out;
 use crate::present::table::{Cell, Table};
 
@@ -77,7 +78,7 @@ pub(crate) fn cpus() -> Result {
         .word("", "microarchitecture", |(), cpu| Cell::word(cpu.caps.cpu.uarch.clone()))
         .prose("", "names", |(), cpu| {
             let named = NAMES.iter().filter(|(_, key)| *key == cpu.key).map(|(name, _)| *name);
-            Cell::Word(named.collect::<Vec<_>>().join(", ").into())
+            Cell::Word(joined(named, ", ").into())
         })
         .write_text(
             &mut out,

@@ -11,7 +11,7 @@ use profile::select::{EventSamples, Names, Selection};
 
 use super::name;
 use crate::present::escape::escaped;
-use crate::present::number::{counted, counted_nonzero, grouped};
+use crate::present::number::{applicable, counted, counted_nonzero, grouped, joined};
 use crate::present::out::say;
 
 /// Events that a head names.
@@ -74,16 +74,15 @@ impl Source {
 
     /// The recording in one line: file, CPU, events, limits; with `verbose` also its recorder.
     pub(crate) fn origin(&self, verbose: bool) -> String {
-        let cpu = match verbose {
+        let mut all = match verbose {
             true => self.recorder(),
             false => self.cpu.as_deref().map(short_cpu).into_iter().collect(),
         };
-        let all = cpu.into_iter().chain(self.events_line());
-        let all = all.chain(self.limits().into_iter().map(str::to_owned));
-        let all = all.chain(self.partial().map(str::to_owned));
-        match all.collect::<Vec<_>>() {
-            none if none.is_empty() => format!("{}: CPU not recorded", self.name),
-            all => format!("{}: {}", self.name, all.join(", ")),
+        all.extend(self.events_line());
+        all.extend(self.limits().into_iter().chain(self.partial()).map(str::to_owned));
+        match all.is_empty() {
+            true => format!("{}: CPU not recorded", self.name),
+            false => format!("{}: {}", self.name, all.join(", ")),
         }
     }
 
@@ -103,7 +102,7 @@ impl Source {
             (guessed, "stacks put together from entries that join"),
             (straights > 0, "fall-through ranges without their branches"),
         ];
-        limits.into_iter().filter(|(is_so, _)| *is_so).map(|(_, what)| what).collect()
+        applicable(limits).collect()
     }
 
     /// The events (`cycles:u`); if several are counted together, with the samples of each.
@@ -121,7 +120,7 @@ impl Source {
                 let each = several.iter().take(EVENTS).map(|event| {
                     format!("{} ({})", name(event), counted(event.samples, "sample", "samples"))
                 });
-                let each = each.collect::<Vec<_>>().join(", ");
+                let each = joined(each, ", ");
                 match several.len().saturating_sub(EVENTS) {
                     0 => each,
                     more => format!("{each} and {} more", grouped(more as u64)),
@@ -176,7 +175,7 @@ fn short_cpu(brand: &str) -> String {
     let words = name.replace("(R)", "").replace("(TM)", "");
     let words =
         words.split_whitespace().filter(|word| !matches!(*word, "CPU" | "Intel" | "Processor"));
-    words.collect::<Vec<_>>().join(" ")
+    joined(words, " ")
 }
 
 /// Events of one name together: a recorder may have one for each kind of core,
@@ -271,7 +270,7 @@ fn skipped(refused: &Refused) -> String {
     let run = |(first, last): &(u64, u64)| {
         if first == last { first.to_string() } else { format!("{first} to {last}") }
     };
-    let which = refused.runs.iter().map(run).collect::<Vec<_>>().join(", ");
+    let which = joined(refused.runs.iter().map(run), ", ");
     let named: u64 = refused.runs.iter().map(|(first, last)| last - first + 1).sum();
     match lines.saturating_sub(named) {
         _ if lines == 1 => "skipped".to_owned(),

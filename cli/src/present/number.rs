@@ -1,4 +1,4 @@
-//! Numbers for people.
+//! Numbers and lists for people.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -31,6 +31,17 @@ pub(crate) fn counted_nonzero<'a>(
 pub(crate) fn nonzero(counts: impl IntoIterator<Item = (impl Display, u64)>) -> Vec<String> {
     let counts = counts.into_iter().filter(|(_, count)| *count > 0);
     counts.map(|(what, count)| format!("{} {what}", grouped(count))).collect()
+}
+
+/// A list as text, with `between` between its items.
+pub(crate) fn joined(items: impl IntoIterator<Item = impl Display>, between: &str) -> String {
+    let items = items.into_iter().map(|item| item.to_string());
+    items.collect::<Vec<_>>().join(between)
+}
+
+/// The items that apply.
+pub(crate) fn applicable<T>(items: impl IntoIterator<Item = (bool, T)>) -> impl Iterator<Item = T> {
+    items.into_iter().filter_map(|(applies, item)| applies.then_some(item))
 }
 
 /// The sum of each key's counts, in the order in which the keys first come.

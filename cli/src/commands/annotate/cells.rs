@@ -6,7 +6,7 @@ use profile::interval::Interval;
 use super::arrows::Arrows;
 use crate::commands::report::hot::means;
 use crate::present::escape::escaped;
-use crate::present::number::{dash, grouped, percent};
+use crate::present::number::{dash, grouped, joined, percent};
 use crate::present::table::Heat;
 
 /// Minimum number of known predictions for a rate of a sample.
@@ -107,8 +107,8 @@ pub(super) fn words(insn: &Instruction) -> String {
         Some(text) if text.operands.is_empty() => text.mnemonic.clone(),
         Some(text) => format!("{:<6} {}", text.mnemonic, text.operands),
         None => {
-            let bytes: Vec<String> = insn.bytes.iter().map(|byte| format!("{byte:#04x}")).collect();
-            format!("{:<6} {}", ".byte", bytes.join(","))
+            let bytes = insn.bytes.iter().map(|byte| format!("{byte:#04x}"));
+            format!("{:<6} {}", ".byte", joined(bytes, ","))
         }
     }
 }

@@ -8,7 +8,7 @@ use super::views::View;
 use crate::commands::annotate;
 use crate::head::{self, Notes, Totals, share_trust};
 use crate::present::escape::escaped;
-use crate::present::number::percent;
+use crate::present::number::{joined, percent};
 use crate::present::out::{FAINT, Row, cells};
 use crate::present::shorten::without_middle;
 
@@ -70,7 +70,7 @@ fn head(app: &App, width: usize) -> Vec<Row> {
     rows.extend(lines.iter().map(|line| vec![(Style::new(), clipped(line, width))]));
     let chips = app.chips();
     if !chips.is_empty() {
-        let chips = chips.iter().map(|chip| format!("[{chip}]")).collect::<Vec<_>>().join(" ");
+        let chips = joined(chips.iter().map(|chip| format!("[{chip}]")), " ");
         rows.push(vec![(AnsiColor::Cyan.on_default(), clipped(&chips, width))]);
     }
     rows
@@ -79,9 +79,8 @@ fn head(app: &App, width: usize) -> Vec<Row> {
 /// The views with the current one marked, or the way to the page.
 fn title(app: &App, width: usize) -> Row {
     let Some(view) = app.page.view() else {
-        let way = app.history.iter().map(|page| page.title.as_str());
-        let way: Vec<&str> = way.chain([app.page.title.as_str()]).collect();
-        return vec![(BOLD, last(&way.join(" > "), width))];
+        let way = app.history.iter().chain([&app.page]).map(|page| &page.title);
+        return vec![(BOLD, last(&joined(way, " > "), width))];
     };
     // If not all fit, those around the current one.
     let at = view as usize;

@@ -12,7 +12,7 @@ use super::{Compared, Diff, Names, Side, events, is_loop};
 use crate::commands::report::print_hidden;
 use crate::exit::Result;
 use crate::head::{Totals, quality_json, quality_line};
-use crate::present::number::{counted, grouped};
+use crate::present::number::{counted, grouped, joined};
 use crate::present::out::Out;
 use crate::present::table::Printer;
 use crate::present::{json, page};
@@ -207,12 +207,12 @@ impl Compared {
     pub(crate) fn origins(&self) -> [String; 2] {
         let of = |(side, name): (&Side, &str)| {
             let (quality, totals) = totals(side);
-            let files: Vec<&str> = side.sources.iter().map(|source| source.name.as_str()).collect();
+            let files = joined(side.sources.iter().map(|source| &source.name), ", ");
             let branches = counted(totals.branches, "branch", "branches");
             let samples = counted(quality.samples, "sample", "samples");
             let complete = if quality.is_complete() { ", complete" } else { "" };
             let modelled = if quality.software > 0 { "; software LBR" } else { "" };
-            format!("{name}: {}: {branches} in {samples}{complete}{modelled}", files.join(", "))
+            format!("{name}: {files}: {branches} in {samples}{complete}{modelled}")
         };
         let [before, after] = &self.sides;
         [of((before, "baseline")), of((after, "compared"))]
@@ -246,12 +246,11 @@ impl Compared {
             (By::Function, "function"),
         ];
         let is_used = |by: By| self.comparison.rows.iter().any(|row| row.by == by);
-        let matched = ways.iter().filter(|(by, _)| is_used(*by)).map(|(_, what)| *what);
-        let matched: Vec<&str> = matched.collect();
+        let matched = ways.iter().filter(|(by, _)| is_used(*by)).map(|(_, what)| what);
         let mut lines = vec![
             format!(
                 "matched by {}: {}, {} gone, {} new",
-                matched.join("; by "),
+                joined(matched, "; by "),
                 counted(self.places(Row::is_matched), "place", "places"),
                 grouped(self.places(|row| row.after.is_none())),
                 grouped(self.places(|row| row.before.is_none()))
@@ -271,10 +270,8 @@ impl Compared {
             lines.push(format!("{what} are not compared: they are not recorded on both sides"));
         }
         for (name, side) in ["baseline", "compared"].into_iter().zip(&self.sides) {
-            let origins: Vec<String> =
-                side.sources.iter().map(|source| source.origin(true)).collect();
-            let quality = quality_line(&side.looked.quality);
-            lines.push(format!("{name}: {}; {quality}", origins.join("; ")));
+            let origins = joined(side.sources.iter().map(|source| source.origin(true)), "; ");
+            lines.push(format!("{name}: {origins}; {}", quality_line(&side.looked.quality)));
         }
         lines
     }

@@ -4,6 +4,7 @@ use anstyle::Style;
 use profile::compare::{By, Change, Measure, Row};
 
 use super::{Names, is_loop};
+use crate::present::number::joined;
 use crate::present::out::{BAD, DOUBTFUL, GOOD};
 use crate::present::place::Place;
 use crate::present::table::{Cell, Ranked, Table};
@@ -126,7 +127,7 @@ pub(crate) fn changed(row: &Row) -> String {
         let [was, is] = [change.before, change.after].map(|side| value(change.measure, side));
         format!("{} {} -> {}", name(change.measure), was.text(), is.text())
     });
-    words.collect::<Vec<_>>().join(", ")
+    joined(words, ", ")
 }
 
 fn name(measure: Measure) -> &'static str {

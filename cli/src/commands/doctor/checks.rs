@@ -16,6 +16,7 @@ use lbr_msr::{LbrCaps, MsrError, MsrRead};
 
 use super::{Check, Obstacle, Verdict};
 use crate::commands::{machine::MachineArgs, probe::identity};
+use crate::present::number::{applicable, joined};
 
 /// CAP_SYS_RAWIO. capabilities(7).
 const CAP_SYS_RAWIO: u32 = 17;
@@ -93,12 +94,9 @@ pub(super) fn examine(machine: &MachineArgs, cpus: &[RecordedCpu]) -> Report {
         obstacles(Obstacle::Permission).then_some(Obstacle::Permission)
     };
     let lbr = !matches!(obstacle, Some(Obstacle::NoLbr));
-    let backends: Vec<&str> =
-        [("msr-safe", msr_safe && lbr), ("msr", msr && lbr), ("perf", perf), ("soft", true)]
-            .into_iter()
-            .filter_map(|(name, remains)| remains.then_some(name))
-            .collect();
-    checks.push(Check::ok("backends", backends.join(", ")));
+    let backends =
+        [(msr_safe && lbr, "msr-safe"), (msr && lbr, "msr"), (perf, "perf"), (true, "soft")];
+    checks.push(Check::ok("backends", joined(applicable(backends), ", ")));
     checks.push(
         Check::ok(
             "software LBR",

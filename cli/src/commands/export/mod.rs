@@ -22,7 +22,7 @@ use crate::input::{self, Inputs, Reading, Source};
 use crate::output::Output;
 use crate::present::escape::{escaped, escaped_lines};
 use crate::present::json;
-use crate::present::number::{counted, grouped, percent};
+use crate::present::number::{counted, grouped, joined, percent};
 use crate::present::out::say;
 use crate::select::{ALL, SelectArgs};
 use crate::symbols::SymbolArgs;
@@ -262,7 +262,7 @@ fn check_lines(args: &Export, made: &Profile) -> Result<()> {
     if args.partial || share <= MOST_WITHOUT_LINES {
         return Ok(());
     }
-    let names: Vec<_> = made.unknown.iter().take(NAMED).map(|(name, _)| demangle(name)).collect();
+    let names = joined(made.unknown.iter().take(NAMED).map(|(name, _)| demangle(name)), ", ");
     let pieces = match made.missing.first() {
         Some(first) => format!(
             " ({} of split debug information not found: {first})",
@@ -271,11 +271,10 @@ fn check_lines(args: &Export, made: &Profile) -> Result<()> {
         None => String::new(),
     };
     Err(usage!(
-        "{}: {} of the executed instructions have no line information (in {}{}){pieces}: build that code \
-         with -g, name its debug files with --debug-dir, or write the rest with --partial",
+        "{}: {} of the executed instructions have no line information (in {names}{}){pieces}: build \
+         that code with -g, name its debug files with --debug-dir, or write the rest with --partial",
         made.program,
         percent(share),
-        names.join(", "),
         if made.unknown.len() > NAMED { ", …" } else { "" }
     ))
 }

@@ -15,6 +15,7 @@ use crate::exit::{DONE, Result, usage};
 use crate::input::{self, Source, selected};
 use crate::output::Output;
 use crate::present::escape::escaped;
+use crate::present::number::applicable;
 use crate::present::out::{Out, say};
 
 /// Reads recordings into an output, each by `copy`. Its inner error is one of writing; it returns
@@ -87,7 +88,7 @@ fn fields(head: &SampleHead) -> Vec<Field> {
         (head.ip.is_some(), Field::Ip),
         (true, Field::Brstack),
     ];
-    known.into_iter().filter(|(is_known, _)| *is_known).map(|(_, field)| field).collect()
+    applicable(known).collect()
 }
 
 /// Writes the selected samples of a perf.data as perf.data, to a file or in the pipe format.

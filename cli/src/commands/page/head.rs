@@ -8,7 +8,7 @@ use profile::perf_data::FileInfo;
 use crate::head::{quality_line, trust};
 use crate::input::{Source, selected};
 use crate::present::escape::escaped;
-use crate::present::number::{grouped, nonzero, percent};
+use crate::present::number::{grouped, joined, nonzero, percent};
 use crate::select::Rows;
 
 /// The recordings of a page.
@@ -49,8 +49,7 @@ impl Head<'_> {
 
     /// The page's name.
     pub(super) fn name(&self) -> String {
-        let names: Vec<&str> = self.sources.iter().map(|source| source.name.as_str()).collect();
-        format!("Branches of {}", names.join(", "))
+        format!("Branches of {}", joined(self.sources.iter().map(|source| &source.name), ", "))
     }
 
     /// The verdicts, a line each, with their findings folded.

@@ -17,7 +17,7 @@ use sampler::target::find;
 use super::{Record, check};
 use crate::commands::backend::not_started;
 use crate::exit::{Result, done};
-use crate::present::number::counted;
+use crate::present::number::{counted, joined};
 use crate::present::out::Out;
 
 /// Turns without `--overhead=PAIRS`.
@@ -113,18 +113,15 @@ fn lines(alone: &[Times], recorded: &[Times], branches: u64, through: &str) -> V
     let emulated =
         if source.contains("software LBR") { "; this is not the cost of hardware" } else { "" };
     let kinds = [("wall", ratio(alone, recorded, wall)), ("user", ratio(alone, recorded, user))];
-    let ratios: Vec<String> = kinds
-        .iter()
-        .map(|(kind, ratio)| match (ratio.median(), ratio.interval()) {
-            (Some(median), Some((low, high))) => {
-                let [median, low, high] = [median, low, high].map(times);
-                format!("{median} times the {kind} time ({low} to {high})")
-            }
-            _ => format!("{kind} time too short to compare"),
-        })
-        .collect();
+    let ratios = kinds.iter().map(|(kind, ratio)| match (ratio.median(), ratio.interval()) {
+        (Some(median), Some((low, high))) => {
+            let [median, low, high] = [median, low, high].map(times);
+            format!("{median} times the {kind} time ({low} to {high})")
+        }
+        _ => format!("{kind} time too short to compare"),
+    });
     vec![
-        format!("recorded: {}; 99%, {} pairs", ratios.join(", "), alone.len()),
+        format!("recorded: {}; 99%, {} pairs", joined(ratios, ", "), alone.len()),
         format!("  alone     {}", medians(alone)),
         format!("  recorded  {}, {}", medians(recorded), counted(branches, "branch", "branches")),
         format!("on {source}{emulated}"),

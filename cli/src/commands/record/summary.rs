@@ -9,7 +9,7 @@ use sampler::outlet::{KernelReport, SamplerReport};
 use sampler::source::SourceNotes;
 
 use crate::output::name;
-use crate::present::number::{counted, counted_nonzero};
+use crate::present::number::{applicable, counted, counted_nonzero, joined};
 use crate::present::out::say;
 
 /// After a shorter time single-stepping needs no explanation.
@@ -232,12 +232,10 @@ fn unknown(summary: &Summary, knowledge: SourceKnowledge) -> Option<String> {
         n => format!("the kernel ({} omitted)", counted(n, "return", "returns")),
     };
     let fields = [
-        (knowledge.mispredict, "predictions"),
-        (knowledge.cycles, "cycles"),
-        (knowledge.kernel, kernel.as_str()),
+        (!knowledge.mispredict, "predictions"),
+        (!knowledge.cycles, "cycles"),
+        (!knowledge.kernel, kernel.as_str()),
     ];
-    let unknown = fields.iter().filter(|(is_known, _)| !is_known).map(|(_, what)| *what);
-    let unknown: Vec<&str> = unknown.collect();
-    (!unknown.is_empty())
-        .then(|| format!("not known to {}: {}", summary.source, unknown.join(", ")))
+    let unknown = joined(applicable(fields), ", ");
+    (!unknown.is_empty()).then(|| format!("not known to {}: {unknown}", summary.source))
 }

@@ -21,7 +21,7 @@ use super::{
 use crate::exit::{Result, USAGE};
 use crate::head::{Notes, share_trust};
 use crate::present::chart::{Histogram, Series, figure};
-use crate::present::number::{grouped, share};
+use crate::present::number::{grouped, joined, share};
 use crate::present::out::{Out, say};
 use crate::present::place::{Part, Place};
 use crate::present::table::{Cell, Printer, Ranked, Table};
@@ -249,8 +249,8 @@ pub(crate) fn table(
 
 /// The modes of cycles, if any.
 pub(crate) fn modes(cycles: &Cycles) -> Cell {
-    let modes: Vec<String> = cycles.modes().iter().map(u32::to_string).collect();
-    if modes.is_empty() { Cell::Absent } else { Cell::Word(modes.join(",").into()) }
+    let modes = cycles.modes();
+    Cell::word((!modes.is_empty()).then(|| joined(modes, ",")))
 }
 
 /// How often a cycle count occurred. There may be a million blocks: rows are

@@ -11,7 +11,7 @@ use super::{CYCLES, Page, Report, Section, Sort, View, print_hidden, rest, say_u
 use crate::exit::Result;
 use crate::head::{Notes, Totals, quality_json, share_trust};
 use crate::input::Source;
-use crate::present::number::share;
+use crate::present::number::{joined, share};
 use crate::present::out::Out;
 use crate::present::place::{Part, Place};
 use crate::present::table::{Cell, Printer, Ranked, Table};
@@ -78,7 +78,7 @@ pub(crate) fn means(counters: Option<&[Option<u64>; 4]>, count: u64) -> Option<S
     let mean = |(letter, sum): (char, &Option<u64>)| {
         sum.map(|sum| format!("{letter} {:.2}", sum as f64 / count.max(1) as f64))
     };
-    counters.map(|sums| ('A'..).zip(sums).filter_map(mean).collect::<Vec<_>>().join(" "))
+    counters.map(|sums| joined(('A'..).zip(sums).filter_map(mean), " "))
 }
 
 fn run(args: &Report, out: &mut Out<'_>) -> Result {

@@ -34,7 +34,7 @@ use crate::exit::{DONE, Result, usage};
 use crate::head::{self, Notes, Totals, flow_json, without};
 use crate::input::{self, Inputs, Reread, Source};
 use crate::present::json;
-use crate::present::number::{counted_nonzero, grouped};
+use crate::present::number::{counted_nonzero, grouped, joined};
 use crate::present::out::{FAINT, Out, say};
 use crate::present::table::Printer;
 use crate::select::{RowArgs, Rows, SelectArgs};
@@ -242,10 +242,10 @@ pub(crate) fn run(args: &Report) -> Result {
     let mut out = Out::stdout();
     let status = print(args, &mut out)?;
     if args.printer() == Printer::Text && !args.callgraph.folded && io::stdout().is_terminal() {
-        let files: Vec<_> = args.inputs.paths().iter().map(|path| input::name(path)).collect();
+        let files = args.inputs.paths();
         // Two without an option would be compared.
         let option = if files.len() > 1 { "-i " } else { "" };
-        let files = files.join(" -i ");
+        let files = joined(files.iter().map(|path| input::name(path)), " -i ");
         out.styled(FAINT, format_args!("lbr browse {option}{files} walks through this"))?;
         out.flush()?;
     }

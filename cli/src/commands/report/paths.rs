@@ -13,7 +13,7 @@ use crate::exit::Result;
 use crate::head::{self, Notes, Totals, quality_json, without};
 use crate::input::{Count, Reread, Source};
 use crate::present::json;
-use crate::present::number::{counted, grouped, part, percent, share};
+use crate::present::number::{counted, grouped, joined, part, percent, share};
 use crate::present::out::Out;
 use crate::present::place::{Part, Place};
 use crate::present::table::{Cell, Printer, Ranked, Table};
@@ -50,9 +50,8 @@ pub(crate) fn table<'a>() -> Table<'a, Maps, Ranked<'a, Link>> {
         .word("", "notes", |_, (_, link)| {
             let notes = [("entered", link.entered), ("left", link.left), ("lost", link.lost)];
             let notes = notes.into_iter().filter(|(_, count)| *count > 0);
-            let notes: Vec<String> =
-                notes.map(|(what, count)| format!("{what} {}", grouped(count))).collect();
-            Cell::Word(notes.join(", ").into())
+            let notes = notes.map(|(what, count)| format!("{what} {}", grouped(count)));
+            Cell::Word(joined(notes, ", ").into())
         })
 }
 

@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::{Rounds, TimeArgs, assemble};
 use crate::exit::{FAILED, Failure, OrExit, Result, USAGE, usage};
 use crate::input;
+use crate::present::number::joined;
 
 /// Maximum size of a file of assembly, in bytes.
 const LONGEST: u64 = 16 << 20;
@@ -71,7 +72,7 @@ impl TimedCode {
             };
             let code = assemble::assemble(&source, args.att, &what).or_exit(USAGE)?;
             let lines = source.lines().map(str::trim).filter(|line| !line.is_empty());
-            let source = shown.unwrap_or_else(|| lines.collect::<Vec<_>>().join("; "));
+            let source = shown.unwrap_or_else(|| joined(lines, "; "));
             all.push(TimedCode::of_bytes(Body { code, ..body.clone() }, source));
         }
         for hex in &args.hex {

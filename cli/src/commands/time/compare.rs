@@ -6,7 +6,7 @@ use super::code::TimedCode;
 use super::figures::{Figures, Source};
 use super::{ENOUGH, TimeArgs, failed, machine};
 use crate::exit::{FAILED, Result, done, failure};
-use crate::present::number::{counted, dash};
+use crate::present::number::{counted, dash, joined};
 use crate::present::out::Out;
 use crate::present::table::{Cell, Printer, Table};
 
@@ -200,8 +200,7 @@ impl Turns {
                 verdict => format!("{} is {verdict}{ratio}", side.number),
             })
         });
-        let answers: Vec<String> = answers.collect();
-        out.line(format_args!("compared with 1: {}", answers.join(", ")))?;
+        out.line(format_args!("compared with 1: {}", joined(answers, ", ")))?;
         self.limits(out, source)?;
         if verbose {
             out.line(&source.words)?;

@@ -9,6 +9,7 @@ use super::code::TimedCode;
 use super::compare::{self, Side, no_difference};
 use super::figures::number;
 use crate::exit::{Result, done};
+use crate::present::number::joined;
 use crate::present::out::Out;
 use crate::present::table::Printer;
 
@@ -132,12 +133,11 @@ fn print(
     let answers = pieces().filter_map(|side| {
         Some(format!("`{}` {}", side.label, answer(side.at_all_offsets?, each, side.interval())))
     });
-    let answers: Vec<String> = answers.collect();
     let first = pieces().next().map_or("", |side| &side.label);
-    out.line(format_args!("compared with `{first}`: {}", answers.join(", ")))?;
+    out.line(format_args!("compared with `{first}`: {}", joined(answers, ", ")))?;
     let ranges =
         pieces().zip(ranges).map(|(side, range)| format!("`{}` {}", side.label, of(range)));
-    out.line(ranges.collect::<Vec<_>>().join("; "))
+    out.line(joined(ranges, "; "))
 }
 
 #[cfg(test)]

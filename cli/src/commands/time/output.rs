@@ -9,6 +9,7 @@ use super::place::CodePlace;
 use super::text::name;
 use crate::present::csv;
 use crate::present::json::{self, hex};
+use crate::present::number::joined;
 
 /// JSON Lines: the totals, then each block.
 pub(super) fn json(out: &mut impl Write, all: &Figures<'_>) -> io::Result<()> {
@@ -162,7 +163,6 @@ pub(super) fn csv(out: &mut impl Write, all: &Figures<'_>) -> io::Result<()> {
     for block in &all.blocks {
         let cycles = &block.cycles;
         let cell = |value: Option<u32>| value.map(|v| v.to_string()).unwrap_or_default();
-        let modes: Vec<String> = cycles.modes().iter().map(ToString::to_string).collect();
         let saturated = (cycles.n() > 0).then(|| cycles.saturated().to_string());
         row(
             "block_cycles",
@@ -175,7 +175,7 @@ pub(super) fn csv(out: &mut impl Write, all: &Figures<'_>) -> io::Result<()> {
                 cell(cycles.quantile(0.99)),
                 cell(cycles.max()),
                 saturated.unwrap_or_default(),
-                modes.join(" "),
+                joined(cycles.modes(), " "),
             ],
         )?;
     }

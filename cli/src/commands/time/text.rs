@@ -7,7 +7,7 @@ use super::figures::{Block, Figures, Spread, number};
 use super::mca;
 use super::place::CodePlace;
 use crate::commands::report::blocks::modes;
-use crate::present::number::{counted, dash, grouped, share};
+use crate::present::number::{counted, dash, grouped, joined, share};
 use crate::present::out::Out;
 use crate::present::table::{Cell, Table};
 
@@ -225,8 +225,7 @@ fn gathering(modes: &[f64]) -> String {
     match modes {
         [] | [_] => String::new(),
         modes => {
-            let modes: Vec<String> = modes.iter().copied().map(number).collect();
-            format!("; they gather at {}", modes.join(" and "))
+            format!("; they gather at {}", joined(modes.iter().copied().map(number), " and "))
         }
     }
 }

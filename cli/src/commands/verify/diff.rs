@@ -12,6 +12,7 @@ use crate::exit::{DONE, FAILED, OrExit, Result, USAGE};
 use crate::input;
 use crate::output::Output;
 use crate::present::json;
+use crate::present::number::joined;
 use crate::present::out::Out;
 
 /// A report as it was read: CPUs with one outcome, and their checks.
@@ -90,8 +91,7 @@ fn title(group: &CpuGroup) -> String {
     let head = &group.head;
     let lies = match head.get("soft_lies").and_then(Value::as_array) {
         Some(lies) => {
-            let names: Vec<&str> = lies.iter().filter_map(Value::as_str).collect();
-            format!(", faults: {}", names.join(", "))
+            format!(", faults: {}", joined(lies.iter().filter_map(Value::as_str), ", "))
         }
         None => String::new(),
     };

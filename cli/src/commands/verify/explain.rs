@@ -11,6 +11,7 @@ use serde::Serialize;
 use crate::exit::{DONE, OrExit, Result, USAGE, done};
 use crate::output::Output;
 use crate::present::json;
+use crate::present::number::joined;
 use crate::present::out::Out;
 use crate::present::table::{Cell, Item, write_list};
 
@@ -86,9 +87,8 @@ fn text(out: &mut Out<'_>, check: &Spec, cpu: Option<&SoftCpu>) -> io::Result<()
     let (answers, absent) = answers(check, cpu);
     let shown = if answers.len() > SHOWN + 1 { SHOWN } else { answers.len() };
     for (at, answer) in answers.iter().take(shown).enumerate() {
-        let named: Vec<&str> = answer.cpus.iter().take(2).map(String::as_str).collect();
-        let mut cpus = named.join(", ");
-        match answer.cpus.len().saturating_sub(named.len()) {
+        let mut cpus = joined(answer.cpus.iter().take(2), ", ");
+        match answer.cpus.len().saturating_sub(2) {
             0 => {}
             more => cpus.push_str(&format!(" and {more} more")),
         }

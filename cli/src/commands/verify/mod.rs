@@ -27,6 +27,7 @@ use crate::cpus::CpuList;
 use crate::exit::{DONE, FAILED, NO_LBR, OrExit, Result, USAGE, failure, usage};
 use crate::input;
 use crate::output::Output;
+use crate::present::number::joined;
 use crate::present::out::{Out, say};
 use report::{Machine, Verified};
 use subject::Lies;
@@ -164,13 +165,12 @@ fn check_lies(args: &VerifyArgs) -> Result<()> {
     if none.is_empty() {
         return Ok(());
     }
-    let names: Vec<&str> = none.iter().map(|fault| fault.name()).collect();
+    let names = joined(none.iter().map(|fault| fault.name()), ",");
     let (faults, have) =
-        if names.len() == 1 { ("this fault", "has") } else { ("these faults", "have") };
+        if none.len() == 1 { ("this fault", "has") } else { ("these faults", "have") };
     Err(usage!(
-        "--soft-lie {}: {faults} {have} no effect on this CPU; lbr verify --soft-cpu {} --soft-lie \
-         list lists those that have one",
-        names.join(","),
+        "--soft-lie {names}: {faults} {have} no effect on this CPU; lbr verify --soft-cpu {} \
+         --soft-lie list lists those that have one",
         soft.key
     ))
 }

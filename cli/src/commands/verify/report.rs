@@ -9,6 +9,7 @@ use lbr_msr::probe::recorded::RecordedCpu;
 
 use crate::present::escape::escaped;
 use crate::present::json;
+use crate::present::number::joined;
 
 /// Why a check was not made without `--write`.
 pub(super) const NEEDS_WRITE: &str = "needs --write";
@@ -128,7 +129,7 @@ impl Verified {
         };
         let microcode = named("microcode ", &self.microcode);
         let parts = [microcode, named("kernel ", &machine.kernel), named("", &machine.date)];
-        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+        joined(parts.into_iter().flatten(), ", ")
     }
 
     /// `42 as documented, 1 differs: order`, and how many are not judged.

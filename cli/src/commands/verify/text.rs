@@ -5,7 +5,7 @@ use std::io;
 use lab::verify::{Check, SubjectKind, Verdict};
 
 use super::report::{Machine, NEEDS_WRITE, Verified};
-use crate::present::number::{counted, dash};
+use crate::present::number::{counted, dash, joined};
 use crate::present::out::{BAD, DOUBTFUL, FAINT, GOOD, Out};
 use crate::present::table::{Cell, Item, write_list};
 
@@ -54,12 +54,11 @@ fn without_write(verified: &Verified) -> Option<String> {
     let needs = |check: &&Check| check.verdict.why() == Some(NEEDS_WRITE);
     let missing: Vec<&Check> = verified.report.checks.iter().filter(needs).collect();
     let whole = missing.iter().map(|check| check.id).filter(|id| !id.contains('.'));
-    let named: Vec<&str> = whole.take(NAMED).collect();
+    let named = joined(whole.take(NAMED), ", ");
     (!missing.is_empty()).then(|| {
         format!(
-            "--write adds {}: {} and more",
-            counted(missing.len() as u64, "check", "checks"),
-            named.join(", ")
+            "--write adds {}: {named} and more",
+            counted(missing.len() as u64, "check", "checks")
         )
     })
 }
