@@ -67,6 +67,26 @@ const LOOPS: [Known; 21] = [
     ("ind_h", 2, Some("main_h"), &[(9, 3)]),
 ];
 
+/// Only code shows a loop that always made one trip: it is read where `--symfs` says while branches
+/// are counted.
+#[test]
+fn loops_are_found_in_the_code_that_symfs_names() {
+    let Some(program) = build("loops.S", BARE) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let (here, there) = (dir.path().join("loops"), dir.path().join("there"));
+    std::fs::copy(&program.path, &here).unwrap();
+    let file = dir.path().join("perf.data").to_str().unwrap().to_owned();
+    let record = ["record", "--backend", "soft", "--source", "ptrace", "-o", &file, "--"];
+    let Some(_) = traced(&[&record[..], &[here.to_str().unwrap()]].concat()) else { return };
+    let before = loops(&file);
+    std::fs::create_dir(&there).unwrap();
+    std::fs::rename(&here, there.join("loops")).unwrap();
+    let symfs = ["--symfs", there.to_str().unwrap()];
+    let report = ["report", "--view", "loops", "--json", "-i", &file];
+    assert_eq!(rows(&[&report[..], &symfs[..]].concat()), before);
+    assert!(trips(&before, "b1_h").is_some());
+}
+
 #[test]
 fn trips_are_exact_if_every_branch_is_recorded() {
     let Some(program) = build("loops.S", BARE) else { return };

@@ -18,6 +18,7 @@ use profile::{Counter, Recording, View};
 use super::{Source, file};
 use crate::exit::Result;
 use crate::input::{self, ReadOne, Reading};
+use crate::symbols::SymbolArgs;
 
 /// Maximum number of bytes of a pipe that are copied.
 const MOST_KEPT: u64 = 16 << 30;
@@ -27,23 +28,28 @@ pub(crate) trait Count {
     /// Reads them for a view.
     fn count<V: View>(&self, counter: Counter<V>) -> Result<(V::Table, Vec<Source>)>;
 
-    /// Their loops.
-    fn loops(&self) -> Result<(Loops, Vec<Source>)> {
-        let (finder, sources) = self.count(loops::finder())?;
+    /// Their loops, in code that is read where `symbols` say.
+    fn loops(&self, symbols: &SymbolArgs) -> Result<(Loops, Vec<Source>)> {
+        let (finder, sources) = self.count(with(loops::finder(), symbols))?;
         match finder.replay() {
             Ok(loops) => Ok((loops, sources)),
-            Err(finder) => self.count(finder.counter()),
+            Err(finder) => self.count(with(finder.counter(), symbols)),
         }
     }
 
-    /// Their paths.
-    fn paths(&self) -> Result<(Paths, Vec<Source>)> {
-        let (finder, sources) = self.count(paths::finder())?;
+    /// Their paths, in code that is read where `symbols` say.
+    fn paths(&self, symbols: &SymbolArgs) -> Result<(Paths, Vec<Source>)> {
+        let (finder, sources) = self.count(with(paths::finder(), symbols))?;
         match finder.replay() {
             Ok(paths) => Ok((paths, sources)),
-            Err(finder) => self.count(finder.counter()),
+            Err(finder) => self.count(with(finder.counter(), symbols)),
         }
     }
+}
+
+fn with<V: View>(mut counter: Counter<V>, symbols: &SymbolArgs) -> Counter<V> {
+    symbols.apply(counter.maps());
+    counter
 }
 
 impl Count for Reread {

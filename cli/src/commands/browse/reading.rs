@@ -266,13 +266,13 @@ impl Worker {
                 Ok(())
             }
             Ask::Loops => {
-                let (mut loops, _) = Watched(self, recordings).loops()?;
+                let (mut loops, _) = Watched(self, recordings).loops(&self.symbols)?;
                 open_files(&mut loops.maps, loops.loops.iter().map(|found| found.location));
                 self.add(|model| model.loops = Some(loops));
                 Ok(())
             }
             Ask::Paths => {
-                let (mut paths, _) = Watched(self, recordings).paths()?;
+                let (mut paths, _) = Watched(self, recordings).paths(&self.symbols)?;
                 let firsts = paths.paths.iter().filter_map(|path| path.links.first());
                 open_files(&mut paths.maps, firsts.map(|link| link.from_location));
                 self.add(|model| model.paths = Some(paths));

@@ -247,12 +247,7 @@ pub(crate) fn compare(sides: [&impl Count; 2], terms: &Terms<'_>) -> Result<(Com
     };
     let (counted_a, maps_a) = count(&mut a.looked, 0)?;
     let (counted_b, maps_b) = count(&mut b.looked, 1)?;
-    let trips = |side: usize| {
-        let (mut loops, _) = sides[side].loops()?;
-        symbols.apply(&mut loops.maps);
-        Ok::<_, Failure>(loops)
-    };
-    let (mut loops_a, mut loops_b) = (trips(0)?, trips(1)?);
+    let ((mut loops_a, _), (mut loops_b, _)) = (sides[0].loops(symbols)?, sides[1].loops(symbols)?);
     let total = total(&a, &b);
     let files = rows.files().to_vec();
     let mut comparison = Comparison::of(rows, &counted_a, &counted_b);

@@ -31,10 +31,9 @@ const NAMED: usize = 12;
 
 fn run(args: &Report, out: &mut Out<'_>) -> Result {
     let recordings = Reread::new(args.inputs.paths(), &args.select.reading())?;
-    let (loops, sources) = recordings.loops()?;
+    let (loops, sources) = recordings.loops(&args.symbols)?;
     let totals = Totals::of(loops.taken, loops.distinct);
     let Loops { loops: found, mut maps, quality, complete, filtered, broken, .. } = loops;
-    args.symbols.apply(&mut maps);
     let mut listed: Vec<Ranked<'_, Loop>> = found.iter().enumerate().collect();
     let trips = found.iter().fold(0, |sum: u64, one| sum.saturating_add(one.all_trips()));
     let rows = args.shown().keep(&mut maps, &mut listed, (trips, "trips"), |(_, one)| {
@@ -275,9 +274,8 @@ fn histogram(trips: &Trips) -> Vec<TripCount> {
 }
 
 fn markup(page: &mut Page<'_>) -> Result<Markup> {
-    let (loops, _) = page.recordings.loops()?;
+    let (loops, _) = page.recordings.loops(&page.args.symbols)?;
     let Loops { loops: found, mut maps, complete, filtered, .. } = loops;
-    page.args.symbols.apply(&mut maps);
     let mut listed: Vec<Ranked<'_, Loop>> = found.iter().enumerate().collect();
     page.args
         .shown()

@@ -62,8 +62,7 @@ pub(crate) fn ranked<'a>() -> Table<'a, Maps, Ranked<'a, Link>> {
 
 fn run(args: &Report, out: &mut Out<'_>) -> Result {
     let recordings = Reread::new(args.inputs.paths(), &args.select.reading())?;
-    let (mut paths, sources) = recordings.paths()?;
-    args.symbols.apply(&mut paths.maps);
+    let (mut paths, sources) = recordings.paths(&args.symbols)?;
     let totals = Totals::of(paths.taken, paths.distinct);
     let printer = args.printer();
     let text = printer == Printer::Text;
