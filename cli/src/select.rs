@@ -14,6 +14,7 @@ use crate::exit::{Result, usage};
 use crate::input::Reading;
 use crate::present::number::{grouped, part, summed};
 use crate::present::shorten::offered;
+use crate::symbols::SymbolArgs;
 
 /// Selects samples. A sample without the selected property is skipped.
 #[derive(Clone, Debug, Default, Args)]
@@ -45,34 +46,35 @@ pub(crate) struct SelectArgs {
     /// spans by spaces, in quotes. Percentages (also 10%/2, the second tenth) need a recording that
     /// has the times of its first and last sample.
     #[arg(long, value_name = "START,STOP", value_parser = spans)]
-    time: Option<Spans>,
+    time: Option<Box<[Times]>>,
     /// Read recordings of other users too, as perf's --force
     #[arg(short, long, help_heading = heading::INPUT, hide_short_help = true)]
-    force: bool,
+    pub(crate) force: bool,
 }
 
-/// Times, as an argument.
-#[derive(Clone, Debug)]
-pub(crate) struct Spans(pub(crate) Vec<Times>);
-
 /// Reads `--time`.
-pub(crate) fn spans(text: &str) -> Result<Spans, NotTimes> {
-    Times::parse(text).map(Spans)
+pub(crate) fn spans(text: &str) -> Result<Box<[Times]>, NotTimes> {
+    Times::parse(text).map(Vec::into_boxed_slice)
 }
 
 impl SelectArgs {
-    /// How recordings are read, and which of their samples count.
-    pub(crate) fn reading(&self) -> Reading {
+    /// The samples that count.
+    pub(crate) fn selection(&self) -> Arc<Selection> {
         let numbers = |list: &[i32]| list.iter().map(|number| *number as u32).collect();
-        let selection = Selection {
+        Arc::new(Selection {
             events: self.event.iter().flat_map(|names| split(names)).collect(),
             comms: self.comm.clone(),
             pids: numbers(&self.pid),
             tids: numbers(&self.tid),
             cpus: self.cpu.as_ref().map(|list| list.cpus().to_vec()).unwrap_or_default(),
-            times: self.time.as_ref().map(|spans| spans.0.clone()).unwrap_or_default(),
-        };
-        Reading { selection: Arc::new(selection), force: self.force, omit_modelled: false }
+            times: self.time.as_ref().map(|spans| spans.to_vec()).unwrap_or_default(),
+        })
+    }
+
+    /// How recordings are read.
+    pub(crate) fn reading(&self, symbols: &SymbolArgs) -> Reading {
+        let (selection, symbols) = (self.selection(), symbols.clone());
+        Reading { selection, force: self.force, omit_modelled: false, symbols }
     }
 }
 

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::args::heading;
 use crate::exit::{DONE, OrExit, POOR, Result, USAGE};
-use crate::input::{self, Inputs, Source, selected};
+use crate::input::{self, Inputs, Recordings, Source, selected};
 use crate::present::json;
 use crate::present::number::{counted, dash, grouped, nonzero, percent, share};
 use crate::present::out::{BAD, DOUBTFUL, GOOD, Out};
@@ -85,8 +85,8 @@ pub(crate) fn run(args: &LintArgs) -> Result {
     let mut lints: Vec<Judged> = Vec::new();
     let files = args.symbols.sources(&Sources::default());
     let mut binary = args.binary.as_deref().map(Module::open).transpose().or_exit(USAGE)?;
-    let reading = args.select.reading();
-    let sources = input::read_all(args.inputs.paths(), &reading, &mut |recording, at| {
+    let reading = args.select.reading(&args.symbols);
+    let sources = Recordings::once(args.inputs.paths(), reading)?.read(&mut |recording, at| {
         let mut lint = Lint::check(recording, DEFAULT_STRIDE, files.clone(), at)?;
         let binary = binary.as_mut().map(|binary| lint.check_binary(binary));
         let verdict = lint.verdict();

@@ -1,7 +1,7 @@
 //! Recordings as arguments: opens them, and reports anomalies.
 
 pub(crate) mod file;
-mod reread;
+mod recordings;
 pub(crate) mod selected;
 mod source;
 pub(crate) mod source_text;
@@ -12,22 +12,20 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
-use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use nix::sys::signal::{SigSet, Signal};
+use profile::Recording;
 use profile::perf_data::ReadError;
 use profile::select::{SelectError, Selection};
-use profile::{Counter, Recording, View};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-pub(crate) use self::reread::{Count, Reread};
+pub(crate) use self::recordings::{Count, Progress, Recordings};
 pub(crate) use self::source::{Source, warn};
 use crate::args::heading;
-use crate::exit::{FAILED, Failure, Result, USAGE, failure, usage};
+use crate::exit::{FAILED, Failure, Result, USAGE, usage};
 use crate::present::out::say;
 use crate::symbols::SymbolArgs;
 
@@ -72,6 +70,8 @@ pub(crate) struct Reading {
     pub(crate) force: bool,
     /// Whether modelled predictions and cycles are omitted: the output cannot label them.
     pub(crate) omit_modelled: bool,
+    /// Where symbols are looked up.
+    pub(crate) symbols: SymbolArgs,
 }
 
 /// Opens a recording and selects its samples; `-` is standard input.
@@ -153,80 +153,8 @@ pub(crate) fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// Reads a recording to its end; reports its position, and its size if known.
-pub(crate) type ReadOne<'r> =
-    dyn FnMut(&mut Recording, &mut dyn FnMut(u64, Option<u64>)) -> Result<(), ReadError> + 'r;
-
-/// Counts recordings for a view, one after the other, as [`read_all`] reads them.
-pub(crate) fn count<V: View>(
-    paths: &[PathBuf],
-    reading: &Reading,
-    symbols: &SymbolArgs,
-    mut counter: Counter<V>,
-) -> Result<(V::Table, Vec<Source>)> {
-    symbols.apply(counter.maps());
-    let sources = read_all(paths, reading, &mut |recording, at| counter.recording(recording, at))?;
-    Ok((counter.finish(), sources))
-}
-
-/// Reads recordings one after another with `read`, each to its end. Ctrl-C ends the current one and
-/// skips the others, with a message.
-///
-/// A selection that depends on the end of a pipe needs a copy of it.
-pub(crate) fn read_all(
-    paths: &[PathBuf],
-    reading: &Reading,
-    read: &mut ReadOne<'_>,
-) -> Result<Vec<Source>> {
-    if reading.selection.needs_names() {
-        return Reread::new(paths, reading)?.read(read);
-    }
-    once(paths)?;
-    read_each(paths, &|at| open(&paths[at], reading), read)
-}
-
-/// As [`read_all`], with recordings that `open` opens, by index.
-pub(crate) fn read_each(
-    paths: &[PathBuf],
-    open: &dyn Fn(usize) -> Result<Recording>,
-    read: &mut ReadOne<'_>,
-) -> Result<Vec<Source>> {
-    let stop = interrupted()?;
-    let mut sources: Vec<Source> = Vec::new();
-    for (at, path) in paths.iter().enumerate() {
-        if let Some(last) = sources.last_mut().filter(|_| stop.load(Ordering::Relaxed)) {
-            say!("{}: stopped by Ctrl-C: not read", name(path));
-            last.notes.stopped = true;
-            continue;
-        }
-        sources.push(read_one(path, open(at)?, read)?);
-    }
-    let nothing = |source: &Source| source.selection.is_none() && source.samples() == 0;
-    if sources.iter().any(Source::is_stopped) && sources.iter().all(nothing) {
-        return Err(failure!(FAILED, "stopped by Ctrl-C before the first sample"));
-    }
-    selected::check(&sources)?;
-    Ok(sources)
-}
-
-/// Reads a recording to its end.
-pub(crate) fn read_one(
-    path: &Path,
-    mut recording: Recording,
-    read: &mut ReadOne<'_>,
-) -> Result<Source> {
-    let (started, mut bar) = (Instant::now(), None);
-    let end = read(&mut recording, &mut |at, size| {
-        if started.elapsed() >= Duration::from_secs(1) {
-            bar.get_or_insert_with(|| progress_bar(size)).set_position(at);
-        }
-    });
-    end.map_err(|e| failure(path, e))?;
-    Ok(Source::of(path, &recording))
-}
-
 /// Refuses to read standard input twice.
-pub(crate) fn once(paths: &[PathBuf]) -> Result<()> {
+fn once(paths: &[PathBuf]) -> Result<()> {
     if paths.iter().filter(|path| *path == Path::new("-")).count() > 1 {
         return Err(usage!("standard input (-i -) can be read once only"));
     }
@@ -282,16 +210,4 @@ fn nothing_there(path: &Path, error: &ReadError) -> Option<String> {
 /// The path for messages.
 pub(crate) fn name(path: &Path) -> String {
     if path == Path::new("-") { "standard input".to_owned() } else { path.as_text().into_owned() }
-}
-
-/// A progress bar on standard error. indicatif shows it only on a terminal, and clears it when it is
-/// dropped.
-fn progress_bar(size: Option<u64>) -> ProgressBar {
-    let (bar, template) = match size {
-        Some(size) => (ProgressBar::new(size), "{bar:30} {bytes}/{total_bytes} {eta}{msg}"),
-        None => (ProgressBar::new_spinner(), "{spinner} {bytes}{msg}"),
-    };
-    let style = ProgressStyle::with_template(template);
-    let bar = bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar.with_message(if cfg!(debug_assertions) { " (slow: a build without --release)" } else { "" })
 }

@@ -21,7 +21,7 @@ use crate::args::heading;
 use crate::exit::{DONE, Failure, OrExit, Result, USAGE, usage};
 use crate::head::{self, Notes, Totals, finish, without};
 use crate::input::source_text::Sources;
-use crate::input::{self, Source};
+use crate::input::{Count, Recordings, Source};
 use crate::output::Output;
 use crate::present::escape::escaped;
 use crate::present::number::{counted, grouped};
@@ -135,8 +135,8 @@ fn annotate(args: &Annotate) -> Result {
         .or(args.graph.as_ref())
         .map(|path| Output::new(path, inputs()))
         .transpose()?;
-    let (mut flow, sources) =
-        input::count(&args.input, &args.select.reading(), &args.symbols, FlowCounter::new())?;
+    let recordings = Recordings::once(&args.input, args.select.reading(&args.symbols))?;
+    let (mut flow, sources) = recordings.count(FlowCounter::new())?;
     args.rows.keep_flow(&mut flow, false)?;
     args.rows.keep_flow(&mut flow, true)?;
     let syntax = args.syntax;

@@ -27,7 +27,7 @@ pub(super) type Chip = (&'static str, String);
 
 impl Filters {
     pub(super) fn of(select: &SelectArgs, rows: &RowArgs) -> Filters {
-        Filters { selection: select.reading().selection, rows: rows.program_first(true) }
+        Filters { selection: select.selection(), rows: rows.program_first(true) }
     }
 
     /// All of them.

@@ -78,7 +78,7 @@ pub(crate) fn run(args: &Browse) -> Result {
     }
     both().filter(|path| *path != Path::new("-")).try_for_each(|path| {
         // A file that cannot be opened is reported before the screen is taken.
-        input::open_whole(path, args.select.reading().force).map(drop)
+        input::open_whole(path, args.select.force).map(drop)
     })?;
     let mut app = app(args)?;
     while let (None, Some(told)) = (&app.model, app.reader.wait(FIRST)) {
@@ -92,8 +92,8 @@ pub(crate) fn run(args: &Browse) -> Result {
 /// The browser, reading.
 fn app(args: &Browse) -> std::io::Result<App> {
     let (baseline, paths) = args.sides();
-    let reading = args.select.reading();
-    let reader = Reader::start(paths.to_vec(), baseline.to_vec(), reading, args.symbols.clone())?;
+    let reading = args.select.reading(&args.symbols);
+    let reader = Reader::start(paths.to_vec(), baseline.to_vec(), reading)?;
     let inputs = paths.iter().chain(baseline).chain(args.symbols.files()).cloned().collect();
     Ok(App::new(reader, Filters::of(&args.select, &args.rows), inputs))
 }

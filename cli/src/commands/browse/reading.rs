@@ -21,12 +21,11 @@ use profile::{Counter, Flow, Recording, View};
 
 use super::views::View as Shown;
 use crate::commands::annotate::text::Marks;
-use crate::commands::diff::{self, Compared, Names, Terms};
+use crate::commands::diff::{self, Compared, Names};
 use crate::commands::functions::{self, FunctionSum, moved};
 use crate::exit::{Failure, Result};
-use crate::input::{self, Count, Reading, Reread, Source};
+use crate::input::{self, Count, Progress, Reading, Recordings, Source};
 use crate::select::RowArgs;
-use crate::symbols::SymbolArgs;
 
 /// How long the first readings may take: a screen comes early, and is replaced by better ones.
 const EARLY: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(2)];
@@ -143,12 +142,11 @@ impl Reader {
         paths: Vec<PathBuf>,
         baseline: Vec<PathBuf>,
         reading: Reading,
-        symbols: SymbolArgs,
     ) -> std::io::Result<Reader> {
         let (asks, asked) = channel();
         let (tell, told) = channel();
         let latest = Arc::new(AtomicU64::new(0));
-        let worker = Worker { tell, latest: Arc::clone(&latest), number: 0, symbols };
+        let worker = Worker { tell, latest: Arc::clone(&latest), number: 0 };
         let name = baseline.first().map(|path| input::name(path));
         let sides = [baseline, paths];
         std::thread::Builder::new().spawn(move || worker.run(&sides, &reading, &asked))?;
@@ -185,26 +183,23 @@ struct Worker {
     tell: Sender<(u64, Told)>,
     latest: Arc<AtomicU64>,
     number: u64,
-    symbols: SymbolArgs,
 }
 
 impl Worker {
     fn run(mut self, paths: &[Vec<PathBuf>; 2], reading: &Reading, asked: &Receiver<(u64, Ask)>) {
-        let mut recordings: Option<[Reread; 2]> = None;
+        // Copies what is a pipe, which may take as long as its writer.
+        let open = || -> Result<[Recordings; 2]> {
+            let open = |side: &Vec<PathBuf>| Recordings::reread(side, reading.clone());
+            Ok([open(&paths[0])?, open(&paths[1])?])
+        };
+        let mut opened: Option<[Recordings; 2]> = None;
         while let Ok((number, ask)) = asked.recv() {
             self.number = number;
-            // Copies what is a pipe, which may take as long as its writer.
-            let made = match recordings.take() {
-                Some(recordings) => Ok(recordings),
-                None => {
-                    let new = |side: &Vec<PathBuf>| Reread::new(side, reading);
-                    new(&paths[0]).and_then(|baseline| Ok([baseline, new(&paths[1])?]))
-                }
+            let sides = match &mut opened {
+                Some(sides) => Ok(sides),
+                none => open().map(|sides| none.insert(sides)),
             };
-            let done = made.and_then(|made| {
-                let recordings = recordings.insert(made);
-                self.answer(recordings, paths, ask)
-            });
+            let done = sides.and_then(|sides| self.answer(sides, ask));
             self.tell(done.map_or_else(Told::Failed, |()| Told::Done));
         }
     }
@@ -225,18 +220,14 @@ impl Worker {
         self.latest.load(Ordering::Relaxed) != self.number
     }
 
-    fn answer(
-        &self,
-        sides: &mut [Reread; 2],
-        [baseline, paths]: &[Vec<PathBuf>; 2],
-        ask: Ask,
-    ) -> Result<()> {
-        let [_, recordings] = sides;
+    fn answer(&self, sides: &mut [Recordings; 2], ask: Ask) -> Result<()> {
+        let [baseline, recordings] = sides;
+        let is_compared = !baseline.paths.is_empty();
         match ask {
             Ask::All(selection, shown) => {
                 for most in EARLY.into_iter().chain([Duration::MAX]) {
-                    recordings.again(&selection);
-                    match self.model(recordings, paths, most)? {
+                    recordings.select(&selection);
+                    match self.model(recordings, most)? {
                         _ if self.is_stale() => return Ok(()),
                         Some(model) => {
                             let is_whole = model.share.is_none();
@@ -248,9 +239,8 @@ impl Worker {
                         None => {}
                     }
                 }
-                sides.iter_mut().for_each(|side| side.again(&selection));
-                let compared =
-                    if baseline.is_empty() { Ok(()) } else { self.compare(sides, &shown) };
+                sides.iter_mut().for_each(|side| side.select(&selection));
+                let compared = if is_compared { self.compare(sides, &shown) } else { Ok(()) };
                 let (graph, _) = Watched(self, &sides[1]).count(callgraph::counter(false))?;
                 self.add(|model| {
                     let maps = &mut model.overview.flow.maps;
@@ -258,7 +248,7 @@ impl Worker {
                     model.graph = Some(graph);
                 });
                 compared?;
-                if !baseline.is_empty() {
+                if is_compared {
                     let blocks = Counter::of(FlowCounts::without_sites());
                     let (blocks, _) = Watched(self, &sides[0]).count(blocks)?;
                     self.add(|model| model.baseline = Some(blocks));
@@ -266,13 +256,13 @@ impl Worker {
                 Ok(())
             }
             Ask::Loops => {
-                let (mut loops, _) = Watched(self, recordings).loops(&self.symbols)?;
+                let (mut loops, _) = Watched(self, recordings).loops()?;
                 open_files(&mut loops.maps, loops.loops.iter().map(|found| found.location));
                 self.add(|model| model.loops = Some(loops));
                 Ok(())
             }
             Ask::Paths => {
-                let (mut paths, _) = Watched(self, recordings).paths(&self.symbols)?;
+                let (mut paths, _) = Watched(self, recordings).paths()?;
                 let firsts = paths.paths.iter().filter_map(|path| path.links.first());
                 open_files(&mut paths.maps, firsts.map(|link| link.from_location));
                 self.add(|model| model.paths = Some(paths));
@@ -281,11 +271,10 @@ impl Worker {
         }
     }
 
-    fn compare(&self, sides: &[Reread; 2], shown: &RowArgs) -> Result<()> {
+    fn compare(&self, sides: &[Recordings; 2], shown: &RowArgs) -> Result<()> {
         for (at, by) in MATCHES.into_iter().enumerate() {
-            let terms = Terms { by, shown, symbols: &self.symbols, level: diff::LEVEL };
             let [before, after] = sides.each_ref().map(|side| Watched(self, side));
-            let compared = diff::compare([&before, &after], &terms)?;
+            let compared = diff::compare([&before, &after], by, shown, diff::LEVEL / 100.0)?;
             self.add(move |model| model.compared[at] = Some(compared));
         }
         Ok(())
@@ -293,15 +282,10 @@ impl Worker {
 
     /// Reads once for all views that share a reading, for a limited time; `None` if that was too
     /// short for a sample.
-    fn model(
-        &self,
-        recordings: &Reread,
-        paths: &[PathBuf],
-        most: Duration,
-    ) -> Result<Option<Model>> {
-        let mut counter = OverviewCounter::new(paths.len() > 1);
-        self.symbols.apply(counter.maps());
-        let mut watch = Watch::new(self, paths, most);
+    fn model(&self, recordings: &Recordings, most: Duration) -> Result<Option<Model>> {
+        let mut counter = OverviewCounter::new(recordings.paths.len() > 1);
+        recordings.reading.symbols.apply(counter.maps());
+        let mut watch = Watch::new(self, &recordings.paths, most);
         let sources = recordings.read(&mut |recording, _| {
             watch.recording(recording, |recording, progress| counter.recording(recording, progress))
         });
@@ -340,12 +324,12 @@ impl Worker {
 }
 
 /// Recordings that are read only as long as they are asked for.
-struct Watched<'a>(&'a Worker, &'a Reread);
+struct Watched<'a>(&'a Worker, &'a Recordings);
 
 impl Count for Watched<'_> {
     fn count<V: View>(&self, mut counter: Counter<V>) -> Result<(V::Table, Vec<Source>)> {
         let Watched(worker, recordings) = *self;
-        worker.symbols.apply(counter.maps());
+        recordings.reading.symbols.apply(counter.maps());
         let mut watch = Watch::new(worker, &[], Duration::MAX);
         let sources = recordings.read(&mut |recording, _| {
             watch.recording(recording, |recording, progress| counter.recording(recording, progress))
@@ -382,7 +366,7 @@ impl<'a> Watch<'a> {
     fn recording(
         &mut self,
         recording: &mut Recording,
-        read: impl FnOnce(&mut Recording, &mut dyn FnMut(u64, Option<u64>)) -> Result<(), ReadError>,
+        read: impl FnOnce(&mut Recording, Progress<'_>) -> Result<(), ReadError>,
     ) -> Result<(), ReadError> {
         recording.stop_when(Arc::clone(&self.stop));
         let mut last = 0;

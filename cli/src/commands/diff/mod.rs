@@ -12,13 +12,15 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use profile::compare::{self, By, Comparison, Looked, Measure, NotComparable, Row, Total};
 use profile::maps::{LocationFilter, Maps};
+use profile::select::Times;
 
 use self::print::{html_page, print};
 use crate::args::{heading, rows};
 use crate::exit::{DIFFERS, DONE, Failure, OrExit, Result, USAGE, usage};
-use crate::input::{self, Count, Reread, Source};
+use crate::input::{self, Count, Recordings, Source};
 use crate::output::Output;
-use crate::select::{RowArgs, SelectArgs, Spans, spans};
+use crate::present::number::joined;
+use crate::select::{RowArgs, SelectArgs, spans};
 use crate::symbols::{self, SymbolArgs};
 
 /// The default significance level, in percent.
@@ -61,7 +63,7 @@ pub(crate) struct Diff {
     /// --time of the baseline, if it differs
     #[arg(long, value_name = "START,STOP", value_parser = spans, help_heading = heading::SELECTION,
           hide_short_help = true)]
-    baseline_time: Option<Spans>,
+    baseline_time: Option<Box<[Times]>>,
     #[command(flatten)]
     shown: RowArgs,
     #[command(flatten)]
@@ -131,15 +133,6 @@ struct Side {
     looked: Looked,
 }
 
-/// How two sides are compared.
-pub(crate) struct Terms<'a> {
-    pub(crate) by: Option<By>,
-    pub(crate) shown: &'a RowArgs,
-    pub(crate) symbols: &'a SymbolArgs,
-    /// In percent.
-    pub(crate) level: f64,
-}
-
 /// The two sides and their comparison.
 pub(crate) struct Compared {
     sides: [Side; 2],
@@ -184,15 +177,14 @@ pub(crate) fn run(args: &Diff) -> Result {
         return Err(usage!("standard input (-) can be read once only"));
     }
     args.baseline_is_here().or_exit(USAGE)?;
-    let reading = args.select.reading();
+    let reading = args.select.reading(&args.symbols);
     let mut baseline = reading.clone();
     if let Some(spans) = &args.baseline_time {
-        Arc::make_mut(&mut baseline.selection).times.clone_from(&spans.0);
+        Arc::make_mut(&mut baseline.selection).times = spans.to_vec();
     }
-    let recordings = [Reread::new(&before, &baseline)?, Reread::new(&after, &reading)?];
-    let Diff { by, level, shown, symbols, .. } = args;
-    let terms = Terms { by: *by, level: *level, shown, symbols };
-    let (compared, mut names) = compare(recordings.each_ref(), &terms)?;
+    let recordings = [Recordings::reread(&before, baseline)?, Recordings::reread(&after, reading)?];
+    let (compared, mut names) =
+        compare(recordings.each_ref(), args.by, &args.shown, args.level / 100.0)?;
     match output {
         Some(output) => output.write(html_page(args, &compared, &mut names))?,
         None => print(args, &compared, &mut names)?,
@@ -228,33 +220,32 @@ impl Diff {
     }
 }
 
-/// Reads both sides, and compares them.
-pub(crate) fn compare(sides: [&impl Count; 2], terms: &Terms<'_>) -> Result<(Compared, Names)> {
-    let Terms { by, shown, symbols, level } = *terms;
+/// Reads both sides, and compares them. A `level` of 0.01 is 1%.
+pub(crate) fn compare(
+    sides: [&impl Count; 2],
+    by: Option<By>,
+    shown: &RowArgs,
+    level: f64,
+) -> Result<(Compared, Names)> {
     let look = |side: usize| {
-        let mut counter = compare::looker();
-        symbols.apply(counter.maps());
-        let (looked, sources) = sides[side].count(counter)?;
+        let (looked, sources) = sides[side].count(compare::looker())?;
         Ok::<_, Failure>(Side { sources, looked })
     };
     let (mut a, mut b) = (look(0)?, look(1)?);
     refuse(&a, &b).or_exit(USAGE)?;
     let rows = compare::rows(&mut a.looked, &mut b.looked, by);
-    let count = |looked: &mut Looked, side| {
-        let mut counter = compare::counter(looked, &rows, side);
-        symbols.apply(counter.maps());
-        sides[side].count(counter).map(|(counted, _)| counted)
+    let count = |looked: &mut Looked, side: usize| {
+        sides[side].count(compare::counter(looked, &rows, side)).map(|(counted, _)| counted)
     };
     let (counted_a, maps_a) = count(&mut a.looked, 0)?;
     let (counted_b, maps_b) = count(&mut b.looked, 1)?;
-    let ((mut loops_a, _), (mut loops_b, _)) = (sides[0].loops(symbols)?, sides[1].loops(symbols)?);
+    let ((mut loops_a, _), (mut loops_b, _)) = (sides[0].loops()?, sides[1].loops()?);
     let total = total(&a, &b);
     let files = rows.files().to_vec();
     let mut comparison = Comparison::of(rows, &counted_a, &counted_b);
     comparison.add_loops(&mut loops_a, &mut loops_b, by);
     let mut names = Names { branches: [maps_a, maps_b], loops: [loops_a.maps, loops_b.maps] };
     keep(shown, &mut comparison.rows, &mut names, &files)?;
-    let level = level / 100.0;
     comparison.test(level);
     Ok((Compared { sides: [a, b], comparison, total, level }, names))
 }
@@ -279,9 +270,7 @@ fn total(a: &Side, b: &Side) -> Result<Total, NotComparable> {
 
 /// Refuses what cannot be compared.
 fn refuse(a: &Side, b: &Side) -> anyhow::Result<()> {
-    let name = |side: &Side| {
-        side.sources.iter().map(|source| source.name.as_str()).collect::<Vec<_>>().join(", ")
-    };
+    let name = |side: &Side| joined(side.sources.iter().map(|source| &source.name), ", ");
     for side in [a, b] {
         if side.looked.taken == 0 {
             let name = name(side);

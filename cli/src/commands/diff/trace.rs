@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::Diff;
 use crate::exit::{DONE, FAILED, Failure, OrExit, Result, USAGE, usage};
-use crate::input::{self, Reread};
+use crate::input::{self, Recordings};
 use crate::present::json;
 use crate::present::number::{counted, grouped};
 use crate::present::out::Out;
@@ -47,7 +47,7 @@ pub(super) fn run(args: &Diff) -> Result {
         let files = [recorded(one, &first)?, recorded(other, &second)?];
         (files, ["the first run", "the second run"].map(str::to_owned))
     };
-    let recordings = Reread::new(&files, &args.select.reading())?;
+    let recordings = Recordings::reread(&files, args.select.reading(&args.symbols))?;
     let mut first = survey(args, &recordings, 0, &names)?;
     let mut second = survey(args, &recordings, 1, &names)?;
     let program = |survey: &Survey| survey.maps.path(0).unwrap_or("?").to_owned();
@@ -90,7 +90,12 @@ fn recorded(command: &[String], to: &Path) -> Result<PathBuf> {
     Ok(to.to_owned())
 }
 
-fn survey(args: &Diff, recordings: &Reread, side: usize, names: &[String; 2]) -> Result<Survey> {
+fn survey(
+    args: &Diff,
+    recordings: &Recordings,
+    side: usize,
+    names: &[String; 2],
+) -> Result<Survey> {
     let name = &names[side];
     let mut recording = recordings.open(side)?;
     let read = Survey::read(&mut recording).map_err(|e| input::failure(Path::new(name), e))?;

@@ -9,7 +9,7 @@ use profile::export::{EdgeCounts, EdgeRow};
 use super::Export;
 use crate::exit::{DONE, Result};
 use crate::head::finish;
-use crate::input;
+use crate::input::Recordings;
 use crate::output::Output;
 use crate::present::json;
 
@@ -47,14 +47,13 @@ pub(super) fn parquet(_: &Export, _: &Output) -> Result {
 
 /// One row set for each recording, because each has its own host and day.
 fn each(args: &Export, mut row: impl FnMut(EdgeRow) -> Result<()>) -> Result {
-    let reading = args.reading();
     for path in args.inputs.paths() {
         let mut counter = Counter::of(EdgeCounts::default());
         args.symbols.apply(counter.maps());
         let mut host = args.host.clone();
         let mut events = Vec::new();
-        let one = std::slice::from_ref(path);
-        let read = input::read_all(one, &reading, &mut |recording, at| {
+        let one = Recordings::once(std::slice::from_ref(path), args.reading())?;
+        let read = one.read(&mut |recording, at| {
             counter.recording(recording, at)?;
             let recorded = recording.info().and_then(|info| info.hostname.clone());
             host = host.take().or(recorded);

@@ -18,7 +18,7 @@ use crate::args::heading;
 use crate::commands::report;
 use crate::exit::{DONE, OrExit, Result, USAGE, usage};
 use crate::head;
-use crate::input::{self, Inputs, Reading, Source};
+use crate::input::{Count, Inputs, Reading, Recordings, Source};
 use crate::output::Output;
 use crate::present::escape::{escaped, escaped_lines};
 use crate::present::json;
@@ -143,11 +143,11 @@ impl Export {
     /// How recordings are read. Only a copy of the recording keeps the label of modelled values.
     fn reading(&self) -> Reading {
         let omit_modelled = self.to != Kind::Perfdata;
-        Reading { omit_modelled, ..self.select.reading() }
+        Reading { omit_modelled, ..self.select.reading(&self.symbols) }
     }
 
     fn count<V: View>(&self, counter: Counter<V>) -> Result<(V::Table, Vec<Source>)> {
-        input::count(self.inputs.paths(), &self.reading(), &self.symbols, counter)
+        Recordings::once(self.inputs.paths(), self.reading())?.count(counter)
     }
 
     /// Refuses options that do not apply to the kind.

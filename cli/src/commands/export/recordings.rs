@@ -12,7 +12,7 @@ use profile::{Item, Recording};
 use super::Export;
 use crate::commands::script::{Field, line};
 use crate::exit::{DONE, Result, usage};
-use crate::input::{self, Source, selected};
+use crate::input::{self, Progress, Recordings, Source, selected};
 use crate::output::Output;
 use crate::present::escape::escaped;
 use crate::present::number::applicable;
@@ -26,14 +26,14 @@ fn copy(
     mut copy: impl FnMut(
         &mut Recording,
         &mut Out<'_>,
-        &mut dyn FnMut(u64, Option<u64>),
+        Progress<'_>,
     ) -> Result<io::Result<Vec<u8>>, ReadError>,
 ) -> Result {
-    let reading = args.reading();
+    let recordings = Recordings::once(args.inputs.paths(), args.reading())?;
     let mut left = Vec::new();
     let read: Vec<Source> = output.stream_with_header(|out| {
         let mut written = Ok(Vec::new());
-        let read = input::read_all(args.inputs.paths(), &reading, &mut |recording, progress| {
+        let read = recordings.read(&mut |recording, progress| {
             if written.is_ok() {
                 written = copy(recording, out, progress)?;
             }

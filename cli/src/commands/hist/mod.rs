@@ -20,7 +20,7 @@ use super::report::{self, BlockSpec};
 use crate::args::heading;
 use crate::exit::{DONE, Failure, POOR, Result, done, failure};
 use crate::head::{Totals, flow_json};
-use crate::input::{self, Inputs, Source, selected};
+use crate::input::{self, Inputs, Recordings, Source, selected};
 use crate::output::Output;
 use crate::present::chart::{Bin, Bins, Gaps, Histogram, PICTURE_BINS, Series, Terminal};
 use crate::present::json;
@@ -99,16 +99,16 @@ pub(crate) fn run(args: &Hist) -> Result {
         None => None,
     };
     let mut flows = Vec::new();
-    let sources =
-        input::read_all(args.inputs.paths(), &args.select.reading(), &mut |recording, at| {
-            let mut counter = FlowCounter::of(FlowCounts::without_sites());
-            args.symbols.apply(counter.maps());
-            counter.recording(recording, at)?;
-            let mut flow = counter.finish();
-            flow.drop_contradicted();
-            flows.push(flow);
-            Ok(())
-        })?;
+    let reading = args.select.reading(&args.symbols);
+    let sources = Recordings::once(args.inputs.paths(), reading)?.read(&mut |recording, at| {
+        let mut counter = FlowCounter::of(FlowCounts::without_sites());
+        args.symbols.apply(counter.maps());
+        counter.recording(recording, at)?;
+        let mut flow = counter.finish();
+        flow.drop_contradicted();
+        flows.push(flow);
+        Ok(())
+    })?;
     sources.iter().for_each(input::warn);
     let mut read = Vec::new();
     for (source, mut flow) in sources.into_iter().zip(flows) {

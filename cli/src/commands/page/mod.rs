@@ -10,7 +10,7 @@ use std::path::Path;
 
 use maud::{Markup, PreEscaped, html};
 use profile::annotate::Syntax;
-use profile::callgraph::{self, CallGraph};
+use profile::callgraph;
 use profile::maps::Location;
 use profile::overview::{Overview, OverviewCounter};
 
@@ -19,7 +19,7 @@ use super::annotate::html::{NAME, Shown, hottest, style};
 use super::report::{Page, Report, VIEWS, block_charts, group};
 use crate::exit::{DONE, Result};
 use crate::head::finish;
-use crate::input::{Count, Reread};
+use crate::input::{Count, Recordings};
 use crate::output::Output;
 use crate::present::escape::escaped;
 use crate::present::number::{counted, grouped, percent};
@@ -39,7 +39,7 @@ const BYTES: usize = 5_000_000;
 /// Reads the recordings and writes the page.
 pub(crate) fn run(args: &Report, path: &Path) -> Result {
     let output = Output::new(path, args.inputs.paths().iter().chain(args.symbols.files()))?;
-    let recordings = Reread::new(args.inputs.paths(), &args.select.reading())?;
+    let recordings = Recordings::reread(args.inputs.paths(), args.reading())?;
     let mut counter = OverviewCounter::new(args.inputs.paths().len() > 1);
     args.symbols.apply(counter.maps());
     let mut recorded = Vec::new();
@@ -49,9 +49,7 @@ pub(crate) fn run(args: &Report, path: &Path) -> Result {
         Ok(())
     })?;
     let mut overview = counter.finish();
-    let mut counter = callgraph::counter(false);
-    args.symbols.apply(counter.maps());
-    let (mut graph, _) = recordings.count(counter)?;
+    let (mut graph, _) = recordings.count(callgraph::counter(false))?;
     let Overview { branches, flow: all, .. } = &mut overview;
     let kept = args.shown().keep(&mut all.maps, branches, (all.taken, "branches"), |branch| {
         (branch.from_location, branch.count)
@@ -59,12 +57,20 @@ pub(crate) fn run(args: &Report, path: &Path) -> Result {
     args.shown().keep_flow(&mut overview.flow, false)?;
     args.shown().keep_flow(&mut overview.flow, true)?;
     let head = Head { kept, sources: &sources, recorded: &recorded };
-    let mut limit = args.limit.unwrap_or(ROWS);
-    let mut text = page(&head, &recordings, &mut overview, &mut graph, args, limit)?;
+    let limit = args.limit.unwrap_or(ROWS);
+    let mut of = Page {
+        args,
+        recordings: &recordings,
+        sources: &sources,
+        overview: &mut overview,
+        graph: &mut graph,
+        limit,
+    };
+    let mut text = page(&head, &mut of)?;
     // Long names.
-    while args.limit.is_none() && text.len() > BYTES && limit > 1 {
-        limit /= 2;
-        text = page(&head, &recordings, &mut overview, &mut graph, args, limit)?;
+    while args.limit.is_none() && text.len() > BYTES && of.limit > 1 {
+        of.limit /= 2;
+        text = page(&head, &mut of)?;
     }
     output.write(&text)?;
     finish(&sources, &overview.flow.maps);
@@ -74,31 +80,22 @@ pub(crate) fn run(args: &Report, path: &Path) -> Result {
     Ok(DONE)
 }
 
-fn page(
-    head: &Head<'_>,
-    recordings: &Reread,
-    overview: &mut Overview,
-    graph: &mut CallGraph,
-    args: &Report,
-    limit: usize,
-) -> Result<String> {
-    let picture = picture::of(args, graph, overview)?;
-    let (functions, all) = hottest(&mut overview.flow, Syntax::Intel, true, FUNCTIONS);
+fn page(head: &Head<'_>, of: &mut Page<'_>) -> Result<String> {
+    let picture = picture::of(of.args, of.graph, of.overview)?;
+    let (functions, all) = hottest(&mut of.overview.flow, Syntax::Intel, true, FUNCTIONS);
     let places = places(&functions);
-    let modelled = head.says_modelled() || overview.flow.quality.software > 0;
-    let charts = block_charts(&mut overview.flow, modelled);
+    let modelled = head.says_modelled() || of.overview.flow.quality.software > 0;
+    let charts = block_charts(&mut of.overview.flow, modelled);
     let mut sections = Vec::new();
     for view in VIEWS {
         let Some(section) = view.section else { continue };
-        let sources = head.sources;
-        let (overview, graph) = (&mut *overview, &mut *graph);
-        let mut of = Page { args, recordings, sources, overview, graph, limit };
-        let markup = match args.group.filter(|_| group::can_sum(view)) {
-            Some(by) => group::markup(&mut of, view, by),
-            None => (section.markup)(&mut of)?,
+        let markup = match of.args.group.filter(|_| group::can_sum(view)) {
+            Some(by) => group::markup(of, view, by),
+            None => (section.markup)(of)?,
         };
         sections.push((view.name, section.title, markup));
     }
+    let overview = &*of.overview;
     let content = html! {
         h1 { (head.name()) }
         (head.verdict(&overview.judged))

@@ -17,7 +17,7 @@ use super::{Page, Report, Section, Sort, View, print_hidden, rest};
 use crate::args::heading;
 use crate::exit::Result;
 use crate::head::{self, Notes, Totals, quality_json};
-use crate::input::{self, Source};
+use crate::input::{Count, Recordings, Source};
 use crate::present::escape::escaped;
 use crate::present::number::{counted_nonzero, dash, grouped, part, percent, share};
 use crate::present::out::{Out, say};
@@ -81,12 +81,10 @@ fn run(args: &Report, out: &mut Out<'_>) -> Result {
     let scored = match &options.truth {
         Some(truth) => {
             // It must be of the same run; its event may differ.
-            let mut reading = args.select.reading();
+            let mut reading = args.reading();
             Arc::make_mut(&mut reading.selection).events.clear();
-            let counter = callgraph::counter(false);
-            let paths = std::slice::from_ref(truth);
-            let (truth, _) = input::count(paths, &reading, &args.symbols, counter)?;
-            score(&graph, &truth)
+            let truth = Recordings::once(std::slice::from_ref(truth), reading)?;
+            score(&graph, &truth.count(callgraph::counter(false))?.0)
         }
         None => None,
     };

@@ -11,8 +11,8 @@ use serde_json::json;
 use super::{Page, Report, Section, Sort, View, print_hidden, rest};
 use crate::exit::Result;
 use crate::head::{Notes, Totals, quality_json, without};
-use crate::input::{Count, Reread, Source};
-use crate::present::number::grouped;
+use crate::input::{Count, Recordings, Source};
+use crate::present::number::{applicable, grouped, joined};
 use crate::present::out::Out;
 use crate::present::place::{Part, Place};
 use crate::present::table::{Cell, Printer, Ranked, Table};
@@ -30,8 +30,8 @@ pub(super) const VIEW: View = View {
 const NAMED: usize = 12;
 
 fn run(args: &Report, out: &mut Out<'_>) -> Result {
-    let recordings = Reread::new(args.inputs.paths(), &args.select.reading())?;
-    let (loops, sources) = recordings.loops(&args.symbols)?;
+    let recordings = Recordings::reread(args.inputs.paths(), args.reading())?;
+    let (loops, sources) = recordings.loops()?;
     let totals = Totals::of(loops.taken, loops.distinct);
     let Loops { loops: found, mut maps, quality, complete, filtered, broken, .. } = loops;
     let mut listed: Vec<Ranked<'_, Loop>> = found.iter().enumerate().collect();
@@ -215,8 +215,8 @@ fn remarks(one: &Loop) -> String {
         (one.irreducible, "several entrances"),
         (one.types_unknown, "branch types not known: a call may look like a loop"),
     ];
-    let words: Vec<&str> = remarks.iter().filter(|(is, _)| *is).map(|(_, word)| *word).collect();
-    if words.is_empty() { String::new() } else { format!(" ({})", words.join(", ")) }
+    let words = joined(applicable(remarks), ", ");
+    if words.is_empty() { words } else { format!(" ({words})") }
 }
 
 /// The most frequent trip counts, from low to high.
@@ -274,7 +274,7 @@ fn histogram(trips: &Trips) -> Vec<TripCount> {
 }
 
 fn markup(page: &mut Page<'_>) -> Result<Markup> {
-    let (loops, _) = page.recordings.loops(&page.args.symbols)?;
+    let (loops, _) = page.recordings.loops()?;
     let Loops { loops: found, mut maps, complete, filtered, .. } = loops;
     let mut listed: Vec<Ranked<'_, Loop>> = found.iter().enumerate().collect();
     page.args

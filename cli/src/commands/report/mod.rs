@@ -32,7 +32,7 @@ pub(crate) use self::callgraph::{Shown as GraphRows, print_folded};
 use crate::args::{heading, rows};
 use crate::exit::{DONE, Result, usage};
 use crate::head::{self, Notes, Totals, flow_json, without};
-use crate::input::{self, Inputs, Reread, Source};
+use crate::input::{self, Count, Inputs, Reading, Recordings, Source};
 use crate::present::json;
 use crate::present::number::{counted_nonzero, grouped, joined};
 use crate::present::out::{FAINT, Out, say};
@@ -91,7 +91,7 @@ pub(crate) struct Page<'a> {
     /// The options.
     pub(crate) args: &'a Report,
     /// The recordings, for a view that reads them again.
-    pub(crate) recordings: &'a Reread,
+    pub(crate) recordings: &'a Recordings,
     pub(crate) sources: &'a [Source],
     /// The result of one pass through the recordings.
     pub(crate) overview: &'a mut Overview,
@@ -287,9 +287,14 @@ impl Report {
         self.shown.program_first(!is_asked)
     }
 
+    /// How the recordings are read.
+    pub(crate) fn reading(&self) -> Reading {
+        self.select.reading(&self.symbols)
+    }
+
     /// Reads the recordings.
     fn count<V: profile::View>(&self, counter: Counter<V>) -> Result<(V::Table, Vec<Source>)> {
-        input::count(self.inputs.paths(), &self.select.reading(), &self.symbols, counter)
+        Recordings::once(self.inputs.paths(), self.reading())?.count(counter)
     }
 
     /// Rows of a table at most.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{Report, Sort, View, print_hidden};
 use crate::exit::Result;
 use crate::head::{self, Notes, Totals, quality_json, without};
-use crate::input::{Count, Reread, Source};
+use crate::input::{Count, Recordings, Source};
 use crate::present::json;
 use crate::present::number::{counted, grouped, joined, part, percent, share};
 use crate::present::out::Out;
@@ -61,8 +61,8 @@ pub(crate) fn ranked<'a>() -> Table<'a, Maps, Ranked<'a, Link>> {
 }
 
 fn run(args: &Report, out: &mut Out<'_>) -> Result {
-    let recordings = Reread::new(args.inputs.paths(), &args.select.reading())?;
-    let (mut paths, sources) = recordings.paths(&args.symbols)?;
+    let recordings = Recordings::reread(args.inputs.paths(), args.reading())?;
+    let (mut paths, sources) = recordings.paths()?;
     let totals = Totals::of(paths.taken, paths.distinct);
     let printer = args.printer();
     let text = printer == Printer::Text;

@@ -14,12 +14,13 @@ use serde_json::{Value, json};
 
 use crate::args::heading;
 use crate::exit::{DONE, Result, usage};
-use crate::input::{self, Inputs, Reread, selected};
+use crate::input::{self, Inputs, Recordings, selected};
 use crate::present::escape::escaped;
 use crate::present::json::{self, hex};
 use crate::present::out::say;
 use crate::present::pager;
 use crate::select::SelectArgs;
+use crate::symbols::SymbolArgs;
 
 /// Print the branch stacks of a recording as text, one sample a line
 ///
@@ -77,19 +78,12 @@ pub(crate) enum Field {
 }
 
 pub(crate) fn run(args: &Script) -> Result {
-    let reading = args.select.reading();
-    let paths = args.inputs.paths();
-    let [path] = paths else {
+    let [path] = args.inputs.paths() else {
         return Err(usage!("one recording at a time: lbr script FILE"));
     };
-    let copied = match reading.selection.needs_names() {
-        true => Some(Reread::new(paths, &reading)?),
-        false => None,
-    };
-    let mut recording = match &copied {
-        Some(copied) => copied.open(0)?,
-        None => input::open(path, &reading)?,
-    };
+    let reading = args.select.reading(&SymbolArgs::default());
+    let recordings = Recordings::once(args.inputs.paths(), reading)?;
+    let mut recording = recordings.open(0)?;
     let out = BufWriter::with_capacity(256 * 1024, pager::stdout());
     let mut ordered = Ordered::new(out);
     let mut waits = Vec::new();
