@@ -128,24 +128,15 @@ pub(crate) fn taint_notice(registers: &dyn Registers, root: &Root) -> Option<&'s
         .then_some("writing MSRs taints the kernel (CPU_OUT_OF_SPEC) until it is booted anew")
 }
 
-/// A CPU that was examined.
-pub(crate) struct Examined<T> {
-    /// Its LBR capabilities.
-    pub(crate) caps: LbrCaps,
-    /// Its registers, opened read-only.
-    pub(crate) registers: Hardware,
-    /// The result of `usable`.
-    pub(crate) usable: T,
-}
-
 /// Opens the registers of a CPU read-only and probes them. `usable` runs before the registers are
-/// opened, so that an unusable facility is reported before a missing permission.
+/// opened, so that an unusable facility is reported before a missing permission. Returns the CPU's
+/// LBR capabilities, its registers, and the result of `usable`.
 pub(crate) fn look<T>(
     backend: Backend,
     cpu: u32,
     machine: &MachineArgs,
     usable: impl Fn(&LbrCaps) -> Result<T>,
-) -> Result<Examined<T>> {
+) -> Result<(LbrCaps, Hardware, T)> {
     let cpus = machine.cpus()?;
     let root = machine.root();
     let found = cpus
@@ -184,7 +175,8 @@ pub(crate) fn look<T>(
         None => probe_assuming(&found.cpuid, Some(&mut registers as &mut dyn MsrRead), assume),
     };
     let caps = caps.map_err(no_records)?;
-    Ok(Examined { usable: usable(&caps)?, caps, registers })
+    let usable = usable(&caps)?;
+    Ok((caps, registers, usable))
 }
 
 /// The CPU has no LBR, or the user's assumption is wrong.

@@ -96,8 +96,7 @@ pub(crate) fn run(args: DisarmArgs) -> Result {
 }
 
 fn disarm(cpu: u32, args: &DisarmArgs, announced: &mut bool) -> Result<DisarmedCpu> {
-    let found = backend::look(args.backend, cpu, &args.machine, plan)?;
-    let (caps, plan, mut registers) = (found.caps, found.usable, found.registers);
+    let (caps, mut registers, plan) = backend::look(args.backend, cpu, &args.machine, plan)?;
     let (control, enable) = plan.control();
     let value = registers.read(control).map_err(backend::refused)?;
     let mut filter = None;

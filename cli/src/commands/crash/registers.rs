@@ -13,7 +13,7 @@ use sampler::source::cpu::target::Program;
 use sampler::target::{Affinity, Moved};
 
 use super::{Crash, recorder};
-use crate::commands::backend::{look, not_started, open_for, refused, taint_notice};
+use crate::commands::backend::{look, not_started, open_for, refused};
 use crate::commands::machine::MachineArgs;
 use crate::commands::record::hardware::{arm, description, plan, recordable, restore};
 use crate::exit::{OrExit, Result, USAGE, usage};
@@ -33,11 +33,10 @@ pub(super) fn fly(
     }
     let machine = MachineArgs::from(args.host.clone());
     let cpu = args.cpu.map_or_else(|| machine.usual_cpu(), Ok)?;
-    let caps = look(args.backend, cpu, &machine, recordable)?.caps;
+    let (caps, ..) = look(args.backend, cpu, &machine, recordable)?;
     let plan = plan(BranchFilter::ANY | BranchFilter::USER | BranchFilter::NO_FAR, &caps)?;
     let root = machine.root();
     let ring = open_for(&plan, args.backend, cpu, &root)?;
-    let notice = taint_notice(&*ring, &root);
     let allowed = Affinity::current()?;
     let only = allowed.only(cpu).or_exit(USAGE)?;
     if allowed.without(&[cpu]).is_none() {
@@ -46,7 +45,7 @@ pub(super) fn fly(
     let program = Program::launch(path, command, &only).map_err(not_started)?;
     // The watchdog process, which arming starts, inherits it.
     let _moved = Moved::off(&[cpu], &allowed);
-    let mut armed = arm(vec![ring], &plan, notice)?;
+    let mut armed = arm(vec![ring], &plan, &root)?;
     let mut failed = None;
     let flight = {
         let mut read = || -> Vec<BranchEntry> {

@@ -30,8 +30,7 @@ const GRACE: Duration = Duration::from_secs(1);
 pub(super) fn snapshot(args: &DumpArgs, filter: BranchFilter) -> Result<(LbrCaps, Snapshot)> {
     args.rights.check()?;
     let plan = |caps: &LbrCaps| hardware::plan(filter, caps);
-    let found = backend::look(args.backend, args.cpu, &args.machine, plan)?;
-    let (caps, plan) = (found.caps, found.usable);
+    let (caps, _, plan) = backend::look(args.backend, args.cpu, &args.machine, plan)?;
     if software_filter(filter, caps.filter).is_some() {
         say!("{} cannot record calls without jumps: jumps are printed too", caps.filter.name());
     }

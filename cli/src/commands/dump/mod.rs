@@ -102,9 +102,10 @@ pub(crate) fn run(args: DumpArgs) -> Result {
     } else if let Some(filter) = args.arm {
         armed::snapshot(&args, filter)?
     } else {
-        let mut found = backend::look(args.backend, args.cpu, &args.machine, |_| Ok(()))?;
-        let read = Snapshot::read(&mut found.registers, &found.caps);
-        (found.caps, read.map_err(backend::refused)?)
+        let (caps, mut registers, ()) =
+            backend::look(args.backend, args.cpu, &args.machine, |_| Ok(()))?;
+        let read = Snapshot::read(&mut registers, &caps);
+        (caps, read.map_err(backend::refused)?)
     };
     let mut out = Out::stdout();
     if args.json {

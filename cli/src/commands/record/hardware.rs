@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use lbr_msr::access::Root;
 use lbr_msr::arm::{ArmOptions, ArmPlan};
 use lbr_msr::filter::{software_filter, to_register_disarmed};
 use lbr_msr::record::{Event, Sink, SourceKnowledge};
@@ -20,7 +21,7 @@ use sampler::target::{Affinity, Moved, SourceError, find};
 use sampler::{DEFAULT_HZ, RecordConfig, RecordError, Sampling, fresh_seed, keeper};
 
 use super::output::{Recording, meta};
-use super::{Placing, Record, announce, software};
+use super::{Placing, Record, Recorder, announce, software};
 use crate::commands::backend::{self as registers, Hardware};
 use crate::commands::machine::{MachineArgs, described, is_emulated};
 use crate::exit::{FAILED, Failure, NO_LBR, NOT_PERMITTED, OrExit, Result, USAGE, failure, usage};
@@ -30,16 +31,8 @@ use crate::present::out::say;
 /// Stacks that wait for the decoder, CPU by CPU: four seconds at the usual rate.
 const QUEUE: usize = 4096;
 
-/// The CPUs whose registers are recorded.
-pub(super) struct Chosen {
-    /// Their capabilities, the same on all CPUs.
-    caps: LbrCaps,
-    /// Their CPUs.
-    cpus: Vec<u32>,
-}
-
 /// Probes the CPUs to record from.
-pub(super) fn look(args: &Record) -> Result<Chosen> {
+pub(super) fn look(args: &Record) -> Result<Recorder<'_>> {
     let machine = MachineArgs::from(args.host.clone());
     let cpus = match &args.cpu {
         Some(list) => list.cpus().to_vec(),
@@ -47,7 +40,7 @@ pub(super) fn look(args: &Record) -> Result<Chosen> {
     };
     let mut found: Option<LbrCaps> = None;
     for &cpu in &cpus {
-        let caps = registers::look(args.backend, cpu, &machine, recordable)?.caps;
+        let (caps, ..) = registers::look(args.backend, cpu, &machine, recordable)?;
         let first = found.get_or_insert_with(|| caps.clone());
         if first.registers != caps.registers || first.layout != caps.layout {
             return Err(usage!(
@@ -58,12 +51,12 @@ pub(super) fn look(args: &Record) -> Result<Chosen> {
         }
     }
     let caps = found.ok_or_else(|| anyhow!("no CPU was named"))?;
-    Ok(Chosen { caps, cpus })
+    Ok(Box::new(move |output| record(args, output, caps, &cpus)))
 }
 
-/// Records. Everything that can be refused is, before the first write.
-pub(super) fn record(args: &Record, output: Output, chosen: Chosen) -> Result {
-    let Chosen { caps, cpus } = chosen;
+/// Records from CPUs with the same capabilities. Everything that can be refused is, before the
+/// first write.
+fn record(args: &Record, output: Output, caps: LbrCaps, cpus: &[u32]) -> Result {
     let filter: BranchFilter = args.filter.parse().or_exit(USAGE)?;
     let plan = plan(filter, &caps)?;
     let root = MachineArgs::from(args.host.clone()).root();
@@ -75,12 +68,11 @@ pub(super) fn record(args: &Record, output: Output, chosen: Chosen) -> Result {
     // control register alone.
     let descriptors =
         rings.iter().map(|ring| ring.same_cpu()).collect::<std::io::Result<Vec<_>>>()?;
-    let placement = placement(args, &descriptors, &cpus)?;
+    let placement = placement(args, &descriptors, cpus)?;
     let first = rings.first().context("no CPU to record")?;
-    let notice = registers::taint_notice(&**first, &root);
     let desc = description(&caps);
     let allowed = Affinity::current()?;
-    let list = allowed.only_these(&cpus).or_exit(USAGE)?;
+    let list = allowed.only_these(cpus).or_exit(USAGE)?;
     let through = first.driver().through;
     let words = placement.words();
     let name = name(&caps);
@@ -99,8 +91,8 @@ pub(super) fn record(args: &Record, output: Output, chosen: Chosen) -> Result {
         );
     }
     // The watchdog process, which arming starts, inherits it.
-    let _moved = Moved::off(&cpus, &allowed);
-    let mut armed = arm(rings, &plan, notice)?;
+    let _moved = Moved::off(cpus, &allowed);
+    let mut armed = arm(rings, &plan, &root)?;
 
     let config = RecordConfig {
         call_stack: plan.call_stack(),
@@ -111,7 +103,7 @@ pub(super) fn record(args: &Record, output: Output, chosen: Chosen) -> Result {
     };
     let (control, enable) = plan.control();
     let is_same_cpu = matches!(placement, Placement::SameCpu { .. });
-    let to_sample = armed.iter_mut().zip(&cpus).zip(&descriptors);
+    let to_sample = armed.iter_mut().zip(cpus).zip(&descriptors);
     let to_sample = to_sample
         .map(|((armed, cpu), descriptor)| CpuRing {
             registers: armed.registers(),
@@ -200,8 +192,9 @@ fn placement(args: &Record, descriptors: &[Option<OwnedFd>], cpus: &[u32]) -> Re
 pub(in crate::commands) fn arm(
     rings: Vec<Hardware>,
     plan: &ArmPlan,
-    notice: Option<&str>,
+    root: &Root,
 ) -> Result<Vec<Armed<Hardware>>> {
+    let notice = rings.first().and_then(|ring| registers::taint_notice(&**ring, root));
     let ready = rings.into_iter().map(|ring| registers::ready(ring, plan.clone()));
     let mut ready = ready.collect::<Result<Vec<_>>>()?;
     keeper::watch(&mut ready)?;

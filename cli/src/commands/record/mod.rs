@@ -243,11 +243,8 @@ fn announce(args: &Record, source: &str) {
     say!("recording on {source}{rights}");
 }
 
-/// How the branch records of the CPUs are reached.
-enum HardwareBackend {
-    Registers(hardware::Chosen),
-    Perf(Box<perf::Chosen>),
-}
+/// Records into an output, from branch records that were found.
+type Recorder<'a> = Box<dyn FnOnce(Output) -> Result + 'a>;
 
 pub(crate) fn run(mut args: Record) -> Result {
     args.resolve_spelling()?;
@@ -262,12 +259,7 @@ pub(crate) fn run(mut args: Record) -> Result {
     let chosen = choose(args)?;
     let output = output_of(args)?;
     let why = match chosen {
-        Choice::Hardware(HardwareBackend::Registers(chosen)) => {
-            return hardware::record(args, output, chosen);
-        }
-        Choice::Hardware(HardwareBackend::Perf(chosen)) => {
-            return perf::record(args, output, *chosen);
-        }
+        Choice::Hardware(record) => return record(output),
         Choice::Software(why) => why,
     };
     if let Err(refusal) = args.served_by_software() {
@@ -282,7 +274,7 @@ pub(crate) fn run(mut args: Record) -> Result {
 }
 
 /// Chooses the first backend that is available and serves every option that was given.
-fn choose(args: &Record) -> Result<Choice<HardwareBackend>> {
+fn choose(args: &Record) -> Result<Choice<Recorder<'_>>> {
     args.backend.choose(
         || {
             args.served_by_registers().map_err(|refusal| {
@@ -290,15 +282,12 @@ fn choose(args: &Record) -> Result<Choice<HardwareBackend>> {
                 let code = if args.backend == Backend::Auto { NO_LBR } else { USAGE };
                 Failure { code, error: anyhow!(refusal) }
             })?;
-            hardware::look(args).map(HardwareBackend::Registers)
+            hardware::look(args)
         },
         || match args.served_by_perf() {
             Err(_) if args.backend == Backend::Auto => None,
             Err(refusal) => Some(Err(usage!(refusal))),
-            Ok(()) => {
-                let found = perf::look(args).transpose()?;
-                Some(found.map(|chosen| HardwareBackend::Perf(Box::new(chosen))))
-            }
+            Ok(()) => perf::look(args).transpose(),
         },
     )
 }

@@ -13,7 +13,7 @@ use sampler::{DEFAULT_HZ, RecordConfig, Sampling};
 
 use super::hardware::{description, name, tell_kernel};
 use super::output::{Recording, meta};
-use super::{Record, announce, software};
+use super::{Record, Recorder, announce, software};
 use crate::commands::backend::{self, Backend};
 use crate::commands::machine::MachineArgs;
 use crate::cpus::CpuList;
@@ -21,7 +21,7 @@ use crate::exit::{Failure, OrExit, Result, USAGE};
 use crate::output::Output;
 
 /// The checked configuration: the kernel accepted it, and nothing runs yet.
-pub(super) struct Chosen {
+struct Chosen {
     caps: LbrCaps,
     source: Perf,
     filter: BranchFilter,
@@ -32,13 +32,14 @@ pub(super) struct Chosen {
 
 /// Asks the kernel. `None` under auto if the period asks for every branch, of which
 /// interrupts miss most.
-pub(super) fn look(args: &Record) -> Result<Option<Chosen>> {
+pub(super) fn look(args: &Record) -> Result<Option<Recorder<'_>>> {
     let caps = caps(args)?;
     let asks_for_all = args.count.is_some_and(|count| count < caps.depth.into());
     if args.backend != Backend::Perf && asks_for_all {
         return Ok(None);
     }
-    open(args, caps).map(Some)
+    let chosen = open(args, caps)?;
+    Ok(Some(Box::new(move |output| record(args, output, chosen))))
 }
 
 /// The branch records of the first CPUs that have any.
@@ -108,7 +109,7 @@ fn failure(refused: Refused, caps: &LbrCaps, args: &Record) -> Failure {
     }
 }
 
-pub(super) fn record(args: &Record, output: Output, chosen: Chosen) -> Result {
+fn record(args: &Record, output: Output, chosen: Chosen) -> Result {
     let Chosen { caps, mut source, filter, sampling, whose } = chosen;
     announce(args, &format!("{}, through perf_event_open, {whose}", name(&caps)));
     let desc = description(&caps);

@@ -37,8 +37,8 @@ pub(super) fn measure<T, E: Display>(
     let options = Options { pin: Some(pin), ..options };
     let look = |caps: &LbrCaps| plan(caps, &options, bodies);
     let registers = || {
-        let found = backend::look(args.backend, chosen?, &machine, look)?;
-        Ok(Instrument::Registers(Box::new((found.caps, found.usable))))
+        let (caps, _, plan) = backend::look(args.backend, chosen?, &machine, look)?;
+        Ok(Instrument::Registers(Box::new((caps, plan))))
     };
     let hidden = RefCell::new(None);
     // Counters are of the machine that this runs on.
