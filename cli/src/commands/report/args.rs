@@ -7,7 +7,7 @@ use profile::registers::ARGUMENTS;
 use serde::Serialize;
 use serde_json::json;
 
-use super::{Report, Sort, View, print_hidden};
+use super::{Report, Sort, View};
 use crate::exit::Result;
 use crate::head::{Notes, Totals, quality_json};
 use crate::present::number::{counted, grouped, part};
@@ -49,17 +49,12 @@ fn run(args: &Report, out: &mut Out<'_>) -> Result {
     let shown = args
         .shown()
         .keep(&mut hot.maps, &mut calls, (at_entry, "calls"), |of| (of.callee.0, of.count))?;
-    let printer = args.printer();
-    if printer == Printer::Text {
+    if args.printer() == Printer::Text {
         out.line(reliability(with_registers, at_entry))?;
     }
     args.print_head(out, (&*sources, &hot.quality, &totals), Notes::default, shown.as_ref())?;
     let rows: Vec<ArgumentRow<'_>> = calls.iter().enumerate().flat_map(rows).collect();
-    let limit = args.rows().min(rows.len());
-    table().write(printer, out, &mut hot.maps, rows.iter().take(limit).copied())?;
-    if printer == Printer::Text {
-        print_hidden(out, rows.len(), limit, ("row", "rows"))?;
-    }
+    args.write_rows(out, &table(), &mut hot.maps, rows.iter().copied(), ("row", "rows"))?;
     let mut totals = quality_json(&sources, &hot.quality, &totals);
     totals["samples_with_registers"] = json!(with_registers);
     totals["samples_at_entry"] = json!(at_entry);

@@ -15,9 +15,7 @@ use profile::quality::Quality;
 use serde::Serialize;
 
 use super::hot::means;
-use super::{
-    CYCLES, Page, Report, Section, Sort, View, print_hidden, rest, run_flow, say_unsorted, unusual,
-};
+use super::{CYCLES, Page, Report, Section, Sort, View, rest, run_flow, say_unsorted, unusual};
 use crate::exit::{Result, USAGE};
 use crate::head::{Notes, share_trust};
 use crate::present::chart::{Histogram, Series, figure};
@@ -136,23 +134,19 @@ fn print(out: &mut Out<'_>, args: &Report, flow: &mut Flow) -> io::Result<Option
         return Ok(None);
     }
     // Rows first, then basic blocks: there may be a million of each.
-    let (all, shown) = (blocks.len(), args.rows().min(blocks.len()));
-    let rows = blocks.iter().take(shown).enumerate();
     let counted = has_counters(blocks);
-    table(block_quality.blocks, quality, counted).write(printer, out, maps, rows)?;
+    let rows = blocks.iter().enumerate();
+    let all = block_quality.blocks;
+    args.write_rows(out, &table(all, quality, counted), maps, rows, ("block", "blocks"))?;
     *blocks = Vec::new();
     let basics = cuts.map_or_else(Vec::new, Cuts::basic_blocks);
-    let rows = basics.iter().take(args.rows()).enumerate();
-    match printer {
-        Printer::Text => {
-            print_hidden(out, all, shown, ("block", "blocks"))?;
-            out.gap()?;
-            basic_table().write_text(out, maps, rows)?;
-            print_hidden(out, basics.len(), args.rows(), ("basic block", "basic blocks"))?;
-        }
-        Printer::Json => basic_table().write_json(out, maps, rows)?,
-        // Its rows have different columns.
-        Printer::Csv => {}
+    if printer == Printer::Text {
+        out.gap()?;
+    }
+    // CSV has one line of keys.
+    if printer != Printer::Csv {
+        let names = ("basic block", "basic blocks");
+        args.write_rows(out, &basic_table(), maps, basics.iter().enumerate(), names)?;
     }
     Ok(None)
 }

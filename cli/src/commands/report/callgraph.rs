@@ -13,7 +13,7 @@ use profile::perf_data::Rate;
 use profile::select::EventSamples;
 use serde_json::json;
 
-use super::{Page, Report, Section, Sort, View, print_hidden, rest};
+use super::{Page, Report, Section, Sort, View, rest};
 use crate::args::heading;
 use crate::exit::Result;
 use crate::head::{self, Notes, Totals, quality_json};
@@ -89,7 +89,7 @@ fn run(args: &Report, out: &mut Out<'_>) -> Result {
         None => None,
     };
     let sums = shown.sums(&graph);
-    let listed = || sums.iter().take(args.rows()).enumerate();
+    let listed = sums.iter().enumerate();
     let functions = functions(graph.total(), graph.unit);
     let printer = args.printer();
     if options.folded {
@@ -108,8 +108,7 @@ fn run(args: &Report, out: &mut Out<'_>) -> Result {
             out.line(rows.line())?;
         }
         out.gap()?;
-        functions.write_text(out, &mut graph, listed())?;
-        print_hidden(out, sums.len(), listed().count(), ("function", "functions"))?;
+        args.write_rows(out, &functions, &mut graph, listed, ("function", "functions"))?;
         out.gap()?;
         if options.callee {
             graph = graph.inverted();
@@ -117,7 +116,7 @@ fn run(args: &Report, out: &mut Out<'_>) -> Result {
         let (leads, width) = (shown.leads(&graph), out.width);
         tree(&graph, &leads, LEAST / 100.0, width, &mut |line, _| out.line(line))?;
     } else {
-        functions.write(printer, out, &mut graph, listed())?;
+        args.write_rows(out, &functions, &mut graph, listed, ("function", "functions"))?;
         if printer == Printer::Json {
             print_contexts(out, args, &graph, &shown)?;
         }

@@ -9,7 +9,7 @@ use profile::flow::Site;
 use profile::interval::Interval;
 use profile::maps::Maps;
 
-use super::{Page, Report, Section, Sort, View, interval_of, print_hidden, rest, run_flow};
+use super::{Page, Report, Section, Sort, View, interval_of, rest, run_flow};
 use crate::exit::Result;
 use crate::head::{Notes, trust};
 use crate::present::number::percent;
@@ -84,9 +84,6 @@ fn print(out: &mut Out<'_>, args: &Report, flow: &mut Flow) -> std::io::Result<O
         };
         first.then(a.from.cmp(&b.from))
     });
-    let all = sites.len();
-    sites.truncate(args.rows());
-    let maps = &mut flow.maps;
     if flow.known == 0 && args.printer() == Printer::Text {
         let why = match flow.quality.software {
             0 => "its CPU or its recorder omits them",
@@ -96,9 +93,9 @@ fn print(out: &mut Out<'_>, args: &Report, flow: &mut Flow) -> std::io::Result<O
         return Ok(None);
     }
     let rows = sites.iter().copied().enumerate();
-    table(args.min_n, complete).write(args.printer(), out, maps, rows)?;
+    let table = table(args.min_n, complete);
+    args.write_rows(out, &table, &mut flow.maps, rows, ("branch", "branches"))?;
     if args.printer() == Printer::Text {
-        print_hidden(out, all, sites.len(), ("branch", "branches"))?;
         let passed = match flow.quality.not_taken {
             0 => ": a branch that falls through leaves no record",
             _ => "",

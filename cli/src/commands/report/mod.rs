@@ -36,7 +36,7 @@ use crate::input::{self, Count, Inputs, Reading, Recordings, Source};
 use crate::present::json;
 use crate::present::number::{counted_nonzero, grouped, joined};
 use crate::present::out::{FAINT, Out, say};
-use crate::present::table::Printer;
+use crate::present::table::{Printer, Table};
 use crate::select::{RowArgs, Rows, SelectArgs};
 use crate::symbols::SymbolArgs;
 
@@ -304,6 +304,23 @@ impl Report {
 
     fn printer(&self) -> Printer {
         Printer::of(self.json, self.csv)
+    }
+
+    /// Writes rows up to the limit; for people, also how many are hidden.
+    fn write_rows<C: ?Sized, R>(
+        &self,
+        out: &mut Out<'_>,
+        table: &Table<'_, C, R>,
+        context: &mut C,
+        rows: impl ExactSizeIterator<Item = R> + Clone,
+        what: (&str, &str),
+    ) -> io::Result<()> {
+        let printer = self.printer();
+        table.write(printer, out, context, rows.clone().take(self.rows()))?;
+        match printer {
+            Printer::Text => print_hidden(out, rows.len(), self.rows(), what),
+            Printer::Json | Printer::Csv => Ok(()),
+        }
     }
 
     /// Prints the lines above a view's table, for people.

@@ -140,24 +140,8 @@ fn print(out: &mut Out<'_>, args: &Report, flow: &mut Flow) -> io::Result<Option
         jumps.sort_by_key(|site| site.from);
         switches.sort_by_key(|site| site.from);
     }
-    let all = (jumps.len(), switches.len());
-    let by_name = flow.maps.has_names();
-    jumps.truncate(args.rows());
-    switches.truncate(args.rows());
-    let maps = &mut flow.maps;
-    let unsure = complete && jumps.iter().any(|site| site.unsure > 0);
-    let conditional = conditional(complete, unsure);
-    let rows = jumps.iter().copied().enumerate();
-    let printer = args.printer();
-    if printer != Printer::Text {
-        conditional.write(printer, out, maps, rows)?;
-        let rows = switches.iter().copied().enumerate();
-        if printer == Printer::Json {
-            indirect(complete).write_json(out, maps, rows)?;
-        }
-        return Ok(None);
-    }
-    if jumps.is_empty() && switches.is_empty() {
+    let (by_name, is_text) = (flow.maps.has_names(), args.printer() == Printer::Text);
+    if is_text && jumps.is_empty() && switches.is_empty() {
         out.line(format_args!(
             "no branch is known to be conditional or indirect: neither the recording nor code bytes \
              say{}",
@@ -165,14 +149,27 @@ fn print(out: &mut Out<'_>, args: &Report, flow: &mut Flow) -> io::Result<Option
         ))?;
         return Ok(None);
     }
-    if by_name && flow.quality.not_taken == 0 {
+    if is_text && by_name && flow.quality.not_taken == 0 {
         out.line(format_args!("times not taken are not known without code bytes{NO_CODE}"))?;
     }
-    conditional.write_text(out, maps, rows)?;
-    print_hidden(out, all.0, jumps.len(), ("conditional branch", "conditional branches"))?;
-    out.gap()?;
-    print_targets(out, maps, &switches, complete)?;
-    print_hidden(out, all.1, switches.len(), ("indirect branch", "indirect branches"))?;
+    let (maps, rows) = (&mut flow.maps, jumps.iter().copied().enumerate());
+    let unsure = complete && jumps.iter().take(args.rows()).any(|site| site.unsure > 0);
+    let names = ("conditional branch", "conditional branches");
+    args.write_rows(out, &conditional(complete, unsure), maps, rows, names)?;
+    let shown = switches.get(..args.rows().min(switches.len())).unwrap_or_default();
+    match args.printer() {
+        Printer::Text => {
+            out.gap()?;
+            print_targets(out, maps, shown, complete)?;
+            let names = ("indirect branch", "indirect branches");
+            print_hidden(out, switches.len(), shown.len(), names)?;
+        }
+        Printer::Json => {
+            indirect(complete).write_json(out, maps, shown.iter().copied().enumerate())?;
+        }
+        // It has one line of keys.
+        Printer::Csv => {}
+    }
     Ok(None)
 }
 
