@@ -6,6 +6,7 @@ use profile::callgraph::CallGraph;
 use profile::maps::{Location, Maps};
 use profile::overview::Overview;
 
+use super::report::group::{By, GroupKey, plus};
 use crate::present::number::share;
 use crate::present::table::{Cell, Ranked, Table};
 
@@ -31,22 +32,19 @@ pub(crate) struct FunctionSum {
     with_cycles: u64,
 }
 
-/// Identifies a function across readings: its file and the offset of its first byte, or its name.
-type Identity = (Option<String>, Option<u64>, String);
-
 /// All functions with branches, by how many.
 pub(crate) fn sums(overview: &mut Overview) -> Vec<FunctionSum> {
     let Overview { branches, flow, .. } = overview;
     let mut sums: Vec<FunctionSum> = Vec::new();
-    let mut known: HashMap<Identity, usize> = HashMap::new();
+    let mut known: HashMap<GroupKey, usize> = HashMap::new();
     for branch in branches.iter() {
         let location = branch.from_location;
-        let identity = identity(&mut flow.maps, location);
-        let at = *known.entry(identity).or_insert_with_key(|(file, start, name)| {
-            let start = location.file().zip(*start);
+        let key = GroupKey::of(&mut flow.maps, By::Function, location);
+        let at = *known.entry(key).or_insert_with_key(|key| {
+            let start = location.file().zip(key.start);
             sums.push(FunctionSum {
-                name: name.clone(),
-                file: file.clone(),
+                name: key.text(),
+                file: key.file.clone(),
                 start: start.map(|(file, offset)| Location::File { file, offset }),
                 location,
                 address: branch.from,
@@ -62,9 +60,7 @@ pub(crate) fn sums(overview: &mut Overview) -> Vec<FunctionSum> {
         let Some(sum) = sums.get_mut(at) else { continue };
         sum.own = sum.own.saturating_add(branch.count);
         sum.known = sum.known.saturating_add(branch.known);
-        if let Some(missed) = branch.mispredicted {
-            sum.mispredicted = Some(sum.mispredicted.unwrap_or(0).saturating_add(missed));
-        }
+        plus(&mut sum.mispredicted, branch.mispredicted);
         sum.cycles = sum.cycles.saturating_add(branch.cycles_sum);
         sum.with_cycles = sum.with_cycles.saturating_add(branch.with_cycles);
     }
@@ -74,31 +70,22 @@ pub(crate) fn sums(overview: &mut Overview) -> Vec<FunctionSum> {
 
 /// Adds the totals of the call graph.
 pub(crate) fn add_totals(sums: &mut [FunctionSum], maps: &mut Maps, graph: &CallGraph) {
-    let mut totals: HashMap<Identity, u64> = HashMap::new();
+    let mut totals: HashMap<GroupKey, u64> = HashMap::new();
     for sum in graph.sums() {
         let Some(function) = graph.functions.get(sum.function) else { continue };
-        let (Some(location), Some(name)) = (function.location, &function.name) else { continue };
+        let (Some(location), symbol @ Some(_)) = (function.location, function.name.clone()) else {
+            continue;
+        };
         let file = graph.maps.path_of(location).map(str::to_owned);
         let start = match location {
             Location::File { offset, .. } => Some(offset),
             Location::Address(_) => None,
         };
-        totals.insert((file, start, name.clone()), sum.total);
+        totals.insert(GroupKey { symbol, start, file, ..GroupKey::default() }, sum.total);
     }
     for sum in sums {
-        sum.total = totals.get(&identity(maps, sum.location)).copied();
-    }
-}
-
-fn identity(maps: &mut Maps, location: Location) -> Identity {
-    let file = maps.path_of(location).map(str::to_owned);
-    match maps.function(location) {
-        Some(function) => (file, Some(function.offsets.start), function.name),
-        None => {
-            let name = maps.name(location).map(|named| named.name);
-            let name = name.or_else(|| file.clone()).unwrap_or_else(|| "[unknown]".to_owned());
-            (file, None, name)
-        }
+        let key = GroupKey::of(maps, By::Function, sum.location);
+        sum.total = totals.get(&key).copied();
     }
 }
 

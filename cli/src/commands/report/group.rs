@@ -10,12 +10,12 @@ use profile::cycles::Cycles;
 use profile::lines::SourceLine;
 use profile::maps::{Location, Maps};
 
-use super::{Page, Report, View, blocks, hot, mispredict, outcomes, print_hidden, rest, run_flow};
+use super::{Page, Report, View, blocks, hot, mispredict, outcomes, rest, run_flow};
 use crate::exit::Result;
 use crate::head::{Notes, trust};
 use crate::present::number::share;
 use crate::present::out::Out;
-use crate::present::table::{Cell, Printer, Table};
+use crate::present::table::{Cell, Ranked, Table};
 
 /// Grouping key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -40,25 +40,28 @@ impl By {
 
 /// Grouping key; `null` if unused or unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct GroupKey {
-    symbol: Option<String>,
-    /// Distinguishes functions with the same name.
-    start: u64,
-    file: Option<String>,
-    line: Option<SourceLine>,
+pub(crate) struct GroupKey {
+    pub(crate) symbol: Option<String>,
+    /// The offset of the function's first byte: functions may have the same name.
+    pub(crate) start: Option<u64>,
+    pub(crate) file: Option<String>,
+    pub(crate) line: Option<SourceLine>,
 }
 
 impl GroupKey {
-    fn of(maps: &mut Maps, by: By, location: Location) -> GroupKey {
+    pub(crate) fn of(maps: &mut Maps, by: By, location: Location) -> GroupKey {
         let file = maps.path_of(location).map(str::to_owned);
         let line = (by == By::Line).then(|| maps.source(location)).flatten();
         if by == By::File || line.is_some() {
             return GroupKey { file, line, ..GroupKey::default() };
         }
         match maps.function(location) {
-            Some(function) => {
-                GroupKey { symbol: Some(function.name), start: function.offsets.start, file, line }
-            }
+            Some(function) => GroupKey {
+                symbol: Some(function.name),
+                start: Some(function.offsets.start),
+                file,
+                line,
+            },
             None => {
                 let symbol = maps.name(location).map(|named| named.name);
                 GroupKey { symbol, file, ..GroupKey::default() }
@@ -66,7 +69,7 @@ impl GroupKey {
         }
     }
 
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let file = self.file.as_deref().unwrap_or("[unknown]");
         match (&self.line, &self.symbol) {
             (Some(line), _) => format!("{}:{}", line.file_name(), line.line),
@@ -76,8 +79,10 @@ impl GroupKey {
     }
 }
 
+/// The rows of a group, together.
 #[derive(Debug, Default)]
 struct GroupSum {
+    key: GroupKey,
     rows: u64,
     /// Times taken, or run.
     count: u64,
@@ -89,7 +94,8 @@ struct GroupSum {
     cycles: Cycles,
 }
 
-fn plus(sum: &mut Option<u64>, more: Option<u64>) {
+/// Adds a number that may be unknown.
+pub(crate) fn plus(sum: &mut Option<u64>, more: Option<u64>) {
     *sum = match (*sum, more) {
         (Some(sum), Some(more)) => Some(sum.saturating_add(more)),
         (sum, more) => sum.or(more),
@@ -100,7 +106,7 @@ fn plus(sum: &mut Option<u64>, more: Option<u64>) {
 struct GroupSums {
     view: &'static str,
     by: By,
-    rows: Vec<(GroupKey, GroupSum)>,
+    rows: Vec<GroupSum>,
     /// The denominator of shares.
     all: u64,
 }
@@ -144,70 +150,64 @@ impl GroupSums {
                 sum.outcomes.1 = sum.outcomes.1.saturating_add(executed);
             }
         }
-        let mut rows: Vec<(GroupKey, GroupSum)> = sums.into_iter().collect();
+        let mut rows: Vec<GroupSum> =
+            sums.into_iter().map(|(key, sum)| GroupSum { key, ..sum }).collect();
         let by_misses = view.name == mispredict::VIEW.name;
         let weight = |sum: &GroupSum| (sum.mispredicted.filter(|_| by_misses), sum.count);
-        rows.sort_by(|(a, x), (b, y)| {
-            weight(y).cmp(&weight(x)).then_with(|| (a.text(), a.start).cmp(&(b.text(), b.start)))
-        });
+        let name = |sum: &GroupSum| (sum.key.text(), sum.key.start);
+        rows.sort_by(|a, b| weight(b).cmp(&weight(a)).then_with(|| name(a).cmp(&name(b))));
         let all = if is_blocks { flow.block_quality.blocks } else { flow.taken };
         GroupSums { view: view.name, by, rows, all }
     }
 
-    fn table<'a>(&self) -> Table<'a, (), (usize, &'a (GroupKey, GroupSum))> {
+    fn table<'a>(&self) -> Table<'a, (), Ranked<'a, GroupSum>> {
         let (all, view) = (self.all, self.view);
         let heading = self.by.name();
-        let table = Table::<(), (usize, &(GroupKey, GroupSum))>::new()
+        let table = Table::<(), Ranked<'_, GroupSum>>::new()
             .constant("view", view)
             .constant("group", heading)
             .number("rank", "rank", |(), (at, _)| Cell::Number(*at as u64 + 1))
             .spare(3);
         let rate = |sum: &GroupSum| Cell::share(sum.mispredicted.and_then(|n| share(n, sum.known)));
-        let shares = move |table: Table<'a, (), (usize, &'a (GroupKey, GroupSum))>| {
+        let shares = move |table: Table<'a, (), Ranked<'a, GroupSum>>| {
             table
-                .number("count", "count", |(), (_, (_, sum))| Cell::Count(sum.count))
-                .number("share", "share", move |(), (_, (_, sum))| {
-                    Cell::share(share(sum.count, all))
-                })
+                .number("count", "count", |(), (_, sum)| Cell::Count(sum.count))
+                .number("share", "share", move |(), (_, sum)| Cell::share(share(sum.count, all)))
                 .heat()
         };
         let table = match view {
             "outcomes" => table
-                .number("taken", "taken", |(), (_, (_, sum))| Cell::Count(sum.count))
+                .number("taken", "taken", |(), (_, sum)| Cell::Count(sum.count))
                 .heat()
-                .number("not_taken", "not taken", |(), (_, (_, sum))| Cell::count(sum.not_taken))
-                .number("taken_share", "share taken", |(), (_, (_, sum))| {
+                .number("not_taken", "not taken", |(), (_, sum)| Cell::count(sum.not_taken))
+                .number("taken_share", "share taken", |(), (_, sum)| {
                     Cell::share(share(sum.outcomes.0, sum.outcomes.1))
                 }),
             "mispredict" => table
-                .number("mispredicted", "mispredicts", |(), (_, (_, sum))| {
-                    Cell::count(sum.mispredicted)
-                })
+                .number("mispredicted", "mispredicts", |(), (_, sum)| Cell::count(sum.mispredicted))
                 .heat()
-                .number("predictions_known", "known", |(), (_, (_, sum))| Cell::Count(sum.known))
+                .number("predictions_known", "known", |(), (_, sum)| Cell::Count(sum.known))
                 .spare(2)
-                .number("taken", "taken", |(), (_, (_, sum))| Cell::Count(sum.count))
-                .number("mispredict_rate", "rate", move |(), (_, (_, sum))| rate(sum)),
+                .number("taken", "taken", |(), (_, sum)| Cell::Count(sum.count))
+                .number("mispredict_rate", "rate", move |(), (_, sum)| rate(sum)),
             "blocks" => shares(table)
-                .number("n", "n", |(), (_, (_, sum))| Cell::Count(sum.cycles.n()))
+                .number("n", "n", |(), (_, sum)| Cell::Count(sum.cycles.n()))
                 .spare(2)
-                .number("p50", "p50", |(), (_, (_, sum))| Cell::number(sum.cycles.quantile(0.5)))
-                .number("p90", "p90", |(), (_, (_, sum))| Cell::number(sum.cycles.quantile(0.9))),
+                .number("p50", "p50", |(), (_, sum)| Cell::number(sum.cycles.quantile(0.5)))
+                .number("p90", "p90", |(), (_, sum)| Cell::number(sum.cycles.quantile(0.9))),
             _ => shares(table)
-                .only("mispredicted", |(), (_, (_, sum))| Cell::count(sum.mispredicted))
-                .only("predictions_known", |(), (_, (_, sum))| Cell::Count(sum.known))
-                .number("mispredict_rate", "mispredict", move |(), (_, (_, sum))| rate(sum))
+                .only("mispredicted", |(), (_, sum)| Cell::count(sum.mispredicted))
+                .only("predictions_known", |(), (_, sum)| Cell::Count(sum.known))
+                .number("mispredict_rate", "mispredict", move |(), (_, sum)| rate(sum))
                 .spare(2),
         };
         table
-            .number("rows", "rows", |(), (_, (_, sum))| Cell::Count(sum.rows))
+            .number("rows", "rows", |(), (_, sum)| Cell::Count(sum.rows))
             .spare(1)
-            .name("", heading, |(), (_, (key, _))| Cell::Name(key.text()))
-            .only("symbol", |(), (_, (key, _))| Cell::name(key.symbol.clone()))
-            .only("file", |(), (_, (key, _))| Cell::name(key.file.clone()))
-            .only("line", |(), (_, (key, _))| {
-                Cell::name(key.line.as_ref().map(ToString::to_string))
-            })
+            .name("", heading, |(), (_, sum)| Cell::Name(sum.key.text()))
+            .only("symbol", |(), (_, sum)| Cell::name(sum.key.symbol.clone()))
+            .only("file", |(), (_, sum)| Cell::name(sum.key.file.clone()))
+            .only("line", |(), (_, sum)| Cell::name(sum.key.line.as_ref().map(ToString::to_string)))
     }
 }
 
@@ -238,12 +238,7 @@ fn print(out: &mut Out<'_>, args: &Report, flow: &mut Flow, by: By) -> io::Resul
         flow.drop_contradicted();
     }
     let sums = GroupSums::of(flow, &args.view, by);
-    let printer = args.printer();
-    let shown = args.rows().min(sums.rows.len());
-    sums.table().write(printer, out, &mut (), sums.rows.iter().take(shown).enumerate())?;
-    if printer == Printer::Text {
-        print_hidden(out, sums.rows.len(), shown, ("row", "rows"))?;
-    }
+    args.write_rows(out, &sums.table(), &mut (), sums.rows.iter().enumerate(), ("row", "rows"))?;
     Ok(None)
 }
 
