@@ -71,21 +71,26 @@ fn run(args: &Report, out: &mut Out<'_>) -> Result {
     let links = list.iter().flat_map(|path| &path.links);
     let places = links.map(|link| (link.from_location, link.count));
     let within = args.shown().places(&mut paths.maps, places)?;
-    // A chain belongs to every file that it passes through. Chains refer to others by rank among
-    // all.
+    // A chain belongs to every file that it passes through.
     let is_listed = |path: &Path| {
         let has =
             |within: &LocationFilter| path.links.iter().any(|link| within.has(link.from_location));
         within.as_ref().is_none_or(has)
     };
-    let listed: Vec<usize> =
-        list.iter().enumerate().filter(|(_, path)| is_listed(path)).map(|(at, _)| at).collect();
+    // Chains refer to others by rank among all.
+    let mut covered = 0u64;
+    let numbered = list.iter().enumerate().map(|(at, path)| {
+        covered = covered.saturating_add(path.branches);
+        (at, path, covered)
+    });
+    let listed: Vec<(usize, &Path, u64)> =
+        numbered.filter(|(_, path, _)| is_listed(path)).collect();
     let selected = within.is_some().then(|| {
-        let all = listed.iter().filter_map(|at| list.get(*at));
-        let count = all.fold(0, |sum: u64, path| sum.saturating_add(path.branches));
+        let count =
+            listed.iter().fold(0, |sum: u64, (_, path, _)| sum.saturating_add(path.branches));
         args.shown().rows("branches", (count, paths.taken), (listed.len(), list.len()))
     });
-    let shown = rows.min(listed.len());
+    let shown = listed.get(..rows.min(listed.len())).unwrap_or_default();
     if text {
         out.lines(&head::lines(&sources, &paths.quality, &totals, notes(&paths), args.verbose))?;
         if args.verbose {
@@ -95,29 +100,22 @@ fn run(args: &Report, out: &mut Out<'_>) -> Result {
             out.line(rows.line())?;
         }
     }
-    let last = listed.iter().take(shown).next_back().map_or(0, |at| at + 1);
     if printer == Printer::Csv {
-        let chains = list.iter().enumerate().take(last).filter(|(_, path)| is_listed(path));
-        let rows = chains.flat_map(|(at, path)| path.links.iter().map(move |link| (at, link)));
+        let rows = shown.iter().flat_map(|(at, path, _)| path.links.iter().map(|link| (*at, link)));
         out.modelled = Source::any_models_fields(&sources);
         ranked().write_csv(out, &mut paths.maps, rows)?;
         return args.end(out, Value::Null, None, (&sources, &paths.maps));
     }
-    let mut covered = 0u64;
-    for (rank, path) in list.iter().take(last).enumerate() {
-        covered = covered.saturating_add(path.branches);
-        if !is_listed(path) {
-            continue;
-        }
+    for (at, path, covered) in shown {
         if text {
-            print_path(out, &mut paths, path, rank + 1, covered)?;
+            print_path(out, &mut paths, path, at + 1, *covered)?;
         } else {
-            json::value(out, &row_json(&mut paths, path, rank + 1, covered))?;
+            json::value(out, &row_json(&mut paths, path, at + 1, *covered))?;
         }
     }
     if text {
         out.gap()?;
-        print_hidden(out, listed.len(), shown, ("chain", "chains"))?;
+        print_hidden(out, listed.len(), shown.len(), ("chain", "chains"))?;
     }
     let mut totals = quality_json(&sources, &paths.quality, &totals);
     totals["complete"] = json!(paths.complete);
