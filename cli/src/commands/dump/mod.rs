@@ -170,7 +170,7 @@ fn write_json(
             ("raw_to", hex(to)),
             ("raw_info", hex(raw.info)),
         ];
-        fields.extend(RecordRow::of(None, caps.layout, *raw, args.knowledge()).json());
+        fields.extend(RecordRow::of(None, caps.layout, *raw, args.knowledge()).fields);
         json::line(out, &fields)?;
     }
     Ok(())
