@@ -1,7 +1,7 @@
 //! `lbr lint`: whether to trust a recording.
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 use anstyle::Style;
@@ -10,13 +10,13 @@ use lbr_msr::text::AsText;
 use profile::lint::{BinaryCoverage, DEFAULT_STRIDE, Finding, Lint, Severity, Verdict};
 use profile::quality::Quality;
 use profile::symbols::{Module, Sources};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::args::heading;
 use crate::exit::{DONE, OrExit, POOR, Result, USAGE};
 use crate::input::{self, Inputs, Recordings, Source, selected};
 use crate::present::json;
-use crate::present::number::{counted, dash, grouped, nonzero, percent, share};
+use crate::present::number::{counted, dash, grouped, joined, nonzero, percent, share};
 use crate::present::out::{BAD, DOUBTFUL, GOOD, Out};
 use crate::present::table::{Cell, Printer, Table};
 use crate::select::SelectArgs;
@@ -94,88 +94,94 @@ pub(crate) fn run(args: &LintArgs) -> Result {
         lints.push(Judged { verdict, findings, quality, binary });
         Ok(())
     })?;
-    let mut overall = Verdict::Sound;
-    let printer = Printer::of(args.json, args.csv);
-    if printer == Printer::Csv {
-        let rows = sources.iter().zip(&lints);
-        let rows = rows.flat_map(|(source, lint)| lint.findings.iter().map(move |f| (source, f)));
-        table().write_csv(&mut out, &mut (), rows)?;
-    }
-    for (index, (lint, source)) in lints.iter().zip(&sources).enumerate() {
-        overall = overall.max(lint.verdict);
-        match printer {
-            Printer::Text => {}
-            Printer::Json => {
-                print_json(&mut out, lint, source)?;
-                continue;
+    let overall = lints.iter().map(|lint| lint.verdict).max().unwrap_or(Verdict::Sound);
+    let judged = || sources.iter().zip(&lints);
+    match Printer::of(args.json, args.csv) {
+        Printer::Csv => {
+            let rows = judged().flat_map(|(of, lint)| lint.findings.iter().map(move |f| (of, f)));
+            table().write_csv(&mut out, &mut (), rows)?;
+        }
+        Printer::Json => {
+            judged().try_for_each(|(source, lint)| print_json(&mut out, lint, source))?;
+            if sources.len() > 1 {
+                json::value(&mut out, &all_json(overall, &lints, &sources))?;
             }
-            Printer::Csv => continue,
         }
-        if index > 0 {
-            out.gap()?;
-        }
-        out.styled(
-            look(lint.verdict),
-            format_args!(
-                "{}: {} ({}, {}{}{})",
-                source.name,
-                lint.verdict.name(),
-                counted(lint.quality.samples, "sample", "samples"),
-                counted(lint.quality.entries, "entry", "entries"),
-                source.partial().map_or_else(String::new, |partial| format!(", {partial}")),
-                source.events_line().map_or_else(String::new, |events| format!("; {events}")),
-            ),
-        )?;
-        let (recorder, limits) = (source.recorder(), source.limits());
-        let source = std::slice::from_ref(source);
-        let modelled = Source::modelled(source, lint.quality.software);
-        let parts = recorder.iter().map(String::as_str).chain(modelled).chain(limits);
-        out.line(parts.collect::<Vec<_>>().join("; "))?;
-        if let Some(line) = selected::of_quality(source, &lint.quality) {
-            out.line(line)?;
-        }
-        if let (Some(path), Some(binary)) = (&args.binary, &lint.binary) {
-            out.line(format_args!("{}: {}", path.as_text(), coverage(binary)))?;
-        }
-        for finding in &lint.findings {
-            print(&mut out, finding)?;
-        }
-        if lint.findings.is_empty() {
-            out.line("no problems found")?;
-        }
-    }
-    if sources.len() > 1 && printer != Printer::Csv {
-        let of = |verdict| lints.iter().filter(|lint| lint.verdict == verdict).count();
-        let verdicts = [Verdict::Sound, Verdict::Doubtful, Verdict::Poor];
-        if printer == Printer::Json {
-            let mut json = json!({
-                "view": "overall",
-                "verdict": overall.name(),
-                "inputs": lints.len(),
-                "partial": sources.iter().any(Source::is_partial),
-            });
-            for verdict in verdicts {
-                json[verdict.name()] = json!(of(verdict));
+        Printer::Text => {
+            for (at, (source, lint)) in judged().enumerate() {
+                if at > 0 {
+                    out.gap()?;
+                }
+                print_text(&mut out, args, lint, source)?;
             }
-            json::value(&mut out, &json)?;
-        } else {
-            let counts: Vec<String> = verdicts
-                .into_iter()
-                .filter(|verdict| of(*verdict) > 0)
-                .map(|verdict| format!("{} {}", of(verdict), verdict.name()))
-                .collect();
-            let name = overall.name();
-            out.gap()?;
-            let counts = counts.join(", ");
-            out.styled(
-                look(overall),
-                format_args!("{} recordings: {name} ({counts})", lints.len()),
-            )?;
+            if sources.len() > 1 {
+                let name = overall.name();
+                let counts = VERDICTS.map(|verdict| (verdict.name(), count(&lints, verdict)));
+                let (all, counts) = (lints.len(), nonzero(counts).join(", "));
+                out.gap()?;
+                out.styled(look(overall), format_args!("{all} recordings: {name} ({counts})"))?;
+            }
         }
     }
     out.flush()?;
     sources.iter().for_each(input::warn);
     Ok(if args.strict && overall > Verdict::Sound { POOR } else { DONE })
+}
+
+const VERDICTS: [Verdict; 3] = [Verdict::Sound, Verdict::Doubtful, Verdict::Poor];
+
+fn count(lints: &[Judged], verdict: Verdict) -> u64 {
+    lints.iter().filter(|lint| lint.verdict == verdict).count() as u64
+}
+
+/// The worst verdict of several recordings, and how many have each.
+fn all_json(overall: Verdict, lints: &[Judged], sources: &[Source]) -> Value {
+    let mut json = json!({
+        "view": "overall",
+        "verdict": overall.name(),
+        "inputs": lints.len(),
+        "partial": sources.iter().any(Source::is_partial),
+    });
+    for verdict in VERDICTS {
+        json[verdict.name()] = json!(count(lints, verdict));
+    }
+    json
+}
+
+/// One recording, for people.
+fn print_text(
+    out: &mut Out<'_>,
+    args: &LintArgs,
+    lint: &Judged,
+    source: &Source,
+) -> io::Result<()> {
+    out.styled(
+        look(lint.verdict),
+        format_args!(
+            "{}: {} ({}, {}{}{})",
+            source.name,
+            lint.verdict.name(),
+            counted(lint.quality.samples, "sample", "samples"),
+            counted(lint.quality.entries, "entry", "entries"),
+            source.partial().map_or_else(String::new, |partial| format!(", {partial}")),
+            source.events_line().map_or_else(String::new, |events| format!("; {events}")),
+        ),
+    )?;
+    let (recorder, limits) = (source.recorder(), source.limits());
+    let source = std::slice::from_ref(source);
+    let modelled = Source::modelled(source, lint.quality.software);
+    let parts = recorder.iter().map(String::as_str).chain(modelled).chain(limits);
+    out.line(joined(parts, "; "))?;
+    if let Some(line) = selected::of_quality(source, &lint.quality) {
+        out.line(line)?;
+    }
+    if let (Some(path), Some(binary)) = (&args.binary, &lint.binary) {
+        out.line(format_args!("{}: {}", path.as_text(), coverage(binary)))?;
+    }
+    if lint.findings.is_empty() {
+        out.line("no problems found")?;
+    }
+    lint.findings.iter().try_for_each(|finding| print(out, finding))
 }
 
 /// How far a recording covers a program's file, in a line.
@@ -202,7 +208,7 @@ fn coverage(binary: &BinaryCoverage) -> String {
 }
 
 /// The findings of one recording and its verdict.
-fn print_json(out: &mut Out<'_>, lint: &Judged, source: &Source) -> std::io::Result<()> {
+fn print_json(out: &mut Out<'_>, lint: &Judged, source: &Source) -> io::Result<()> {
     table().write_json(out, &mut (), lint.findings.iter().map(|finding| (source, finding)))?;
     let mut summary = json!({
         "view": "verdict",
@@ -238,7 +244,7 @@ pub(crate) const fn look(verdict: Verdict) -> Style {
 }
 
 /// Prints a finding for people.
-pub(crate) fn print(out: &mut Out<'_>, finding: &Finding) -> std::io::Result<()> {
+pub(crate) fn print(out: &mut Out<'_>, finding: &Finding) -> io::Result<()> {
     let Finding { id, severity, count, of, unit, meaning, report, parts } = finding;
     let of = match finding.share() {
         Some(share) => format!(" of {} {unit} ({})", grouped(*of), percent(share)),
