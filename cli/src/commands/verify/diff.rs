@@ -21,18 +21,13 @@ struct CpuGroup {
     checks: Vec<Value>,
 }
 
-/// The results of one check in both reports; `None` if it was not made.
-struct CheckPair {
-    check: String,
-    one: Option<Value>,
-    other: Option<Value>,
-}
+/// A check's name, and its results in both reports; `None` if it was not made.
+type CheckPair<'a> = (&'a str, [Option<&'a Value>; 2]);
 
-/// Two groups that stand for the same kind of CPU.
-struct GroupPair {
-    one: String,
-    other: String,
-    lines: Vec<CheckPair>,
+/// The titles of two groups that stand for the same kind of CPU, and the checks that differ.
+struct GroupPair<'a> {
+    titles: [String; 2],
+    checks: Vec<CheckPair<'a>>,
 }
 
 /// Compares two reports. The exit status is 1 if they differ.
@@ -40,7 +35,7 @@ pub(super) fn run(one: &Path, other: &Path, json: Option<&Path>) -> Result {
     let output = json.map(|path| Output::new(path, [one, other])).transpose()?;
     let (first, second) = (read(one)?, read(other)?);
     let pairs = pair(&first, &second);
-    let differ = pairs.iter().any(|pair| !pair.lines.is_empty());
+    let differ = pairs.iter().any(|pair| !pair.checks.is_empty());
     match output {
         Some(output) => output.stream(|out| write_json(out, &pairs).map(Ok))?,
         None => {
@@ -105,7 +100,7 @@ fn title(group: &CpuGroup) -> String {
 }
 
 /// Pairs groups of the same core type, the rest in order.
-fn pair(first: &[CpuGroup], second: &[CpuGroup]) -> Vec<GroupPair> {
+fn pair<'a>(first: &'a [CpuGroup], second: &'a [CpuGroup]) -> Vec<GroupPair<'a>> {
     let core = |group: &CpuGroup| word(&group.head, "core_type").to_owned();
     let mut left: Vec<&CpuGroup> = second.iter().collect();
     let mut pairs = Vec::new();
@@ -131,7 +126,7 @@ fn by_id(group: &CpuGroup) -> HashMap<&str, &Value> {
     found
 }
 
-fn compare(one: &CpuGroup, other: &CpuGroup) -> GroupPair {
+fn compare<'a>(one: &'a CpuGroup, other: &'a CpuGroup) -> GroupPair<'a> {
     let (in_one, in_other) = (by_id(one), by_id(other));
     let mut ids: Vec<&str> = one.checks.iter().map(|check| word(check, "check")).collect();
     for check in &other.checks {
@@ -141,25 +136,18 @@ fn compare(one: &CpuGroup, other: &CpuGroup) -> GroupPair {
             ids.push(id);
         }
     }
-    let same = |one: &Option<Value>, other: &Option<Value>| match (one, other) {
-        (Some(one), Some(other)) => {
+    let differs = |(_, results): &CheckPair<'_>| match *results {
+        [Some(one), Some(other)] => {
             let verdict = word(one, "verdict") == word(other, "verdict");
             // Counts vary from run to run: if both are as documented, the documented values are
             // compared.
             let key = if word(one, "verdict") == "as_documented" { "expected" } else { "found" };
-            verdict && one.get(key) == other.get(key)
+            !verdict || one.get(key) != other.get(key)
         }
-        _ => false,
+        _ => true,
     };
-    let lines = ids
-        .into_iter()
-        .map(|id| {
-            let find = |checks: &HashMap<&str, &Value>| checks.get(id).copied().cloned();
-            CheckPair { check: id.to_owned(), one: find(&in_one), other: find(&in_other) }
-        })
-        .filter(|line| !same(&line.one, &line.other))
-        .collect();
-    GroupPair { one: title(one), other: title(other), lines }
+    let pairs = ids.into_iter().map(|id| (id, [&in_one, &in_other].map(|of| of.get(id).copied())));
+    GroupPair { titles: [one, other].map(title), checks: pairs.filter(differs).collect() }
 }
 
 /// The result of a check, in a few words.
@@ -174,39 +162,38 @@ fn outcome(check: Option<&Value>) -> String {
     format!("{verdict}: {more}")
 }
 
-fn write_text(out: &mut Out<'_>, pairs: &[GroupPair]) -> io::Result<()> {
-    for pair in pairs {
-        out.line(format_args!("A  {}", pair.one))?;
-        out.line(format_args!("B  {}", pair.other))?;
-        if pair.lines.is_empty() {
+fn write_text(out: &mut Out<'_>, pairs: &[GroupPair<'_>]) -> io::Result<()> {
+    for GroupPair { titles: [one, other], checks } in pairs {
+        out.line(format_args!("A  {one}"))?;
+        out.line(format_args!("B  {other}"))?;
+        if checks.is_empty() {
             out.line("no difference")?;
         }
-        for line in &pair.lines {
-            out.line(&line.check)?;
-            out.line(format_args!("  A  {}", outcome(line.one.as_ref())))?;
-            out.line(format_args!("  B  {}", outcome(line.other.as_ref())))?;
+        for (check, [one, other]) in checks {
+            out.line(check)?;
+            out.line(format_args!("  A  {}", outcome(*one)))?;
+            out.line(format_args!("  B  {}", outcome(*other)))?;
         }
     }
     Ok(())
 }
 
-fn write_json(out: &mut impl Write, pairs: &[GroupPair]) -> io::Result<()> {
+fn write_json(out: &mut impl Write, pairs: &[GroupPair<'_>]) -> io::Result<()> {
     json::object!(out, { "schema": 1 })?;
-    for pair in pairs {
-        for line in &pair.lines {
-            let side = |check: &Option<Value>, key| {
-                check.as_ref().and_then(|check| check.get(key)).cloned().unwrap_or(Value::Null)
-            };
+    for GroupPair { titles: [one, other], checks } in pairs {
+        for (check, [a, b]) in checks {
+            let of =
+                |result: &Option<&Value>, key| result.and_then(|check| check.get(key)).cloned();
             json::object!(out, {
-                "check": line.check,
-                "a": pair.one,
-                "b": pair.other,
-                "a_verdict": side(&line.one, "verdict"),
-                "b_verdict": side(&line.other, "verdict"),
-                "a_expected": side(&line.one, "expected"),
-                "b_expected": side(&line.other, "expected"),
-                "a_found": side(&line.one, "found"),
-                "b_found": side(&line.other, "found"),
+                "check": check,
+                "a": one,
+                "b": other,
+                "a_verdict": of(a, "verdict"),
+                "b_verdict": of(b, "verdict"),
+                "a_expected": of(a, "expected"),
+                "b_expected": of(b, "expected"),
+                "a_found": of(a, "found"),
+                "b_found": of(b, "found"),
             })?;
         }
     }
