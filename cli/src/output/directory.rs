@@ -43,9 +43,7 @@ impl DirEntry {
             let what = if path.as_os_str().is_empty() { "empty" } else { "a directory" };
             return Err(usage!("{} is {what}: name a file", path.as_text()));
         };
-        let parent = path.parent().unwrap_or(Path::new(""));
-        let directory = Walk::to(parent).map_err(|stop| stop.failure(path))?;
-        Ok(DirEntry { directory, name: name.to_owned() })
+        Ok(DirEntry { directory: Walk::to(path)?, name: name.to_owned() })
     }
 
     /// The same directory with `suffix` appended to the name.
@@ -150,44 +148,10 @@ impl DirEntry {
     }
 }
 
-/// Why a directory was not reached.
-#[derive(Debug)]
-enum Stop {
-    System(Errno),
-    /// A link of another user.
-    Link(PathBuf, u32),
-    /// `..` in a directory that another user can move.
-    Moved(PathBuf, u32),
-}
-
-impl From<Errno> for Stop {
-    fn from(error: Errno) -> Stop {
-        Stop::System(error)
-    }
-}
-
-impl Stop {
-    fn failure(self, path: &Path) -> Failure {
-        let path = path.as_text();
-        let (at, what, owner) = match self {
-            Stop::System(error) => {
-                return anyhow!(io::Error::from(error))
-                    .context(format!("{path} cannot be written"))
-                    .into();
-            }
-            Stop::Link(at, owner) => (at, "is a link that", owner),
-            Stop::Moved(at, owner) => (at, "goes up from a directory that", owner),
-        };
-        usage!(
-            "{path} is not written: {} {what} another user owns (uid {owner}), who decides where \
-             it leads; name the directory itself",
-            at.as_text()
-        )
-    }
-}
-
 /// A walk along a path.
-struct Walk {
+struct Walk<'a> {
+    /// The whole path, for messages.
+    path: &'a Path,
     at: OwnedFd,
     /// The components that were passed, for messages.
     passed: PathBuf,
@@ -198,17 +162,19 @@ struct Walk {
     foreign: Option<u32>,
 }
 
-impl Walk {
-    fn to(directory: &Path) -> Result<OwnedFd, Stop> {
-        let at = open(".", OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
-        let mut walk = Walk { at, passed: PathBuf::new(), rest: Vec::new(), foreign: None };
-        walk.push(directory);
+impl Walk<'_> {
+    /// Opens the directory of a path.
+    fn to(path: &Path) -> Result<OwnedFd> {
+        let here = open(".", OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty());
+        let at = here.map_err(|error| cannot_write(path, error))?;
+        let mut walk = Walk { path, at, passed: PathBuf::new(), rest: Vec::new(), foreign: None };
+        walk.push(path.parent().unwrap_or(Path::new("")));
         let mut links = 0;
         while let Some(name) = walk.rest.pop() {
             if let Some(target) = walk.step(&name)? {
                 links += 1;
                 if links > MOST_LINKS {
-                    return Err(Errno::ELOOP.into());
+                    return Err(cannot_write(path, Errno::ELOOP));
                 }
                 walk.push(&target);
             }
@@ -221,34 +187,50 @@ impl Walk {
     }
 
     /// Enters a directory, or returns where a link leads.
-    fn step(&mut self, name: &OsStr) -> Result<Option<PathBuf>, Stop> {
+    fn step(&mut self, name: &OsStr) -> Result<Option<PathBuf>> {
         if name == Component::RootDir.as_os_str() {
             self.foreign = None;
         }
         let up = name == Component::ParentDir.as_os_str();
-        let path = self.passed.join(name);
+        let passed = self.passed.join(name);
+        // `..` in a directory that another user can move.
         if let Some(owner) = self.foreign.filter(|_| up) {
-            return Err(Stop::Moved(path, owner));
+            return Err(self.refused(&passed, "goes up from a directory that", owner));
         }
+        let failed = |error| cannot_write(self.path, error);
         let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        let next = openat(&self.at, name, flags, Mode::empty())?;
+        let next = openat(&self.at, name, flags, Mode::empty()).map_err(failed)?;
         // Through the descriptor, because the name may change.
-        let status = fstat(&next)?;
+        let status = fstat(&next).map_err(failed)?;
         match SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT {
             SFlag::S_IFDIR => {
                 if !is_trusted(status.st_uid) && !up {
                     self.foreign = Some(status.st_uid);
                 }
-                (self.at, self.passed) = (next, path);
+                (self.at, self.passed) = (next, passed);
                 Ok(None)
             }
             SFlag::S_IFLNK if is_trusted(status.st_uid) => {
-                Ok(Some(PathBuf::from(readlinkat(&next, "")?)))
+                Ok(Some(PathBuf::from(readlinkat(&next, "").map_err(failed)?)))
             }
-            SFlag::S_IFLNK => Err(Stop::Link(path, status.st_uid)),
-            _ => Err(Errno::ENOTDIR.into()),
+            SFlag::S_IFLNK => Err(self.refused(&passed, "is a link that", status.st_uid)),
+            _ => Err(failed(Errno::ENOTDIR)),
         }
     }
+
+    fn refused(&self, at: &Path, what: &str, owner: u32) -> Failure {
+        usage!(
+            "{} is not written: {} {what} another user owns (uid {owner}), who decides where it \
+             leads; name the directory itself",
+            self.path.as_text(),
+            at.as_text()
+        )
+    }
+}
+
+fn cannot_write(path: &Path, error: Errno) -> Failure {
+    let error = anyhow!(io::Error::from(error));
+    error.context(format!("{} cannot be written", path.as_text())).into()
 }
 
 #[cfg(test)]
