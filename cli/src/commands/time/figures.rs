@@ -18,9 +18,7 @@ pub(super) struct Source {
     pub(super) words: String,
     /// Whether cycle counts come from a model.
     pub(super) modelled: bool,
-    /// There are records that carry cycles, or counters of them.
-    pub(super) cycles: bool,
-    /// Why it has none.
+    /// Why it counts no cycles; `None` if it does.
     pub(super) absent: Option<String>,
 }
 

@@ -105,7 +105,6 @@ fn counters(cpu: u32, machine: &MachineArgs, hidden: &mut Option<String>) -> Res
             if modelled { MODELLED } else { "" }
         ),
         modelled,
-        cycles: true,
         absent: None,
     };
     Ok(Instrument::Counters(Box::new(counting), stacks, source))
@@ -168,7 +167,6 @@ fn hardware<T, E: Display>(
             if modelled { MODELLED } else { "" }
         ),
         modelled,
-        cycles: caps.cycles(),
         absent: (!caps.cycles()).then(|| "unknown, this CPU's branch records hold none".to_owned()),
     };
     if let Some(notice) = notice {
@@ -232,6 +230,5 @@ fn stepped(args: &TimeArgs, why: Option<&Failure>, hidden: Option<String>) -> So
             args.soft_cpu.key
         ),
         modelled: false,
-        cycles: false,
     }
 }

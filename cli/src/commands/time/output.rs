@@ -35,7 +35,7 @@ pub(super) fn json(out: &mut impl Write, all: &Figures<'_>) -> io::Result<()> {
     json::object!(out, {
         "kind": "time",
         "source": all.source.name,
-        "modelled": all.source.cycles.then_some(all.source.modelled),
+        "modelled": all.source.absent.is_none().then_some(all.source.modelled),
         "depth": measured.depth,
         "code_bytes": all.code.image.is_none().then_some(all.code.body.code.len()),
         "unroll": all.code.body.unroll.max(1),

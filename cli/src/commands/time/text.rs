@@ -248,7 +248,9 @@ fn times(out: &mut Out<'_>, all: &Figures<'_>) -> io::Result<()> {
             sure
         }
         None if all.measured.from_counters => "no counter".to_owned(),
-        None if all.source.cycles => "no run whose records go back to its start".to_owned(),
+        None if all.source.absent.is_none() => {
+            "no run whose records go back to its start".to_owned()
+        }
         None => "not recorded here".to_owned(),
     };
     let mut rows: Vec<Times> = vec![("core cycles", all.cycles, sure)];
