@@ -12,7 +12,7 @@ use crate::args::heading;
 use crate::cpus::CpuList;
 use crate::exit::{Result, usage};
 use crate::input::Reading;
-use crate::present::number::{grouped, part, summed};
+use crate::present::number::{grouped, joined, part, summed};
 use crate::present::shorten::offered;
 use crate::symbols::SymbolArgs;
 
@@ -228,32 +228,26 @@ impl RowArgs {
 impl Rows {
     pub(crate) fn line(&self) -> String {
         let Rows { of_what, unit, count, of, rows, all_rows } = self;
+        let part_of = |count: u64, rows: usize| {
+            let [rows, all_rows] = [rows, *all_rows].map(|rows| grouped(rows as u64));
+            let (share, count, of) = (part(count, (*of).max(1)), grouped(count), grouped(*of));
+            (format!("{count} of {of} {unit} ({share})"), format!("{rows} of {all_rows} rows"))
+        };
         if !of_what.any() {
-            let rest = of.saturating_sub(*count);
+            let omitted = (of.saturating_sub(*count), all_rows.saturating_sub(*rows));
+            let (counts, rows) = part_of(omitted.0, omitted.1);
             return format!(
-                "omitted: {} of {} {unit} ({}) outside the program's own files, {} of {} rows \
-                 (--dso all shows them); shares are of all",
-                grouped(rest),
-                grouped(*of),
-                part(rest, (*of).max(1)),
-                grouped(all_rows.saturating_sub(*rows) as u64),
-                grouped(*all_rows as u64),
+                "omitted: {counts} outside the program's own files, {rows} (--dso all shows \
+                 them); shares are of all"
             );
         }
         let (dso, symbols) = (of_what.files(), &of_what.symbols);
         let files = (!dso.is_empty()).then(|| dso.join(" or "));
         let functions =
             (!symbols.is_empty()).then(|| format!("functions {}", symbols.join(" or ")));
-        let what: Vec<String> = functions.into_iter().chain(files).collect();
-        format!(
-            "rows of {}: {} of {} {unit} ({}), {} of {} rows; shares are of all",
-            what.join(" in "),
-            grouped(*count),
-            grouped(*of),
-            part(*count, (*of).max(1)),
-            grouped(*rows as u64),
-            grouped(*all_rows as u64),
-        )
+        let what = joined(functions.into_iter().chain(files), " in ");
+        let (counts, rows) = part_of(*count, *rows);
+        format!("rows of {what}: {counts}, {rows}; shares are of all")
     }
 }
 

@@ -18,8 +18,9 @@ pub(crate) fn check(sources: &[Source]) -> Result<()> {
     if sources.iter().any(Source::is_partial) {
         return Ok(());
     }
-    let known = |at: usize, of: fn(&Source) -> &[bool]| {
-        sources.iter().any(|source| of(source).get(at).copied().unwrap_or(false))
+    let unknown = |names: &[String], of: fn(&Source) -> &[bool]| {
+        let is_known = |at| sources.iter().any(|source| of(source).get(at) == Some(&true));
+        names.iter().enumerate().find(|(at, _)| !is_known(*at)).map(|(_, name)| name.clone())
     };
     let nobody = |what: &str, name: &str, are: Vec<String>| {
         let where_ = match sources {
@@ -31,17 +32,13 @@ pub(crate) fn check(sources: &[Source]) -> Result<()> {
             false => usage!("{where_}: no {what} {name:?}; there is {}", offered(are)),
         })
     };
-    for (at, name) in selection.events.iter().enumerate() {
-        if !known(at, |source| &source.names.known_events) {
-            let are = sources.iter().flat_map(|source| source.names.events.clone());
-            return nobody("event with branch stacks is called", name, are.collect());
-        }
+    if let Some(name) = unknown(&selection.events, |source| &source.names.known_events) {
+        let are = sources.iter().flat_map(|source| source.names.events.clone());
+        return nobody("event with branch stacks is called", &name, are.collect());
     }
-    for (at, name) in selection.comms.iter().enumerate() {
-        if !known(at, |source| &source.names.known_comms) {
-            let comms = sources.iter().flat_map(|source| &source.names.comms);
-            return nobody("thread is called", name, comms.map(|(name, _)| name.clone()).collect());
-        }
+    if let Some(name) = unknown(&selection.comms, |source| &source.names.known_comms) {
+        let comms = sources.iter().flat_map(|source| &source.names.comms);
+        return nobody("thread is called", &name, comms.map(|(name, _)| name.clone()).collect());
     }
     Ok(())
 }

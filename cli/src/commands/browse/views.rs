@@ -109,9 +109,9 @@ impl Rows {
         match self {
             Rows::View(View::Functions) => {
                 let functions = &model.functions;
-                keep(shown, maps, (0..functions.len()).collect(), |at| (functions[*at].location, 1))
+                keep(shown, maps, 0..functions.len(), |at| (functions[*at].location, 1))
             }
-            Rows::View(View::Branches) => keep(shown, maps, (0..branches.len()).collect(), |at| {
+            Rows::View(View::Branches) => keep(shown, maps, 0..branches.len(), |at| {
                 (branches[*at].from_location, branches[*at].count)
             }),
             Rows::View(View::Mispredicts) => {
@@ -122,20 +122,20 @@ impl Rows {
             Rows::View(View::Outcomes) => keep(shown, maps, of_sites(&is_conditional), by_site),
             Rows::View(View::Targets) => keep(shown, maps, of_sites(&is_indirect), by_site),
             Rows::View(View::Blocks) => {
-                let ids = (0..blocks.len()).filter(|at| !blocks[*at].contradicted).collect();
+                let ids = (0..blocks.len()).filter(|at| !blocks[*at].contradicted);
                 keep(shown, maps, ids, |at| (blocks[*at].exit_location, blocks[*at].count))
             }
             Rows::View(View::Loops) => {
                 let Some(loops) = &mut model.loops else { return Ok(Default::default()) };
                 let found = &loops.loops;
-                keep(shown, &mut loops.maps, (0..found.len()).collect(), |at| {
+                keep(shown, &mut loops.maps, 0..found.len(), |at| {
                     (found[*at].location, found[*at].all_trips())
                 })
             }
             Rows::View(View::Paths) => {
                 let Some(paths) = &mut model.paths else { return Ok(Default::default()) };
                 let links = links(&paths.paths);
-                keep(shown, &mut paths.maps, (0..links.len()).collect(), |at| {
+                keep(shown, &mut paths.maps, 0..links.len(), |at| {
                     let (_, link) = links[*at];
                     (link.from_location, link.count)
                 })
@@ -298,9 +298,10 @@ fn links(paths: &[profile::paths::Path]) -> Vec<(usize, &Link)> {
 fn keep(
     shown: &RowArgs,
     maps: &mut Maps,
-    mut ids: Vec<usize>,
+    ids: impl IntoIterator<Item = usize>,
     look: impl Fn(&usize) -> (Location, u64),
 ) -> Result<(Vec<usize>, bool)> {
+    let mut ids: Vec<usize> = ids.into_iter().collect();
     let kept = shown.keep(maps, &mut ids, (0, ""), look)?;
     Ok((ids, kept.is_some() && !shown.any()))
 }

@@ -133,14 +133,6 @@ fn filter_names(caps: &LbrCaps, snapshot: &Snapshot) -> Option<String> {
     filter::from_register(value, caps.filter).ok()?.filter().map(|filter| filter.to_string())
 }
 
-/// The name of the register with the position of the newest record.
-const fn position_name(caps: &LbrCaps) -> &'static str {
-    match caps.order {
-        Order::Saturating => "MSROFF",
-        Order::Tos | Order::NewestFirst | Order::Single => "TOS",
-    }
-}
-
 fn write_json(
     out: &mut Out<'_>,
     args: &DumpArgs,
@@ -201,7 +193,8 @@ fn write_text(
     // The pointer register may have undefined bits, and BRS's points after the newest record; the
     // slot is the decoded position.
     if let (Some(position), Some((newest, _))) = (snapshot.position, snapshot.records.first()) {
-        line += &format!(", {} = {position:#x} (newest: slot {newest})", position_name(caps));
+        let name = if caps.order == Order::Saturating { "MSROFF" } else { "TOS" };
+        line += &format!(", {name} = {position:#x} (newest: slot {newest})");
     }
     out.line(line)?;
     let rows = snapshot.records.iter();

@@ -47,7 +47,8 @@ fn run(args: &DumpArgs, soft: &SoftCpu, ring: SoftLbr) -> Result<SoftLbr> {
     args.rights.check()?;
     let command = args.rights.command(&args.command)?;
     let program = command.program.clone();
-    runs(soft, target::isa(&program).unwrap_or_default())?;
+    let isa = target::isa(&program).unwrap_or_default();
+    runs(soft, isa)?;
     let first = First {
         ring: Arc::new(Mutex::new(ring)),
         started: AtomicBool::new(false),
@@ -55,7 +56,6 @@ fn run(args: &DumpArgs, soft: &SoftCpu, ring: SoftLbr) -> Result<SoftLbr> {
         interrupts: Interrupts::listen()?,
     };
     args.rights.announce();
-    let isa = target::isa(&program).unwrap_or_default();
     let ran = match isa {
         Isa::X86_64 => Ptrace::new(command).and_then(|mut source| source.run_into(&first)),
         Isa::Aarch64 => {

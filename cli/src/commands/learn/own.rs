@@ -65,18 +65,14 @@ pub(super) fn subject(args: &Learn) -> Result<Subject> {
 fn named(own: &mut Own) {
     let mut modules: HashMap<&str, Option<Module>> = HashMap::new();
     let mut sources = Sources::default();
-    let in_file = |maps: &[Mmap], address: u64| {
-        let holds = |map: &&Mmap| address.wrapping_sub(map.addr) < map.len;
-        let at = maps.iter().rposition(|map| holds(&map))?;
-        Some((at, address - maps.get(at)?.addr + maps.get(at)?.pgoff))
-    };
     let mut before = None;
     for line in &mut own.trace.program.lines {
-        let Some((map, offset)) = in_file(&own.maps, line.address) else { continue };
-        let Some(map) = own.maps.get(map) else { continue };
+        let holds = |map: &&Mmap| line.address.wrapping_sub(map.addr) < map.len;
+        let Some(map) = own.maps.iter().rfind(holds) else { continue };
         let module =
             modules.entry(&map.path).or_insert_with(|| Module::open(Path::new(&map.path)).ok());
         let Some(module) = module else { continue };
+        let offset = line.address - map.addr + map.pgoff;
         let Some(address) = module.address_of_offset(offset) else { continue };
         if let Some((symbol, behind)) = module.symbol_at(address) {
             let symbol = demangle(symbol);

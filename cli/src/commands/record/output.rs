@@ -32,20 +32,21 @@ pub(super) fn meta(
     knowledge: SourceKnowledge,
     sampling: Sampling,
 ) -> Meta {
-    let mut meta = Meta::of_this_machine();
     let cpu = &caps.cpu;
     let vendor = cpu.vendor.as_str();
-    meta.cpuid = Some(format!("{vendor},{},{},{}", cpu.family, cpu.model, cpu.stepping));
-    meta.cpudesc = Some(desc);
-    meta.filter = filter;
-    meta.knowledge = knowledge;
-    meta.source = origin;
-    meta.event = event_name(filter).to_owned();
-    meta.rate = match sampling {
-        Sampling::Period(period) => Rate::Period(period),
-        Sampling::Rate { hz, .. } => Rate::Frequency(u64::from(hz)),
-    };
-    meta
+    Meta {
+        cpuid: Some(format!("{vendor},{},{},{}", cpu.family, cpu.model, cpu.stepping)),
+        cpudesc: Some(desc),
+        filter,
+        knowledge,
+        source: origin,
+        event: event_name(filter).to_owned(),
+        rate: match sampling {
+            Sampling::Period(period) => Rate::Period(period),
+            Sampling::Rate { hz, .. } => Rate::Frequency(u64::from(hz)),
+        },
+        ..Meta::of_this_machine()
+    }
 }
 
 /// perf's name of the recorded event.

@@ -34,9 +34,7 @@ pub(super) fn verify(
     notice: &mut bool,
 ) -> Result<Report> {
     if let Some(soft) = &args.machine.soft_cpu {
-        let subject = SoftSubject::new(soft, args.lies().unwrap_or_default());
-        let mut ready = Ready::new(subject, config).map_err(failed)?;
-        return ready.verify().map_err(failed);
+        return verify_soft(soft, args.lies().unwrap_or_default(), config);
     }
     let subject = open(args, found, config)?;
     let mut ready = Ready::new(subject, config).map_err(failed)?;
@@ -52,6 +50,11 @@ pub(super) fn verify(
     ready.verify().map_err(failed)
 }
 
+fn verify_soft(soft: &SoftCpu, faults: Faults, config: &Config) -> Result<Report> {
+    let mut ready = Ready::new(SoftSubject::new(soft, faults), config).map_err(failed)?;
+    ready.verify().map_err(failed)
+}
+
 /// The faults without effect on a software CPU: with each alone, all checks find the same as
 /// without.
 pub(super) fn without_effect(
@@ -59,14 +62,10 @@ pub(super) fn without_effect(
     faults: impl Iterator<Item = Fault>,
 ) -> Result<Vec<Fault>> {
     let config = Config { write: true, ..Config::default() };
-    let checks = |faults: Faults| {
-        let mut ready = Ready::new(SoftSubject::new(soft, faults), &config).map_err(failed)?;
-        Ok::<_, Failure>(ready.verify().map_err(failed)?.checks)
-    };
-    let sound = checks(Faults::NONE)?;
+    let sound = verify_soft(soft, Faults::NONE, &config)?.checks;
     let mut none = Vec::new();
     for fault in faults {
-        if checks(fault.into())? == sound {
+        if verify_soft(soft, fault.into(), &config)?.checks == sound {
             none.push(fault);
         }
     }

@@ -86,18 +86,12 @@ struct Node(
 );
 
 /// Values that are spoken of by their number.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 #[serde(transparent)]
 struct Numbered<T> {
     all: Vec<T>,
     #[serde(skip)]
     numbers: HashMap<T, usize>,
-}
-
-impl<T> Default for Numbered<T> {
-    fn default() -> Self {
-        Numbered { all: Vec::new(), numbers: HashMap::new() }
-    }
 }
 
 impl<T: Clone + Eq + Hash> Numbered<T> {
