@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use lbr_msr::access::MsrError;
 
-use crate::present::out::fail;
+use crate::present::fail;
 
 /// Why a command did not end well: the exit code and the sentence.
 #[derive(Debug)]

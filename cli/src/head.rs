@@ -8,7 +8,7 @@ use profile::quality::Quality;
 use serde_json::{Value, json};
 
 use crate::input::{self, Source, selected};
-use crate::present::number::{counted, counted_nonzero, grouped, joined, percent};
+use crate::present::{counted, counted_nonzero, grouped, joined, percent};
 use crate::symbols;
 
 /// Totals of any view.

@@ -26,7 +26,7 @@ use clap::{CommandFactory, Parser};
 use commands::Cli;
 pub use commands::browse::Browser;
 use lbr_msr::text::AsText;
-use present::escape::escaped;
+use present::escaped;
 
 /// Runs `lbr` with these arguments, the first its own name, and returns the documented exit status.
 pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -46,12 +46,12 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
             let shown = words.iter().map(|word| escaped(&word.as_bytes().as_text()).into_owned());
             let usage = Cli::try_parse_from(shown).err().unwrap_or(usage);
             // --color was not parsed.
-            present::out::set(anstream::ColorChoice::Never, false, false);
-            present::out::fail(&usage::sentence(&usage, command_of(&words)), std::iter::empty());
+            present::set(anstream::ColorChoice::Never, false, false);
+            present::fail(&usage::sentence(&usage, command_of(&words)), std::iter::empty());
             return ExitCode::from(exit::USAGE);
         }
     };
-    present::out::set(args.color, args.wide, args.no_pager);
+    present::set(args.color, args.wide, args.no_pager);
     exit::report(commands::run(args.command))
 }
 

@@ -9,7 +9,7 @@ use nix::libc;
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 
 use crate::exit::FAILED;
-use crate::present::escape::escaped;
+use crate::present::escaped;
 
 /// The system allocator, with an error message when memory is exhausted.
 #[derive(Debug)]

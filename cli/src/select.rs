@@ -12,8 +12,7 @@ use crate::args::heading;
 use crate::cpus::CpuList;
 use crate::exit::{Result, usage};
 use crate::input::Reading;
-use crate::present::number::{grouped, joined, part, summed};
-use crate::present::shorten::offered;
+use crate::present::{grouped, joined, offered, part, summed};
 use crate::symbols::SymbolArgs;
 
 /// Selects samples. A sample without the selected property is skipped.

@@ -4,8 +4,7 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 
 use crate::args::heading;
-use crate::present::number::counted;
-use crate::present::out::say;
+use crate::present::{counted, say};
 use clap::Args;
 use lbr_msr::text::AsText;
 use profile::maps::{Maps, Unkept};

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::error::Error as _;
 use std::path::Path;
 
-use crate::present::number::joined;
+use crate::present::joined;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// The sentence for an error of the command `lbr COMMAND`, or of `lbr` itself.

@@ -20,7 +20,7 @@ use sampler::source::perf::Refused;
 use super::machine::MachineArgs;
 use super::probe::is_wrong_assumption;
 use crate::exit::{FAILED, Failure, NO_LBR, NOT_PERMITTED, OrExit, Result, USAGE, usage};
-use crate::present::out::say;
+use crate::present::say;
 
 /// `--backend` of every command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -14,8 +14,7 @@ use super::machine::MachineArgs;
 use crate::args::heading;
 use crate::cpus::CpuList;
 use crate::exit::{DONE, NO_LBR, OrExit, Result, failure, usage};
-use crate::present::json;
-use crate::present::out::{Out, say};
+use crate::present::{Out, json, say};
 
 /// Disable branch recording that something left enabled
 ///

@@ -7,8 +7,7 @@ use profile::maps::{Location, Maps};
 use profile::overview::Overview;
 
 use super::report::group::{By, GroupKey, plus};
-use crate::present::number::share;
-use crate::present::table::{Cell, Ranked, Table};
+use crate::present::{Cell, Ranked, Table, share};
 
 /// The branches from a function, together. Code without a symbol is summed by file.
 #[derive(Clone, Debug)]

@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 use crate::args::heading;
 use crate::exit::{DONE, OrExit, POOR, Result, USAGE};
 use crate::input::{self, Inputs, Recordings, Source, selected};
-use crate::present::json;
-use crate::present::number::{counted, dash, grouped, joined, nonzero, percent, share};
-use crate::present::out::{BAD, DOUBTFUL, GOOD, Out};
-use crate::present::table::{Cell, Printer, Table};
+use crate::present::{
+    BAD, Cell, DOUBTFUL, GOOD, Out, Printer, Table, counted, dash, grouped, joined, json, nonzero,
+    percent, share,
+};
 use crate::select::SelectArgs;
 use crate::symbols::SymbolArgs;
 

@@ -20,7 +20,7 @@ use crate::args::heading;
 use crate::cpus::CpuList;
 use crate::exit::{NO_LBR, OrExit, Result, USAGE, failure};
 use crate::input;
-use crate::present::out::say;
+use crate::present::say;
 
 /// The machine whose registers are used.
 #[derive(Clone, Debug, Default, Args)]

@@ -10,10 +10,7 @@ use serde_json::{Value, json};
 use super::machine::MachineArgs;
 use crate::args::heading;
 use crate::exit::{OrExit, Result, USAGE, done};
-use crate::present::json;
-use crate::present::number::{applicable, joined};
-use crate::present::out::Out;
-use crate::present::table::{Cell, Item, write_list};
+use crate::present::{Cell, Item, Out, applicable, joined, json, write_list};
 
 /// Show what the LBR of this CPU, or of a recorded one, can do
 ///

@@ -7,7 +7,7 @@ use sampler::target::User;
 
 use crate::args::heading;
 use crate::exit::{NOT_PERMITTED, Result, failure};
-use crate::present::out::say;
+use crate::present::say;
 
 /// The option of commands that run a program.
 #[derive(Debug, Args)]

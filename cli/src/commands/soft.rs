@@ -11,9 +11,7 @@ use lbr_msr::soft::SoftCpu;
 use lbr_msr::table::NAMES;
 
 use crate::exit::{Result, done, usage};
-use crate::present::number::joined;
-use crate::present::out::Out;
-use crate::present::table::{Cell, Table};
+use crate::present::{Cell, Out, Table, joined};
 
 /// The value that asks for a list.
 pub(super) const LIST: &str = "list";

@@ -26,7 +26,7 @@ pub(crate) use self::recordings::{Count, Progress, Recordings};
 pub(crate) use self::source::{Source, warn};
 use crate::args::heading;
 use crate::exit::{FAILED, Failure, Result, USAGE, usage};
-use crate::present::out::say;
+use crate::present::say;
 use crate::symbols::SymbolArgs;
 
 /// Recordings as arguments.

@@ -20,7 +20,7 @@ use profile::{Counter, Recording, View};
 use super::{Source, file, selected};
 use crate::exit::{FAILED, Result, failure};
 use crate::input::{self, Reading};
-use crate::present::out::say;
+use crate::present::say;
 
 /// Maximum number of bytes of a pipe that are copied.
 const MOST_KEPT: u64 = 16 << 30;

@@ -6,8 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::Source;
 use crate::exit::{Result, usage};
-use crate::present::number::{counted, grouped, summed};
-use crate::present::shorten::offered;
+use crate::present::{counted, grouped, offered, summed};
 
 /// Refuses names that no recording has, and lists known ones.
 pub(crate) fn check(sources: &[Source]) -> Result<()> {

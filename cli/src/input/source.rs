@@ -10,9 +10,7 @@ use profile::recording::Refused;
 use profile::select::{EventSamples, Names, Selection};
 
 use super::name;
-use crate::present::escape::escaped;
-use crate::present::number::{applicable, counted, counted_nonzero, grouped, joined};
-use crate::present::out::say;
+use crate::present::{applicable, counted, counted_nonzero, escaped, grouped, joined, say};
 
 /// Events that a head names.
 const EVENTS: usize = 12;

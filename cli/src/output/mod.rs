@@ -25,7 +25,7 @@ use self::directory::DirEntry;
 use self::stream::Stream;
 use crate::exit::{Result, usage};
 use crate::input::file::is_trusted;
-use crate::present::out::Out;
+use crate::present::Out;
 
 /// The destination of an output. All checks are made on construction, before anything is read,
 /// recorded or written.

@@ -27,7 +27,7 @@ use super::directory::DirEntry;
 use super::stream::Stream;
 use super::{Output, To, name};
 use crate::exit::{FAILED, Failure, Result, failure, usage};
-use crate::present::number::grouped;
+use crate::present::grouped;
 
 /// Attempts to get the name while other processes take it.
 const TRIES: usize = 100;

@@ -239,7 +239,7 @@ fn without_numbers(text: &str) -> String {
 
 /// Prints a message on standard error; takes the arguments of `format!`.
 macro_rules! say {
-    ($($text:tt)*) => { $crate::present::out::tell(format_args!($($text)*)) };
+    ($($text:tt)*) => { $crate::present::tell(format_args!($($text)*)) };
 }
 pub(crate) use say;
 

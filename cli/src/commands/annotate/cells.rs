@@ -5,9 +5,7 @@ use profile::interval::Interval;
 
 use super::arrows::Arrows;
 use crate::commands::report::hot::means;
-use crate::present::escape::escaped;
-use crate::present::number::{dash, grouped, joined, percent};
-use crate::present::table::Heat;
+use crate::present::{Heat, dash, escaped, grouped, joined, percent};
 
 /// Minimum number of known predictions for a rate of a sample.
 const ENOUGH: u64 = 30;

@@ -7,12 +7,8 @@ use profile::annotate::{Annotated, BasicBlock, Edge, EdgeKind, Graph, Instructio
 use profile::maps::Location;
 
 use super::cells::{Columns, symbol_of, words};
-use crate::present::escape::escaped;
 use crate::present::layered::{self, HEAD, Layout, Link};
-use crate::present::number::{counted, grouped, percent};
-use crate::present::place::anchor;
-use crate::present::shorten::without_middle;
-use crate::present::table::{Cell, Table};
+use crate::present::{Cell, Table, anchor, counted, escaped, grouped, percent, without_middle};
 
 /// Maximum number of characters in a line of a box.
 const CHARS: usize = 46;

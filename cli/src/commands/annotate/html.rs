@@ -10,11 +10,7 @@ use super::arrows::Arrows;
 use super::cells::{Columns, remark, words};
 use super::graph;
 use crate::input::source_text::Sources;
-use crate::present::escape::escaped;
-use crate::present::number::{counted, grouped, percent};
-use crate::present::page;
-use crate::present::place::anchor;
-use crate::present::shorten::shortened;
+use crate::present::{anchor, counted, escaped, grouped, page, percent, shortened};
 
 /// Maximum number of functions on a page.
 const FUNCTIONS: usize = 10;

@@ -8,8 +8,8 @@ use profile::brstack::type_name;
 use serde_json::{Value, json};
 
 use crate::input::{Source, selected};
+use crate::present::ends;
 use crate::present::json::{self, hex};
-use crate::present::number::ends;
 
 /// Prints the function, its instructions, its blocks.
 pub(crate) fn print(

@@ -23,9 +23,7 @@ use crate::head::{self, Notes, Totals, finish, without};
 use crate::input::source_text::Sources;
 use crate::input::{Count, Recordings, Source};
 use crate::output::Output;
-use crate::present::escape::escaped;
-use crate::present::number::{counted, grouped};
-use crate::present::out::Out;
+use crate::present::{Out, counted, escaped, grouped};
 use crate::select::{RowArgs, SelectArgs};
 use crate::symbols::SymbolArgs;
 

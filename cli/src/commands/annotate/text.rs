@@ -10,11 +10,9 @@ use profile::lines::SourceLine;
 use super::arrows::Arrows;
 use super::cells::{Columns, ipc, remark, words};
 use crate::input::source_text::Sources;
-use crate::present::escape::escaped;
-use crate::present::number::{counted, grouped};
-use crate::present::out::{FAINT, Out, add, cells};
-use crate::present::shorten::{shortened, without_middle};
-use crate::present::table::{Cell, Table};
+use crate::present::{
+    Cell, FAINT, Out, Table, add, cells, counted, escaped, grouped, shortened, without_middle,
+};
 
 /// Maximum number of blocks in the table below the code.
 const BLOCKS: usize = 20;

@@ -18,8 +18,7 @@ use super::views::{At, Rows, View};
 use crate::commands::functions::moved;
 use crate::exit::Result;
 use crate::input;
-use crate::present::number::{counted, percent};
-use crate::present::place::Place;
+use crate::present::{Place, counted, percent};
 use crate::symbols;
 
 /// The purpose of the line that is typed at the bottom.

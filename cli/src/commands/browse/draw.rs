@@ -7,10 +7,7 @@ use super::page::Body;
 use super::views::View;
 use crate::commands::annotate;
 use crate::head::{self, Notes, Totals, share_trust};
-use crate::present::escape::escaped;
-use crate::present::number::{joined, percent};
-use crate::present::out::{FAINT, Row, cells};
-use crate::present::shorten::without_middle;
+use crate::present::{FAINT, Row, cells, escaped, joined, percent, without_middle};
 
 const BOLD: Style = Style::new().bold();
 const HERE: Style = Style::new().bold().invert();

@@ -8,7 +8,7 @@ use anyhow::{anyhow, bail};
 use profile::overview::Task;
 use profile::select::{Selection, Times};
 
-use crate::present::number::summed;
+use crate::present::summed;
 use crate::select::{RowArgs, SelectArgs};
 
 /// Names, processes and threads that are listed, each.

@@ -10,8 +10,7 @@ use super::reading::Model;
 use crate::commands::annotate::text;
 use crate::commands::{lint, report::callgraph};
 use crate::present::chart::{Histogram, Terminal};
-use crate::present::out::{Out, Row};
-use crate::present::shorten::without_middle;
+use crate::present::{Out, Row, without_middle};
 
 /// The source of a page's lines.
 #[derive(Default)]

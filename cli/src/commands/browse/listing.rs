@@ -6,8 +6,7 @@ use std::io;
 use super::reading::Model;
 use super::views::Rows;
 use crate::exit::Result;
-use crate::present::out::{Out, Row};
-use crate::present::table::{Cell, Sheet};
+use crate::present::{Cell, Out, Row, Sheet};
 use crate::select::RowArgs;
 
 /// Rows by which columns are measured, in addition to those on the screen.

@@ -20,8 +20,7 @@ use crate::commands::annotate::text::Options;
 use crate::commands::functions::moved;
 use crate::exit::Result;
 use crate::present::chart::{Histogram, Series};
-use crate::present::out::Row;
-use crate::present::place::Place;
+use crate::present::{Place, Row};
 use crate::select::RowArgs;
 
 /// What is on the screen, and where.
@@ -172,7 +171,7 @@ impl Page {
 /// The line with the cursor, as wide as the screen.
 fn selected(row: &Row, width: usize) -> Row {
     let text: String = row.iter().map(|(_, text)| text.as_str()).collect();
-    let used = crate::present::out::cells(&text);
+    let used = crate::present::cells(&text);
     let blanks = " ".repeat(width.saturating_sub(used));
     vec![(Style::new().invert(), text + &blanks)]
 }

@@ -15,9 +15,7 @@ use crate::commands::hist::output::{Format, bytes};
 use crate::exit::{Failure, Result};
 use crate::input::{Source, source_text::Sources};
 use crate::output::Output;
-use crate::present::escape::escaped;
-use crate::present::out::Out;
-use crate::present::table::{Printer, Sheet};
+use crate::present::{Out, Printer, Sheet, escaped};
 
 /// Width of trees and charts in a file.
 const WIDTH: usize = 120;

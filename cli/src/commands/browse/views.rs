@@ -17,7 +17,7 @@ use crate::commands::functions::{self, moved};
 use crate::commands::report::outcomes::{is_conditional, is_indirect};
 use crate::commands::report::{KNOWN, blocks, hot, loops, mispredict, outcomes, paths};
 use crate::exit::Result;
-use crate::present::table::{Listed, Sheet};
+use crate::present::{Listed, Sheet};
 use crate::select::RowArgs;
 
 /// The views, in the order of Tab.

@@ -34,11 +34,7 @@ use super::rights::Rights;
 use crate::args::heading;
 use crate::exit::{FAILED, Result, usage};
 use crate::output::{Output, recording};
-use crate::present::json;
-use crate::present::number::{counted, grouped};
-use crate::present::out::{Out, say};
-use crate::present::place::{Part, Place};
-use crate::present::table::{Cell, Printer, Table};
+use crate::present::{Cell, Out, Part, Place, Printer, Table, counted, grouped, json, say};
 use crate::symbols::SymbolArgs;
 use cause::Cause;
 

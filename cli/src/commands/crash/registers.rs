@@ -17,7 +17,7 @@ use crate::commands::backend::{look, not_started, open_for, refused};
 use crate::commands::machine::MachineArgs;
 use crate::commands::record::hardware::{arm, description, plan, recordable, restore};
 use crate::exit::{OrExit, Result, USAGE, usage};
-use crate::present::out::say;
+use crate::present::say;
 
 /// Runs the program on one CPU. Also returns that CPU's description, as in a recording.
 pub(super) fn fly(

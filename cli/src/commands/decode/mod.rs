@@ -16,8 +16,7 @@ use crate::args::heading;
 use crate::exit::{DONE, OrExit, Result, USAGE};
 use crate::input;
 use crate::input::file::Stream;
-use crate::present::json;
-use crate::present::out::{Out, say};
+use crate::present::{Out, json, say};
 use record::RecordRow;
 
 /// Decode raw LBR registers

@@ -8,9 +8,7 @@ use lbr_msr::{BranchEntry, RawEntry};
 use serde_json::{Value, json};
 
 use super::Records;
-use crate::present::json;
-use crate::present::number::joined;
-use crate::present::table::{Cell, Table};
+use crate::present::{Cell, Table, joined, json};
 
 /// A record of a ring or of a line.
 pub(crate) struct RecordRow {

@@ -19,7 +19,7 @@ use crate::args::{heading, rows};
 use crate::exit::{DIFFERS, DONE, Failure, OrExit, Result, USAGE, usage};
 use crate::input::{self, Count, Recordings, Source};
 use crate::output::Output;
-use crate::present::number::joined;
+use crate::present::joined;
 use crate::select::{RowArgs, SelectArgs, spans};
 use crate::symbols::{self, SymbolArgs};
 

@@ -12,10 +12,7 @@ use super::{Compared, Diff, Names, Side, events, is_loop};
 use crate::commands::report::print_hidden;
 use crate::exit::Result;
 use crate::head::{Totals, quality_json, quality_line};
-use crate::present::number::{counted, grouped, joined};
-use crate::present::out::Out;
-use crate::present::table::Printer;
-use crate::present::{json, page};
+use crate::present::{Out, Printer, counted, grouped, joined, json, page};
 
 /// Default limit of significant changes.
 const CHANGES: usize = 25;

@@ -4,10 +4,7 @@ use anstyle::Style;
 use profile::compare::{By, Change, Measure, Row};
 
 use super::{Names, is_loop};
-use crate::present::number::joined;
-use crate::present::out::{BAD, DOUBTFUL, GOOD};
-use crate::present::place::Place;
-use crate::present::table::{Cell, Ranked, Table};
+use crate::present::{BAD, Cell, DOUBTFUL, GOOD, Place, Ranked, Table, joined};
 
 /// The verdict on a row. To run more often or less is neither good nor bad.
 fn verdict(row: &Row) -> Cell {

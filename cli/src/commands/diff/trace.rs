@@ -12,11 +12,7 @@ use serde_json::json;
 use super::Diff;
 use crate::exit::{DONE, FAILED, Failure, OrExit, Result, USAGE, usage};
 use crate::input::{self, Recordings};
-use crate::present::json;
-use crate::present::number::{counted, grouped};
-use crate::present::out::Out;
-use crate::present::place::{Part, Place};
-use crate::present::table::{Cell, Printer, Table};
+use crate::present::{Cell, Out, Part, Place, Printer, Table, counted, grouped, json};
 use crate::select::RowArgs;
 
 /// A parting of a thread.

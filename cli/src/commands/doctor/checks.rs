@@ -16,7 +16,7 @@ use lbr_msr::{LbrCaps, MsrError, MsrRead};
 
 use super::{Check, Obstacle, Verdict};
 use crate::commands::{machine::MachineArgs, probe::identity};
-use crate::present::number::{applicable, joined};
+use crate::present::{applicable, joined};
 
 /// CAP_SYS_RAWIO. capabilities(7).
 const CAP_SYS_RAWIO: u32 = 17;

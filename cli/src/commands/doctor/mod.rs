@@ -13,9 +13,7 @@ use serde::Serialize;
 use super::machine::MachineArgs;
 use crate::args::heading;
 use crate::exit::{DONE, NO_LBR, NOT_PERMITTED, Result};
-use crate::present::json;
-use crate::present::out::{BAD, DOUBTFUL, GOOD, Out};
-use crate::present::table::{Cell, Item, write_list};
+use crate::present::{BAD, Cell, DOUBTFUL, GOOD, Item, Out, json, write_list};
 
 /// Check whether LBR works here, and how to fix it
 ///

@@ -7,7 +7,7 @@ use anyhow::{Context as _, anyhow, bail};
 use sampler::source::qemu::{Qemu, Unavailable};
 
 use crate::exit::{Result, done};
-use crate::present::out::{Out, say};
+use crate::present::{Out, say};
 
 /// Runs the missing step, and prints it before.
 pub(super) fn run() -> Result {

@@ -10,8 +10,7 @@ use super::checks::{self, Report};
 use super::{Check, Obstacle, Verdict};
 use crate::commands::machine::{HostArgs, MachineArgs};
 use crate::exit::{Result, done};
-use crate::present::out::Out;
-use crate::present::table::{Cell, write_list};
+use crate::present::{Cell, Out, write_list};
 
 /// Runs `lbr` without a command.
 pub(crate) fn run() -> Result {

@@ -17,7 +17,7 @@ use super::DumpArgs;
 use crate::commands::backend::{self, Hardware};
 use crate::commands::record::hardware;
 use crate::exit::{FAILED, OrExit, Result, USAGE, failure};
-use crate::present::out::say;
+use crate::present::say;
 
 /// How long to record if neither a time nor a program is given.
 const DEFAULT: Duration = Duration::from_millis(10);

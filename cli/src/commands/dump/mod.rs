@@ -19,8 +19,7 @@ use super::machine::MachineArgs;
 use super::rights::Rights;
 use crate::args::heading;
 use crate::exit::{DONE, Result, usage};
-use crate::present::json;
-use crate::present::out::{Out, say};
+use crate::present::{Out, json, say};
 
 /// Read the LBR stack of one CPU
 ///

@@ -22,7 +22,7 @@ use crate::commands::backend::{not_here, not_started, refused};
 use crate::commands::record::in_user_mode;
 use crate::commands::soft::runs;
 use crate::exit::{Result, usage};
-use crate::present::out::say;
+use crate::present::say;
 
 /// The LBR stack of the program's first thread, if a program is run.
 pub(super) fn snapshot(args: &DumpArgs, soft: &SoftCpu) -> Result<Snapshot> {

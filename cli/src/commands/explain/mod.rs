@@ -16,9 +16,7 @@ use crate::args::heading;
 use crate::exit::{DONE, OrExit, Result, USAGE, done};
 use crate::output::Output;
 use crate::present::bits::{self, Drawn};
-use crate::present::out::{Out, say};
-use crate::present::table::{Cell, Item, Printer, Table, write_list};
-use crate::present::{json, page};
+use crate::present::{Cell, Item, Out, Printer, Table, json, page, say, write_list};
 
 /// Explain the bits of a register
 ///

@@ -9,9 +9,7 @@ use super::{Export, Kind, check_lines, traced};
 use crate::exit::{DONE, OrExit, Result, USAGE, usage};
 use crate::head;
 use crate::output::Output;
-use crate::present::escape::{escaped, escaped_lines};
-use crate::present::number::{counted, grouped};
-use crate::present::out::say;
+use crate::present::{counted, escaped, escaped_lines, grouped, say};
 
 /// Makes the folder that the profiles go into.
 fn folder(args: &Export) -> Result<()> {

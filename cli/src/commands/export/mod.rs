@@ -20,10 +20,7 @@ use crate::exit::{DONE, OrExit, Result, USAGE, usage};
 use crate::head;
 use crate::input::{Count, Inputs, Reading, Recordings, Source};
 use crate::output::Output;
-use crate::present::escape::{escaped, escaped_lines};
-use crate::present::json;
-use crate::present::number::{counted, grouped, joined, percent};
-use crate::present::out::say;
+use crate::present::{counted, escaped, escaped_lines, grouped, joined, json, percent, say};
 use crate::select::{ALL, SelectArgs};
 use crate::symbols::SymbolArgs;
 

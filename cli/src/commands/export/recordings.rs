@@ -14,9 +14,7 @@ use crate::commands::script::{Field, line};
 use crate::exit::{DONE, Result, usage};
 use crate::input::{self, Progress, Recordings, Source, selected};
 use crate::output::Output;
-use crate::present::escape::escaped;
-use crate::present::number::applicable;
-use crate::present::out::{Out, say};
+use crate::present::{Out, applicable, escaped, say};
 
 /// Reads recordings into an output, each by `copy`. Its inner error is one of writing; it returns
 /// the file's header.

@@ -8,7 +8,7 @@ use super::Export;
 use crate::exit::{DONE, Result};
 use crate::head;
 use crate::output::Output;
-use crate::present::table::{Cell, Table};
+use crate::present::{Cell, Table};
 use crate::select::RowArgs;
 
 /// Writes them.

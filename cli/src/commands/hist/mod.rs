@@ -23,10 +23,7 @@ use crate::head::{Totals, flow_json};
 use crate::input::{self, Inputs, Recordings, Source, selected};
 use crate::output::Output;
 use crate::present::chart::{Bin, Bins, Gaps, Histogram, PICTURE_BINS, Series, Terminal};
-use crate::present::json;
-use crate::present::number::{counted, grouped, share};
-use crate::present::out::{Out, say};
-use crate::present::table::{Cell, Table};
+use crate::present::{Cell, Out, Table, counted, grouped, json, say, share};
 use crate::select::{RowArgs, Rows, SelectArgs};
 use crate::symbols::SymbolArgs;
 

@@ -11,9 +11,7 @@ use super::Read;
 use super::place::ResolvedBlock;
 use crate::commands::report::BlockSpec;
 use crate::exit::{Failure, OrExit, Result, USAGE, usage};
-use crate::present::out::say;
-use crate::present::place::Place;
-use crate::present::shorten::offered;
+use crate::present::{Place, offered, say};
 use crate::select::RowArgs;
 
 /// Maximum number of distributions in one drawing: more are hard to distinguish.

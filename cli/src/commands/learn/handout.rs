@@ -5,9 +5,7 @@ use std::io;
 use lab::learn::{Did, Line, Slot, View};
 
 use super::{Subject, words};
-use crate::present::escape::escaped;
-use crate::present::out::Out;
-use crate::present::table::{Cell, Table};
+use crate::present::{Cell, Out, Table, escaped};
 
 /// Writes a lesson, or a trace of a user's program, from start to end.
 pub(super) fn write(out: &mut Out<'_>, mut subject: Subject) -> io::Result<()> {

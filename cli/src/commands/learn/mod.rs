@@ -25,9 +25,8 @@ use super::soft::{self, CpuParser};
 use crate::args::heading;
 use crate::exit::{DONE, Result, done, usage};
 use crate::output::Output;
-use crate::present::out::{Out, say};
-use crate::present::table::{Cell, Table};
 use crate::present::terminal::{Input, Terminal, is_drawable};
+use crate::present::{Cell, Out, Table, say};
 
 /// How soon a signal is noticed.
 const LOOK: Duration = Duration::from_millis(100);

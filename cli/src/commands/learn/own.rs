@@ -17,7 +17,7 @@ use crate::commands::backend::not_started;
 use crate::commands::record::in_user_mode;
 use crate::exit::{OrExit, Result, USAGE};
 use crate::input::source_text::Sources;
-use crate::present::out::say;
+use crate::present::say;
 
 /// Runs the program and turns its steps into a lesson.
 pub(super) fn subject(args: &Learn) -> Result<Subject> {

@@ -7,9 +7,7 @@ use lbr_msr::caps::Order;
 
 use super::keys::{Page, Play};
 use super::words;
-use crate::present::escape::escaped;
-use crate::present::out::Row;
-use crate::present::out::{FAINT, GOOD, cells, cells_of, folded};
+use crate::present::{FAINT, GOOD, Row, cells, cells_of, escaped, folded};
 
 /// Changes of the last step.
 const NEW: Style = AnsiColor::Yellow.on_default().bold();

@@ -7,8 +7,7 @@ use lbr_msr::record::{BranchEntry, BranchSpec, HwBranchType};
 use lbr_msr::table::NAMES;
 
 use super::Subject;
-use crate::present::escape::escaped;
-use crate::present::number::counted;
+use crate::present::{counted, escaped};
 
 /// An address by its name in the program.
 pub(super) fn place(program: &Program, address: u64) -> String {

@@ -7,8 +7,7 @@ use profile::perf_data::FileInfo;
 
 use crate::head::{quality_line, trust};
 use crate::input::{Source, selected};
-use crate::present::escape::escaped;
-use crate::present::number::{grouped, joined, nonzero, percent};
+use crate::present::{escaped, grouped, joined, nonzero, percent};
 use crate::select::Rows;
 
 /// The recordings of a page.

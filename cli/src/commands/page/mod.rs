@@ -21,11 +21,7 @@ use crate::exit::{DONE, Result};
 use crate::head::finish;
 use crate::input::{Count, Recordings};
 use crate::output::Output;
-use crate::present::escape::escaped;
-use crate::present::number::{counted, grouped, percent};
-use crate::present::out::say;
-use crate::present::page;
-use crate::present::shorten::shortened;
+use crate::present::{counted, escaped, grouped, page, percent, say, shortened};
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");

@@ -12,10 +12,7 @@ use profile::overview::Overview;
 use crate::commands::functions::{self, FunctionSum, moved};
 use crate::commands::report::{GraphRows, Report};
 use crate::exit::Result;
-use crate::present::escape::escaped;
-use crate::present::number::{counted, grouped, part, percent, share};
-use crate::present::shorten::shortened;
-use crate::present::table::{Heat, TITLE};
+use crate::present::{Heat, TITLE, counted, escaped, grouped, part, percent, share, shortened};
 
 /// The share of the picture that a box needs, and the number of boxes at most.
 const LEAST: f64 = 0.001;

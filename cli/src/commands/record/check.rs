@@ -14,7 +14,7 @@ use profile::{Item, Recording};
 
 use crate::exit::Result;
 use crate::output::recording::Finished;
-use crate::present::number::{counted, grouped};
+use crate::present::{counted, grouped};
 
 /// Maximum number of branches of a recording that is linted.
 const MOST_LINTED: u64 = 8_000_000;

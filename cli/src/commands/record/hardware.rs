@@ -26,7 +26,7 @@ use crate::commands::backend::{self as registers, Hardware};
 use crate::commands::machine::{MachineArgs, described, is_emulated};
 use crate::exit::{FAILED, Failure, NO_LBR, NOT_PERMITTED, OrExit, Result, USAGE, failure, usage};
 use crate::output::Output;
-use crate::present::out::say;
+use crate::present::say;
 
 /// Stacks that wait for the decoder, CPU by CPU: four seconds at the usual rate.
 const QUEUE: usize = 4096;

@@ -21,7 +21,7 @@ use crate::args::heading;
 use crate::cpus::CpuList;
 use crate::exit::{Failure, NO_LBR, Result, USAGE, usage};
 use crate::output::{Output, recording};
-use crate::present::out::say;
+use crate::present::say;
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use lbr_msr::soft::SoftCpu;

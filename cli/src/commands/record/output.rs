@@ -20,8 +20,7 @@ use crate::exit::{FAILED, Result};
 use crate::output::Output;
 use crate::output::recording;
 use crate::output::stream::Stream;
-use crate::present::number::grouped;
-use crate::present::out::say;
+use crate::present::{grouped, say};
 
 /// Metadata of the file. `desc`: the CPU in words.
 pub(super) fn meta(

@@ -17,8 +17,7 @@ use sampler::target::find;
 use super::{Record, check};
 use crate::commands::backend::not_started;
 use crate::exit::{Result, done};
-use crate::present::number::{counted, joined};
-use crate::present::out::Out;
+use crate::present::{Out, counted, joined};
 
 /// Turns without `--overhead=PAIRS`.
 pub(super) const PAIRS: &str = "12";

@@ -21,7 +21,7 @@ use crate::commands::soft::runs;
 use crate::cpus::CpuList;
 use crate::exit::{FAILED, Failure, NO_LBR, OrExit, Result, USAGE, failure, usage};
 use crate::output::Output;
-use crate::present::out::say;
+use crate::present::say;
 
 /// Runs the program and records it. `why` explains why lbr fell back to the software LBR.
 pub(super) fn record(args: &Record, output: Output, why: Option<&str>) -> Result {

@@ -9,8 +9,7 @@ use sampler::outlet::{KernelReport, SamplerReport};
 use sampler::source::SourceNotes;
 
 use crate::output::name;
-use crate::present::number::{applicable, counted, counted_nonzero, joined};
-use crate::present::out::say;
+use crate::present::{applicable, counted, counted_nonzero, joined, say};
 
 /// After a shorter time single-stepping needs no explanation.
 const PATIENCE: Duration = Duration::from_secs(5);

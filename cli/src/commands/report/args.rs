@@ -10,10 +10,7 @@ use serde_json::json;
 use super::{Report, Sort, View};
 use crate::exit::Result;
 use crate::head::{Notes, Totals, quality_json};
-use crate::present::number::{counted, grouped, part};
-use crate::present::out::Out;
-use crate::present::place::{Part, Place};
-use crate::present::table::{Cell, Printer, Table};
+use crate::present::{Cell, Out, Part, Place, Printer, Table, counted, grouped, part};
 
 pub(super) const VIEW: View = View {
     name: "args",

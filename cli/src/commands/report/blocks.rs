@@ -19,10 +19,7 @@ use super::{CYCLES, Page, Report, Section, Sort, View, rest, run_flow, say_unsor
 use crate::exit::{Result, USAGE};
 use crate::head::{Notes, share_trust};
 use crate::present::chart::{Histogram, Series, figure};
-use crate::present::number::{grouped, joined, share};
-use crate::present::out::{Out, say};
-use crate::present::place::{Part, Place};
-use crate::present::table::{Cell, Printer, Ranked, Table};
+use crate::present::{Cell, Out, Part, Place, Printer, Ranked, Table, grouped, joined, say, share};
 
 pub(super) const VIEW: View = View {
     name: "blocks",

@@ -18,11 +18,10 @@ use crate::args::heading;
 use crate::exit::Result;
 use crate::head::{self, Notes, Totals, quality_json};
 use crate::input::{Count, Recordings, Source};
-use crate::present::escape::escaped;
-use crate::present::number::{counted_nonzero, dash, grouped, part, percent, share};
-use crate::present::out::{Out, say};
-use crate::present::shorten::shortened;
-use crate::present::table::{Cell, Printer, Ranked, Table};
+use crate::present::{
+    Cell, Out, Printer, Ranked, Table, counted_nonzero, dash, escaped, grouped, part, percent, say,
+    share, shortened,
+};
 use crate::select::Rows;
 
 pub(super) const VIEW: View = View {

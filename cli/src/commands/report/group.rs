@@ -13,9 +13,7 @@ use profile::maps::{Location, Maps};
 use super::{Page, Report, View, blocks, hot, mispredict, outcomes, rest, run_flow};
 use crate::exit::Result;
 use crate::head::{Notes, trust};
-use crate::present::number::share;
-use crate::present::out::Out;
-use crate::present::table::{Cell, Ranked, Table};
+use crate::present::{Cell, Out, Ranked, Table, share};
 
 /// Grouping key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

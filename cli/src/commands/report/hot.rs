@@ -11,10 +11,7 @@ use super::{CYCLES, Page, Report, Section, Sort, View, print_hidden, rest, say_u
 use crate::exit::Result;
 use crate::head::{Notes, Totals, quality_json, share_trust};
 use crate::input::Source;
-use crate::present::number::{joined, share};
-use crate::present::out::Out;
-use crate::present::place::{Part, Place};
-use crate::present::table::{Cell, Printer, Ranked, Table};
+use crate::present::{Cell, Out, Part, Place, Printer, Ranked, Table, joined, share};
 
 pub(super) const VIEW: View = View {
     name: "hot",

@@ -12,10 +12,7 @@ use super::{Page, Report, Section, Sort, View, print_hidden, rest};
 use crate::exit::Result;
 use crate::head::{Notes, Totals, quality_json, without};
 use crate::input::{Count, Recordings, Source};
-use crate::present::number::{applicable, grouped, joined};
-use crate::present::out::Out;
-use crate::present::place::{Part, Place};
-use crate::present::table::{Cell, Printer, Ranked, Table};
+use crate::present::{Cell, Out, Part, Place, Printer, Ranked, Table, applicable, grouped, joined};
 
 pub(super) const VIEW: View = View {
     name: "loops",

@@ -12,10 +12,7 @@ use profile::maps::Maps;
 use super::{Page, Report, Section, Sort, View, interval_of, rest, run_flow};
 use crate::exit::Result;
 use crate::head::{Notes, trust};
-use crate::present::number::percent;
-use crate::present::out::Out;
-use crate::present::place::{Part, Place};
-use crate::present::table::{Cell, Printer, Ranked, Table};
+use crate::present::{Cell, Out, Part, Place, Printer, Ranked, Table, percent};
 
 pub(super) const VIEW: View = View {
     name: "mispredict",

@@ -33,10 +33,7 @@ use crate::args::{heading, rows};
 use crate::exit::{DONE, Result, usage};
 use crate::head::{self, Notes, Totals, flow_json, without};
 use crate::input::{self, Count, Inputs, Reading, Recordings, Source};
-use crate::present::json;
-use crate::present::number::{counted_nonzero, grouped, joined};
-use crate::present::out::{FAINT, Out, say};
-use crate::present::table::{Printer, Table};
+use crate::present::{FAINT, Out, Printer, Table, counted_nonzero, grouped, joined, json, say};
 use crate::select::{RowArgs, Rows, SelectArgs};
 use crate::symbols::SymbolArgs;
 

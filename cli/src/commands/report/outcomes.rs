@@ -16,10 +16,7 @@ use super::{
 };
 use crate::exit::Result;
 use crate::head::{Notes, trust};
-use crate::present::number::counted;
-use crate::present::out::Out;
-use crate::present::place::{Part, Place};
-use crate::present::table::{Cell, Printer, Ranked, Table};
+use crate::present::{Cell, Out, Part, Place, Printer, Ranked, Table, counted};
 
 pub(super) const VIEW: View = View {
     name: "outcomes",

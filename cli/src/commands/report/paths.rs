@@ -12,11 +12,10 @@ use super::{Report, Sort, View, print_hidden};
 use crate::exit::Result;
 use crate::head::{self, Notes, Totals, quality_json, without};
 use crate::input::{Count, Recordings, Source};
-use crate::present::json;
-use crate::present::number::{counted, grouped, joined, part, percent, share};
-use crate::present::out::Out;
-use crate::present::place::{Part, Place};
-use crate::present::table::{Cell, Printer, Ranked, Table};
+use crate::present::{
+    Cell, Out, Part, Place, Printer, Ranked, Table, counted, grouped, joined, json, part, percent,
+    share,
+};
 
 pub(super) const VIEW: View = View {
     name: "paths",

@@ -10,9 +10,7 @@ use profile::types::{OfType, by_type};
 use super::{Page, Report, Section, Sort, View};
 use crate::exit::Result;
 use crate::head::{Notes, Totals, quality_json};
-use crate::present::number::share;
-use crate::present::out::Out;
-use crate::present::table::{Cell, Ranked, Table};
+use crate::present::{Cell, Out, Ranked, Table, share};
 
 pub(super) const VIEW: View = View {
     name: "types",

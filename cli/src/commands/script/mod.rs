@@ -15,10 +15,8 @@ use serde_json::{Value, json};
 use crate::args::heading;
 use crate::exit::{DONE, Result, usage};
 use crate::input::{self, Inputs, Recordings, selected};
-use crate::present::escape::escaped;
 use crate::present::json::{self, hex};
-use crate::present::out::say;
-use crate::present::pager;
+use crate::present::{escaped, pager, say};
 use crate::select::SelectArgs;
 use crate::symbols::SymbolArgs;
 

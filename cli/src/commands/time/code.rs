@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::{Rounds, TimeArgs, assemble};
 use crate::exit::{FAILED, Failure, OrExit, Result, USAGE, usage};
 use crate::input;
-use crate::present::number::joined;
+use crate::present::joined;
 
 /// Maximum size of a file of assembly, in bytes.
 const LONGEST: u64 = 16 << 20;

@@ -6,9 +6,7 @@ use super::code::TimedCode;
 use super::figures::{Figures, Source};
 use super::{ENOUGH, TimeArgs, failed, machine};
 use crate::exit::{FAILED, Result, done, failure};
-use crate::present::number::{counted, dash, joined};
-use crate::present::out::Out;
-use crate::present::table::{Cell, Printer, Table};
+use crate::present::{Cell, Out, Printer, Table, counted, dash, joined};
 
 /// A piece of code with its results over all turns.
 pub(super) struct Side {

@@ -9,9 +9,7 @@ use super::code::TimedCode;
 use super::compare::{self, Side, no_difference};
 use super::figures::number;
 use crate::exit::{Result, done};
-use crate::present::number::joined;
-use crate::present::out::Out;
-use crate::present::table::Printer;
+use crate::present::{Out, Printer, joined};
 
 /// Bytes of a cache line, and of a page.
 const LINE: u64 = 64;

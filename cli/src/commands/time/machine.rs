@@ -18,7 +18,7 @@ use super::figures::Source;
 use crate::commands::backend::{self, Backend, Choice};
 use crate::commands::machine::{MachineArgs, described, is_emulated};
 use crate::exit::{Failure, NO_LBR, OrExit, Result, USAGE, failure, usage};
-use crate::present::out::say;
+use crate::present::say;
 
 /// Measures `bodies`, with the registers of the CPU if available; returns the result of `work`, and
 /// what measured it.

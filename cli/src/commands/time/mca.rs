@@ -14,8 +14,7 @@ use super::TimeArgs;
 use super::code::{Prediction, TimedCode};
 use super::figures::{Figures, number};
 use crate::exit::{FAILED, OrExit, Result, USAGE};
-use crate::present::number::grouped;
-use crate::present::out::Out;
+use crate::present::{Out, grouped};
 
 /// Maximum time to simulate a piece of code.
 const SIMULATING: Duration = Duration::from_secs(20);

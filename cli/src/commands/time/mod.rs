@@ -28,7 +28,7 @@ use crate::commands::machine::HostArgs;
 use crate::commands::soft::CpuParser;
 use crate::exit::{DONE, FAILED, Failure, NO_LBR, OrExit, Result, USAGE, failure, usage};
 use crate::input;
-use crate::present::out::{Out, say};
+use crate::present::{Out, say};
 
 /// Time a snippet, or compare several: cycles, instructions, branches
 ///

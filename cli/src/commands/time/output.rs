@@ -7,9 +7,8 @@ use serde_json::{Value, json};
 use super::figures::{Figures, Spread};
 use super::place::CodePlace;
 use super::text::name;
-use crate::present::csv;
 use crate::present::json::{self, hex};
-use crate::present::number::joined;
+use crate::present::{csv, joined};
 
 /// JSON Lines: the totals, then each block.
 pub(super) fn json(out: &mut impl Write, all: &Figures<'_>) -> io::Result<()> {

@@ -7,9 +7,7 @@ use super::figures::{Block, Figures, Spread, number};
 use super::mca;
 use super::place::CodePlace;
 use crate::commands::report::blocks::modes;
-use crate::present::number::{counted, dash, grouped, joined, share};
-use crate::present::out::Out;
-use crate::present::table::{Cell, Table};
+use crate::present::{Cell, Out, Table, counted, dash, grouped, joined, share};
 
 /// Prints the result, and the blocks if they add to it; everything with `--verbose`.
 pub(super) fn print(out: &mut Out<'_>, counted: &Figures<'_>, args: &TimeArgs) -> io::Result<()> {

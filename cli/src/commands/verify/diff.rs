@@ -11,9 +11,7 @@ use serde_json::Value;
 use crate::exit::{DONE, FAILED, OrExit, Result, USAGE};
 use crate::input;
 use crate::output::Output;
-use crate::present::json;
-use crate::present::number::joined;
-use crate::present::out::Out;
+use crate::present::{Out, joined, json};
 
 /// A report as it was read: CPUs with one outcome, and their checks.
 struct CpuGroup {

@@ -10,10 +10,7 @@ use serde::Serialize;
 
 use crate::exit::{DONE, OrExit, Result, USAGE, done};
 use crate::output::Output;
-use crate::present::json;
-use crate::present::number::joined;
-use crate::present::out::Out;
-use crate::present::table::{Cell, Item, write_list};
+use crate::present::{Cell, Item, Out, joined, json, write_list};
 
 /// Documented answers that are printed unless a CPU is named.
 const SHOWN: usize = 4;

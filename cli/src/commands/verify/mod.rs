@@ -27,8 +27,7 @@ use crate::cpus::CpuList;
 use crate::exit::{DONE, FAILED, NO_LBR, OrExit, Result, USAGE, failure, usage};
 use crate::input;
 use crate::output::Output;
-use crate::present::number::joined;
-use crate::present::out::{Out, say};
+use crate::present::{Out, joined, say};
 use report::{Machine, Verified};
 use subject::Lies;
 

@@ -7,9 +7,7 @@ use lbr_msr::access::Root;
 use lbr_msr::probe::cores::{CoreType, cpu_list};
 use lbr_msr::probe::recorded::RecordedCpu;
 
-use crate::present::escape::escaped;
-use crate::present::json;
-use crate::present::number::joined;
+use crate::present::{escaped, joined, json};
 
 /// Why a check was not made without `--write`.
 pub(super) const NEEDS_WRITE: &str = "needs --write";

@@ -23,8 +23,7 @@ use super::VerifyArgs;
 use crate::commands::backend::{self, Hardware};
 use crate::commands::soft::LIST;
 use crate::exit::{FAILED, Failure, OrExit, Result, USAGE, done};
-use crate::present::out::{Out, say};
-use crate::present::table::{Cell, Table};
+use crate::present::{Cell, Out, Table, say};
 
 /// Verifies one CPU. `notice`: whether the warning about the first write is still due.
 pub(super) fn verify(

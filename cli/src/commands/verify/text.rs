@@ -5,9 +5,9 @@ use std::io;
 use lab::verify::{Check, SubjectKind, Verdict};
 
 use super::report::{Machine, NEEDS_WRITE, Verified};
-use crate::present::number::{counted, dash, joined};
-use crate::present::out::{BAD, DOUBTFUL, FAINT, GOOD, Out};
-use crate::present::table::{Cell, Item, write_list};
+use crate::present::{
+    BAD, Cell, DOUBTFUL, FAINT, GOOD, Item, Out, counted, dash, joined, write_list,
+};
 
 /// Writes the report of each group of CPUs.
 pub(super) fn write(out: &mut Out<'_>, machine: &Machine, verbose: bool) -> io::Result<()> {
