@@ -9,6 +9,7 @@ pub(crate) mod loops;
 pub(crate) mod mispredict;
 pub(crate) mod outcomes;
 pub(crate) mod paths;
+mod rows;
 mod types;
 
 use std::io::{self, IsTerminal, Write as _};
@@ -16,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use maud::{Markup, html};
+use maud::Markup;
 use profile::callgraph::CallGraph;
 use profile::flow::{FlowCounter, FlowCounts};
 use profile::hot::Order as Sort;
@@ -29,11 +30,13 @@ use serde_json::{Value, json};
 
 pub(crate) use self::blocks::{BlockSpec, charts as block_charts, table as block_table};
 pub(crate) use self::callgraph::{Shown as GraphRows, print_folded};
+pub(crate) use self::rows::print_hidden;
+use self::rows::rest;
 use crate::args::{heading, rows};
 use crate::exit::{DONE, Result, usage};
 use crate::head::{self, Notes, Totals, flow_json, without};
 use crate::input::{self, Count, Inputs, Reading, Recordings, Source};
-use crate::present::{FAINT, Out, Printer, Table, counted_nonzero, grouped, joined, json, say};
+use crate::present::{FAINT, Out, Printer, counted_nonzero, joined, json, say};
 use crate::select::{RowArgs, Rows, SelectArgs};
 use crate::symbols::SymbolArgs;
 
@@ -303,23 +306,6 @@ impl Report {
         Printer::of(self.json, self.csv)
     }
 
-    /// Writes rows up to the limit; for people, also how many are hidden.
-    fn write_rows<C: ?Sized, R>(
-        &self,
-        out: &mut Out<'_>,
-        table: &Table<'_, C, R>,
-        context: &mut C,
-        rows: impl ExactSizeIterator<Item = R> + Clone,
-        what: (&str, &str),
-    ) -> io::Result<()> {
-        let printer = self.printer();
-        table.write(printer, out, context, rows.clone().take(self.rows()))?;
-        match printer {
-            Printer::Text => print_hidden(out, rows.len(), self.rows(), what),
-            Printer::Json | Printer::Csv => Ok(()),
-        }
-    }
-
     /// Prints the lines above a view's table, for people.
     fn print_head(
         &self,
@@ -353,38 +339,6 @@ impl Report {
         out.flush()?;
         head::finish(sources, maps);
         Ok(DONE)
-    }
-}
-
-/// Prints how many rows are not shown.
-pub(crate) fn print_hidden(
-    out: &mut Out<'_>,
-    all: usize,
-    shown: usize,
-    (one, many): (&str, &str),
-) -> io::Result<()> {
-    if all == 0 {
-        return out.line(format_args!("no {many}"));
-    }
-    let hidden = all.saturating_sub(shown);
-    if hidden == 0 {
-        return Ok(());
-    }
-    let what = if hidden == 1 { one } else { many };
-    out.line(format_args!("{} more {what} (--limit 0 shows all)", grouped(hidden as u64)))
-}
-
-/// The number of rows that are not on a page.
-fn rest(all: usize, shown: usize, what: &str) -> Markup {
-    let hidden = all.saturating_sub(shown);
-    html! {
-        @if hidden > 0 {
-            p class="faint" {
-                "The first " (grouped(shown as u64)) " are shown; " (grouped(hidden as u64)) " more "
-                (what) " are not on this page (lbr report --limit 0 --html has all). "
-                "Sorting and searching act on what is shown."
-            }
-        }
     }
 }
 
