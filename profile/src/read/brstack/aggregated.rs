@@ -37,55 +37,12 @@ pub(crate) fn settle(head: &[u8]) -> Option<Aggregated> {
     // The last line may be truncated.
     let whole = memchr::memrchr(b'\n', head).and_then(|end| head.get(..end)).unwrap_or(head);
     let lines = whole.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
-    let mut found = None;
+    let mut found: Option<Aggregated> = None;
+    let (mut entries, mut names, mut event) = (Vec::new(), Names::default(), String::new());
     for line in lines {
-        let is_known = matches!(fields(line)?, Fields::Branch { mispredicted: Some(1..), .. });
-        let Aggregated { knows_predictions } = found.get_or_insert_default();
-        *knows_predictions |= is_known;
+        found.get_or_insert_default().read(line, &mut entries, &mut names, &mut event)?;
     }
     found
-}
-
-enum Fields<'a> {
-    Branch { from: &'a [u8], to: &'a [u8], count: u64, mispredicted: Option<u64>, more: More<'a> },
-    Straight { start: &'a [u8], end: &'a [u8], count: u64 },
-    Sample { at: &'a [u8], count: u64 },
-    Event(&'a [u8]),
-}
-
-/// Further data of a branch's line.
-#[derive(Clone, Copy, Debug, Default)]
-struct More<'a> {
-    /// The end of the fall-through range after it.
-    end: Option<&'a [u8]>,
-    is_return: bool,
-}
-
-fn fields(line: &[u8]) -> Option<Fields<'_>> {
-    let mut words = not_empty(line);
-    let letter = words.next()?;
-    let rest: Vec<&[u8]> = words.take(5).collect();
-    let are = |ends: &[&[u8]]| ends.iter().all(|end| address(end).is_some());
-    Some(match (letter, &*rest) {
-        (b"B", [from, to, count, mispredicted]) if are(&[from, to]) => {
-            let (count, mispredicted) = (decimal(count)?, Some(decimal(mispredicted)?));
-            Fields::Branch { from, to, count, mispredicted, more: More::default() }
-        }
-        (b"T" | b"R", [from, to, end, count]) if are(&[from, to, end]) => {
-            let count = decimal(count)?;
-            if address(from)?.1 >= NO_BRANCH {
-                return Some(Fields::Straight { start: to, end, count });
-            }
-            let more = More { end: Some(end), is_return: letter == b"R" };
-            Fields::Branch { from, to, count, mispredicted: None, more }
-        }
-        (b"F" | b"f" | b"r", [start, end, count]) if are(&[start, end]) => {
-            Fields::Straight { start, end, count: decimal(count)? }
-        }
-        (b"S", [at, count]) if are(&[at]) => Fields::Sample { at, count: decimal(count)? },
-        (b"E", [name]) => Fields::Event(name),
-        _ => return None,
-    })
 }
 
 /// The build ID, if any, and the following number.
@@ -102,57 +59,77 @@ impl Aggregated {
     /// Parses a line. A branch with both predicted and mispredicted counts yields both, each with
     /// its count.
     pub(super) fn parse(
-        self,
+        mut self,
         line: &[u8],
         entries: &mut Vec<RawBranch>,
         names: &mut Names,
         event: &mut String,
     ) -> Result<Line, LineError> {
-        let mut place = |word: &[u8]| {
-            let (id, address) = address(word)?;
+        self.read(line, entries, names, event).ok_or(LineError::Unknown)
+    }
+
+    /// As [`parse`](Self::parse), and notes whether predictions are known in the following lines.
+    fn read(
+        &mut self,
+        line: &[u8],
+        entries: &mut Vec<RawBranch>,
+        names: &mut Names,
+        event: &mut String,
+    ) -> Option<Line> {
+        let mut words = not_empty(line);
+        let letter = words.next()?;
+        let rest: Vec<&[u8]> = words.take(5).collect();
+        let mut place = |(id, address): (&[u8], u64)| match id {
             // Without a build ID, it is in the main program.
-            match id {
-                b"" | b"X" => Some(address),
-                id => names.number(id, None, address),
-            }
+            b"" | b"X" => Some(address),
+            id => names.number(id, None, address),
         };
-        let mut places =
-            |from: &[u8], to: &[u8]| place(from).zip(place(to)).ok_or(LineError::Unknown);
-        match fields(line).ok_or(LineError::Unknown)? {
-            Fields::Branch { from, to, count, mispredicted, more } => {
-                let knows = self.knows_predictions && mispredicted.is_some();
-                let wrong = mispredicted.unwrap_or_default().min(count);
-                let (at, target) = places(from, to)?;
-                let branch = |is_wrong: bool| {
-                    let flags = EntryFlags(match is_wrong {
-                        true => EntryFlags::MISPREDICTED,
-                        false if knows => EntryFlags::PREDICTED,
-                        false => 0,
-                    });
-                    let branch_type = more.is_return.then_some(BranchType::RET);
-                    RawBranch { from: at, to: target, flags: flags.with_type(branch_type) }
-                };
-                entries.push(branch(wrong > 0 && wrong == count));
-                let (count, second) = match more.end {
-                    Some(end) => (count, Some(SecondCount::Straight(places(to, end)?, count))),
-                    None if wrong > 0 && wrong < count => {
-                        (count - wrong, Some(SecondCount::Branch(branch(true), wrong)))
-                    }
-                    None => (count, None),
-                };
-                Ok(Line::Counted { count, second })
+        Some(match (letter, &*rest) {
+            (b"B", [from, to, count, mispredicted]) => {
+                let (from, to) = (address(from)?, address(to)?);
+                let (count, missed) = (decimal(count)?, decimal(mispredicted)?);
+                let (from, to) = (place(from)?, place(to)?);
+                let branch = |flags| RawBranch { from, to, flags: EntryFlags(flags) };
+                let predicted = if self.knows_predictions { EntryFlags::PREDICTED } else { 0 };
+                self.knows_predictions |= missed > 0;
+                let (predicted, mispredicted) =
+                    (branch(predicted), branch(EntryFlags::MISPREDICTED));
+                if missed == 0 || missed >= count {
+                    entries.push(if missed.min(count) > 0 { mispredicted } else { predicted });
+                    return Some(Line::Counted { count, second: None });
+                }
+                entries.push(predicted);
+                let second = Some(SecondCount::Branch(mispredicted, missed));
+                Line::Counted { count: count - missed, second }
             }
-            Fields::Straight { start, end, count } => {
-                Ok(Line::Straight(places(start, end)?, count))
+            (b"T" | b"R", [from, to, end, count]) => {
+                let (from, to, end) = (address(from)?, address(to)?, address(end)?);
+                let count = decimal(count)?;
+                let from = if from.1 < NO_BRANCH { Some(place(from)?) } else { None };
+                let to = place(to)?;
+                let ends = (to, place(end)?);
+                let Some(from) = from else { return Some(Line::Straight(ends, count)) };
+                let branch_type = (letter == b"R").then_some(BranchType::RET);
+                entries.push(RawBranch { from, to, flags: EntryFlags(0).with_type(branch_type) });
+                Line::Counted { count, second: Some(SecondCount::Straight(ends, count)) }
             }
-            Fields::Sample { at, count } => {
-                let head = SampleHead { weight: count, ip: place(at), ..SampleHead::default() };
-                Ok(Line::Sample(Box::new(head)))
+            (b"F" | b"f" | b"r", [start, end, count]) => {
+                let (start, end, count) = (address(start)?, address(end)?, decimal(count)?);
+                Line::Straight((place(start)?, place(end)?), count)
             }
-            Fields::Event(name) => {
+            (b"S", [at, count]) => {
+                let (at, weight) = (address(at)?, decimal(count)?);
+                Line::Sample(Box::new(SampleHead {
+                    weight,
+                    ip: place(at),
+                    ..SampleHead::default()
+                }))
+            }
+            (b"E", [name]) => {
                 *event = name.as_text().into_owned();
-                Ok(Line::Other)
+                Line::Other
             }
-        }
+            _ => return None,
+        })
     }
 }
