@@ -11,7 +11,7 @@ use super::evidence::{ENOUGH, Evidence, Findings};
 use super::kernel_files::{Listed, VDSO, Vmlinux};
 use super::{Location, Maps, differs};
 use crate::code::demangle::demangle;
-use crate::code::symbols::{Module, Sources, SymbolError, SymbolTable, read_jit_list};
+use crate::code::symbols::{Module, Sources, SymbolError, read_jit_list};
 
 /// A mapped file.
 #[derive(Debug, Default)]
@@ -96,11 +96,10 @@ pub(super) enum State {
     #[default]
     NotTried,
     Open(Box<Module>),
-    /// Symbols from a kernel list.
+    /// Symbols from a list of the kernel, or of a JIT compiler.
     Listed(Listed),
     /// Symbols and lines from the kernel's ELF file; missing symbols from a list.
     Vmlinux(Vmlinux, Option<Listed>),
-    Jit(SymbolTable),
     Failed(SymbolError),
     /// Unavailable like another file, which reports the reason.
     Silent,
@@ -295,7 +294,7 @@ impl Maps {
                 self.open_kernel(&kind)
             }
             FileKind::Jit { list } => match read_jit_list(list) {
-                Ok(map) => State::Jit(map),
+                Ok(symbols) => State::Listed(Listed::of_addresses(symbols)),
                 Err(error) => State::Failed(error),
             },
             FileKind::Vdso => {

@@ -68,10 +68,6 @@ impl Maps {
                 let end = start.wrapping_add(range.end - range.start);
                 (file.demangled(name, &range), start..end, range.start)
             }
-            State::Jit(map) => {
-                let SymbolExtent { name, addr, end } = map.at(offset)?;
-                (name.to_owned(), addr..end?, addr)
-            }
             State::Listed(listed) => listed.covering(offset)?,
             State::Vmlinux(vmlinux, listed) => match vmlinux.function_at(offset) {
                 Some((name, offsets, addr)) => (demangle(name).into_owned(), offsets, addr),
@@ -151,13 +147,6 @@ impl Maps {
                         let Some(start) = module.offset_of_address(range.start) else { continue };
                         let end = start.saturating_add(range.end - range.start);
                         look(name, index, &(start..end), range.start);
-                    }
-                }
-                State::Jit(map) => {
-                    for SymbolExtent { name, addr, end } in map.iter() {
-                        if let Some(end) = end {
-                            look(name, index, &(addr..end), addr);
-                        }
                     }
                 }
                 State::Vmlinux(vmlinux, _) => {

@@ -9,12 +9,12 @@ use lbr_msr::record::Mmap;
 use super::files::{FileKind, State};
 use super::kernel_files::{Kernel, Listed, RecordedKernel};
 use super::{Function, KERNEL, Mapping, Maps, put_if_few};
-use crate::code::symbols::{KernelSymbols, SymbolError, SymbolExtent, module_addresses};
+use crate::code::symbols::{ListedSymbols, SymbolError, SymbolExtent, module_addresses};
 use crate::read::KERNEL_NAME;
 use crate::read::perf_data::FileInfo;
 
 /// Lists already read, `None` if unreadable.
-pub(super) type Lists = HashMap<PathBuf, Option<Arc<KernelSymbols>>>;
+pub(super) type Lists = HashMap<PathBuf, Option<Arc<ListedSymbols>>>;
 
 impl Maps {
     /// Adds the recording's metadata: build IDs, and the recorded kernel. Called at the end of the
@@ -178,11 +178,11 @@ impl Maps {
     }
 
     /// A list; `None` if an earlier attempt to read it failed.
-    fn read_list(&mut self, path: &Path) -> Result<Option<Arc<KernelSymbols>>, SymbolError> {
+    fn read_list(&mut self, path: &Path) -> Result<Option<Arc<ListedSymbols>>, SymbolError> {
         if let Some(known) = self.kernel_lists.get(path) {
             return Ok(known.clone());
         }
-        let read = KernelSymbols::read(path).map(Arc::new);
+        let read = ListedSymbols::read(path).map(Arc::new);
         let known = read.as_ref().ok().map(Arc::clone);
         self.kernel_lists.insert(path.to_owned(), known);
         read.map(Some)
@@ -197,7 +197,7 @@ impl Maps {
     }
 
     /// The list of kernel symbols that the user gave.
-    pub(super) fn given_list(&mut self) -> Option<Arc<KernelSymbols>> {
+    pub(super) fn given_list(&mut self) -> Option<Arc<ListedSymbols>> {
         let list = self.sources.kallsyms.clone()?;
         self.read_list(&list).ok()?
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::{Mappings, Maps, differs};
 use crate::code::hex;
 use crate::code::symbols::{
-    KernelSymbols, Module, RunningKernel, SymbolError, SymbolExtent, build_id,
+    ListedSymbols, Module, RunningKernel, SymbolError, SymbolExtent, build_id,
 };
 
 /// The name of code that the kernel maps into processes.
@@ -83,17 +83,22 @@ impl RecordedKernel {
     }
 }
 
-/// The functions of the kernel, or of one of its modules.
+/// The functions of the kernel or one of its modules, or generated ones.
 #[derive(Debug)]
 pub(super) struct Listed {
-    pub(super) symbols: Arc<KernelSymbols>,
-    /// "" is the kernel.
+    pub(super) symbols: Arc<ListedSymbols>,
+    /// "" is the kernel, and generated code.
     pub(super) module: String,
     /// Add this to offsets to get addresses in the list.
     pub(super) base: u64,
 }
 
 impl Listed {
+    /// Symbols whose offsets are addresses.
+    pub(super) fn of_addresses(symbols: ListedSymbols) -> Listed {
+        Listed { symbols: Arc::new(symbols), module: String::new(), base: 0 }
+    }
+
     /// The function at an offset: its name, its offsets, its address.
     pub(super) fn covering(&self, offset: u64) -> Option<(String, Range<u64>, u64)> {
         let at = self.base.wrapping_add(offset);

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use nix::libc;
 
 use super::SymbolError;
+use super::kernel::ListedSymbols;
 use super::table::SymbolTable;
 
 /// Maximum size of a list.
@@ -25,7 +26,7 @@ pub(crate) fn jit_list(folder: &Path, pid: u32) -> Option<PathBuf> {
 
 /// Reads a list: `START SIZE NAME` in hexadecimal, the name up to the end of the line. Later
 /// entries replace earlier code.
-pub(crate) fn read_jit_list(path: &Path) -> Result<SymbolTable, SymbolError> {
+pub(crate) fn read_jit_list(path: &Path) -> Result<ListedSymbols, SymbolError> {
     let open = |cause| SymbolError::Open { path: path.to_owned(), cause };
     // Anyone can write to /tmp: a link could lead anywhere, and opening a pipe would block.
     let named = std::fs::symlink_metadata(path).map_err(open)?;
@@ -71,5 +72,5 @@ pub(crate) fn read_jit_list(path: &Path) -> Result<SymbolTable, SymbolError> {
         table.push(*start, *size, name, 0);
     }
     table.sort();
-    Ok(table)
+    Ok(ListedSymbols::of(table))
 }

@@ -66,19 +66,24 @@ fn build_id_of_notes(notes: &[u8]) -> Option<Vec<u8>> {
     found.map(|note| note.desc().to_vec())
 }
 
-/// The kernel's functions by module; "" is the kernel.
+/// The functions in a list by module; "" is the kernel, or no module.
 #[derive(Debug, Default)]
-pub(crate) struct KernelSymbols {
+pub(crate) struct ListedSymbols {
     tables: HashMap<String, SymbolTable>,
 }
 
-impl KernelSymbols {
+impl ListedSymbols {
+    /// The symbols in a list without modules.
+    pub(super) fn of(table: SymbolTable) -> ListedSymbols {
+        ListedSymbols { tables: HashMap::from([(String::new(), table)]) }
+    }
+
     /// Reads a list in the format of `/proc/kallsyms`.
-    pub(crate) fn read(path: &Path) -> Result<KernelSymbols, SymbolError> {
+    pub(crate) fn read(path: &Path) -> Result<ListedSymbols, SymbolError> {
         let file = open_regular(path)?;
         let io = |cause| SymbolError::Open { path: path.to_owned(), cause };
         let mut input = BufReader::with_capacity(1 << 16, file.take(MAX_LIST));
-        let mut symbols = KernelSymbols::default();
+        let mut symbols = ListedSymbols::default();
         let (mut line, mut zeros) = (Vec::new(), false);
         loop {
             line.clear();
@@ -181,7 +186,7 @@ impl RunningKernel {
     /// # Errors
     /// [`SymbolError`] if it shows no addresses.
     pub fn mappings(&self, time: u64) -> Result<Vec<Mmap>, SymbolError> {
-        let symbols = KernelSymbols::read(&self.kallsyms)?;
+        let symbols = ListedSymbols::read(&self.kallsyms)?;
         let list = || SymbolError::NotKallsyms { path: self.kallsyms.clone() };
         let text = symbols.address("_text").ok_or_else(list)?;
         let end = symbols.address("_etext").filter(|end| *end > text).ok_or_else(list)?;

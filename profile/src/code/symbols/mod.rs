@@ -19,8 +19,8 @@ pub use kernel::RunningKernel;
 
 pub(crate) use elf::isa;
 pub(crate) use jit::{jit_list, read_jit_list};
-pub(crate) use kernel::{KernelSymbols, module_addresses};
-pub(crate) use table::{SymbolExtent, SymbolTable};
+pub(crate) use kernel::{ListedSymbols, module_addresses};
+pub(crate) use table::SymbolExtent;
 
 /// The places to search for symbols besides mapped files.
 #[derive(Clone, Debug)]
