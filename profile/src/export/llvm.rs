@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::ExportError;
 use super::binary::Binary;
 use super::debug::{Frame, Functions};
 use super::program::Program;
 use super::ranges::Ranges;
 use super::samples::{self, Line, Samples};
+use super::{ExportError, Profile};
 use crate::clean::add;
 use crate::code::symbols::DebugDirs;
 
@@ -28,21 +28,11 @@ const START_UP: &[&str] = &[
     "deregister_tm_clones",
 ];
 
-/// Line information that is missing for a profile.
-#[derive(Debug, Default)]
-pub(super) struct Lacks {
-    /// Missing files of split debug information.
-    pub(super) missing: Vec<String>,
-    /// Functions without line information, with their number of executed instructions, in
-    /// descending order.
-    pub(super) unknown: Vec<(String, u64)>,
-}
-
-/// The profile.
+/// The text of the profile. Sets which line information is missing for it.
 pub(super) fn text(
     program: &mut Program,
     dirs: &DebugDirs,
-    lacks: &mut Lacks,
+    profile: &mut Profile,
 ) -> Result<String, ExportError> {
     let path = program.binary.path.clone();
     if program.binary.has_probes {
@@ -50,10 +40,10 @@ pub(super) fn text(
     }
     let functions = Functions::of(&path, dirs, program.binary.base);
     let Some(mut functions) = functions else { return Err(ExportError::NoDebug { path }) };
-    lacks.missing = functions.missing().map(str::to_owned).collect();
+    profile.missing = functions.missing().map(str::to_owned).collect();
     if functions.all.is_empty() {
-        let files = super::some_of(&lacks.missing);
-        return Err(match lacks.missing.is_empty() {
+        let files = super::some_of(&profile.missing);
+        return Err(match profile.missing.is_empty() {
             true => ExportError::NoDebug { path },
             false => ExportError::NoPieces { path, files },
         });
@@ -68,7 +58,7 @@ pub(super) fn text(
     let mut made = Made { functions: BTreeMap::new(), missing: BTreeMap::new(), flow };
     made.add_ranges(program, &mut functions, &ranges);
     made.add_branches(&mut functions, &ranges);
-    lacks.unknown = by_symbol(&made.missing, &program.binary);
+    profile.unknown = by_symbol(&made.missing, &program.binary);
     Ok(samples::text(made.functions))
 }
 

@@ -189,7 +189,7 @@ pub enum ProgramChoice {
 }
 
 /// A profile, with statistics on what it omits.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Profile {
     /// The text.
     pub text: String,
@@ -221,9 +221,8 @@ impl Traced {
         let chosen = self.choose(of)?;
         let file = chosen.as_ref().map(|chosen| chosen.main);
         let is_launcher = chosen.as_ref().is_some_and(|chosen| chosen.is_launcher);
-        let mut lacks = llvm::Lacks::default();
-        let made = self.profile_of(kind, of, file, &mut lacks);
-        let (text, program, losses) = made.map_err(|error| match error {
+        let mut profile = Profile { is_launcher, ..Profile::default() };
+        self.fill(&mut profile, kind, of, file).map_err(|error| match error {
             why @ (ExportError::Empty { .. } | ExportError::NoDebug { .. }) if is_launcher => {
                 let name = file.and_then(|file| self.maps.path(file)).unwrap_or_default();
                 ExportError::OnlyLauncher { name: name.to_owned(), why: why.to_string() }
@@ -232,23 +231,22 @@ impl Traced {
         })?;
         let path = |file: usize| self.maps.path(file).map(str::to_owned);
         let others = chosen.into_iter().flat_map(|chosen| chosen.others);
-        let others = others.filter_map(path).collect();
-        let llvm::Lacks { missing, unknown } = lacks;
-        Ok(Profile { text, program, others, is_launcher, missing, unknown, losses })
+        profile.others = others.filter_map(path).collect();
+        Ok(profile)
     }
 
-    fn profile_of(
+    fn fill(
         &mut self,
+        profile: &mut Profile,
         kind: ProfileKind,
         of: &ProgramChoice,
         file: Option<usize>,
-        lacks: &mut llvm::Lacks,
-    ) -> Result<(String, String, Losses), ExportError> {
+    ) -> Result<(), ExportError> {
         let instead = match of {
             ProgramChoice::File(path) => Some(path.as_path()),
             _ => None,
         };
-        let (text, name, losses) = if kind == ProfileKind::AutoFdo {
+        if kind == ProfileKind::AutoFdo {
             let file = file.ok_or(ExportError::NoFile)?;
             // The contents are not needed, but a different build deserves a warning.
             if let Some(path) = instead {
@@ -257,26 +255,29 @@ impl Traced {
                 self.maps.elf(file);
             }
             let (ranges, losses) = Ranges::of_file(self, file);
-            (ranges.text(0, "0\n"), self.maps.path(file).unwrap_or("[unknown]").to_owned(), losses)
+            profile.text = ranges.text(0, "0\n");
+            profile.program = self.maps.path(file).unwrap_or("[unknown]").to_owned();
+            profile.losses = losses;
         } else {
             let mut of = Program::of(self, file, instead)?;
-            let text = match kind {
+            profile.text = match kind {
                 ProfileKind::LlvmRaw => Ranges::of(&mut of).text(of.binary.base, ""),
-                ProfileKind::Llvm => llvm::text(&mut of, &self.maps.sources().debug, lacks)?,
+                ProfileKind::Llvm => llvm::text(&mut of, &self.maps.sources().debug, profile)?,
                 ProfileKind::Preagg => ranges::bolt(&mut of),
                 ProfileKind::PreaggTraces => ranges::bolt_traces(&mut of),
                 ProfileKind::AutoFdo => String::new(),
             };
-            (text, of.name, of.losses)
-        };
-        if losses.branches.0 == 0 && losses.ranges.0 == 0 {
-            let instead = match losses.recorded {
-                0 => "nothing recorded matches the selection".to_owned(),
-                _ => format!("branches are in {} (--dso NAME)", self.most_branches()),
-            };
-            return Err(ExportError::Empty { name, instead });
+            (profile.program, profile.losses) = (of.name, of.losses);
         }
-        Ok((text, name, losses))
+        let Losses { recorded, branches, ranges, .. } = profile.losses;
+        if branches.0 > 0 || ranges.0 > 0 {
+            return Ok(());
+        }
+        let instead = match recorded {
+            0 => "nothing recorded matches the selection".to_owned(),
+            _ => format!("branches are in {} (--dso NAME)", self.most_branches()),
+        };
+        Err(ExportError::Empty { name: std::mem::take(&mut profile.program), instead })
     }
 
     /// The chosen file. `None` if the recording has no mappings: addresses are then taken as the
