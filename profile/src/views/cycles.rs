@@ -94,7 +94,6 @@ impl Few {
 struct Many {
     /// Values with their counts, ascending, in contiguous memory.
     counts: Vec<(u32, u64)>,
-    n: u64,
     saturated: u64,
     range: Option<(u32, u32)>,
     rounded: bool,
@@ -102,7 +101,6 @@ struct Many {
 
 impl Many {
     fn add(&mut self, cycles: u32, weight: u64) {
-        self.n = self.n.saturating_add(weight);
         if cycles >= EntryFlags::MAX_CYCLES {
             self.saturated = self.saturated.saturating_add(weight);
         }
@@ -116,7 +114,6 @@ impl Many {
     }
 
     fn merge(&mut self, other: &Many) {
-        self.n = self.n.saturating_add(other.n);
         self.saturated = self.saturated.saturating_add(other.saturated);
         self.range = match (self.range, other.range) {
             (Some((a, b)), Some((c, d))) => Some((a.min(c), b.max(d))),
@@ -177,10 +174,7 @@ impl Cycles {
 
     /// Number of samples with a cycle count.
     pub fn n(&self) -> u64 {
-        match &self.counts {
-            Storage::Few(few) => few.iter().map(|(_, times)| times).sum(),
-            Storage::Many(many) => many.n,
-        }
+        self.iter().fold(0, |sum, (_, times)| sum.saturating_add(times))
     }
 
     /// Samples at the highest count that a record can hold: the true count may be higher.
@@ -195,20 +189,21 @@ impl Cycles {
         }
     }
 
+    fn range(&self) -> Option<(u32, u32)> {
+        match &self.counts {
+            Storage::Few(few) => Some((few.iter().next()?.0, few.iter().next_back()?.0)),
+            Storage::Many(many) => many.range,
+        }
+    }
+
     /// Lowest count.
     pub fn min(&self) -> Option<u32> {
-        match &self.counts {
-            Storage::Few(few) => few.iter().next().map(|(cycles, _)| cycles),
-            Storage::Many(many) => many.range.map(|(min, _)| min),
-        }
+        self.range().map(|(min, _)| min)
     }
 
     /// Highest count.
     pub fn max(&self) -> Option<u32> {
-        match &self.counts {
-            Storage::Few(few) => few.iter().next_back().map(|(cycles, _)| cycles),
-            Storage::Many(many) => many.range.map(|(_, max)| max),
-        }
+        self.range().map(|(_, max)| max)
     }
 
     /// Whether values are rounded down to five significant bits, because there were too many
