@@ -5,6 +5,8 @@
 //! entrance these are the natural loops (Bourdoncle, Efficient chaotic iteration strategies with
 //! widenings, 1993); loops with more entrances are found too, and marked.
 
+use std::cmp::Reverse;
+
 use super::graph::Graph;
 
 /// Maximum nesting depth of loops.
@@ -51,43 +53,28 @@ impl Forest {
     pub(super) fn new(graph: &Graph) -> Forest {
         let mut loops = Vec::new();
         let mut search = Search::new(graph);
-        let all = search.labels();
-        let mut innermost: Vec<u32> = vec![NO_LOOP; all.len()];
+        let none = AtNode { innermost: NO_LOOP, next_mark: u32::MAX };
+        let mut nodes = vec![none; graph.nodes.len()];
+        let all = (0..nodes.len() as u32).collect();
         let mut left: Vec<(Vec<u32>, Option<usize>, u32)> = vec![(all, None, 1)];
         while let Some((region, parent, depth)) = left.pop() {
             for mut part in search.parts(&region) {
-                let Some(Head { label, entrances }) = search.head(&part) else { continue };
+                let Some(Head { node: head, entrances }) = search.head(&part) else { continue };
                 let number = loops.len();
-                for label in &part {
-                    innermost[*label as usize] = number as u32;
+                for node in &part {
+                    nodes[*node as usize].innermost = number as u32;
                 }
-                innermost[label as usize] |= HEAD;
-                let (head, irreducible) = (search.node(label), entrances > 1);
-                loops.push(Shape { head, parent, depth, irreducible });
+                nodes[head as usize].innermost |= HEAD;
+                let irreducible = entrances > 1;
+                loops.push(Shape { head: head as usize, parent, depth, irreducible });
                 let deepest = if irreducible { DEEPEST_IRREDUCIBLE } else { DEEPEST };
                 if part.len() > 1 && depth < deepest {
-                    part.retain(|other| *other != label);
-                    search.leave_out(label);
+                    part.retain(|other| *other != head);
+                    search.leave_out(head);
                     left.push((part, Some(number), depth + 1));
                 }
             }
         }
-        let none = AtNode { innermost: NO_LOOP, next_mark: u32::MAX };
-        let mut nodes = vec![none; graph.nodes.len()];
-        for (label, innermost) in innermost.into_iter().enumerate() {
-            nodes[search.node(label as u32)].innermost = innermost;
-        }
-        let Search { passed, .. } = search;
-        let mut forest = Forest { spans: spans(&loops), loops, nodes };
-        // A skipped node is in the loops that contain both its predecessor and its successor.
-        for node in (0..passed.len()).filter(|node| passed[*node]) {
-            let (next, _) = end_of(graph, &passed, node, 0);
-            let next = forest.innermost(next as usize);
-            let before = forest.innermost(node - 1);
-            let both = forest.chain(before).find(|number| forest.is_in(next, *number));
-            forest.nodes[node].innermost = both.map_or(NO_LOOP, |number| number as u32);
-        }
-        let nodes = &mut forest.nodes;
         let mut next = u32::MAX;
         for node in (1..nodes.len()).rev() {
             let (at, before) = (nodes[node].innermost, nodes[node - 1].innermost);
@@ -96,7 +83,7 @@ impl Forest {
             }
             nodes[node - 1].next_mark = next;
         }
-        forest
+        Forest { spans: spans(&loops), loops, nodes }
     }
 
     /// Whether a loop is `outer` or inside it.
@@ -164,7 +151,7 @@ fn spans(loops: &[Shape]) -> Vec<(usize, usize)> {
 }
 
 struct Head {
-    label: u32,
+    node: u32,
     entrances: usize,
 }
 
@@ -180,54 +167,11 @@ struct Mark {
     low: u32,
 }
 
-/// The nodes that the search skips: control reaches them only from their predecessor and continues
-/// to only one other, as after a branch that was not taken. They are not loop heads, and are in the
-/// loops that contain both of these.
-fn passed(graph: &Graph) -> Vec<bool> {
-    let count = graph.nodes.len();
-    let mut ways_in = vec![0u32; count];
-    for node in 0..count {
-        graph.next(node).iter().for_each(|to| ways_in[*to as usize] += 1);
-    }
-    let is = |node: usize| {
-        let Some(before) = node.checked_sub(1) else { return false };
-        ways_in[node] == 1
-            && graph.next(node).len() == 1
-            && graph.called(node) == 0
-            && graph.next(before).contains(&(node as u32))
-            && graph.is_backward(node, before)
-    };
-    (0..count).map(is).collect()
-}
-
-/// The end of an edge after skipped nodes, and the count of its last part.
-fn end_of(graph: &Graph, passed: &[bool], node: usize, at: usize) -> (u32, u64) {
-    let (mut node, mut at) = (node, at);
-    loop {
-        let to = graph.next(node)[at];
-        if !passed[to as usize] {
-            return (to, graph.count(node, at));
-        }
-        // Each is reached from a lower one, so this ends.
-        (node, at) = (to as usize, 0);
-    }
-}
-
-/// Tarjan's search for strongly connected components, without recursion.
-///
-/// It visits the graph once for each nesting depth. Labels follow the edges, so the next data is
-/// usually in nearby memory.
+/// Tarjan's search for strongly connected components, without recursion. It visits the graph once
+/// for each nesting depth.
 struct Search<'a> {
     graph: &'a Graph,
-    /// By node.
-    passed: Vec<bool>,
-    /// The node of each label.
-    nodes: Vec<u32>,
-    /// The edges of each label: the start of each label's edges (one more than labels), and their target labels.
-    starts: Vec<u32>,
-    after: Vec<u32>,
-    /// The count of each of these edges.
-    counts: Vec<u64>,
+    /// By node, as the next.
     marks: Vec<Mark>,
     /// How often control enters a node from outside its part.
     entered: Vec<u64>,
@@ -237,58 +181,15 @@ struct Search<'a> {
 
 impl<'a> Search<'a> {
     fn new(graph: &'a Graph) -> Search<'a> {
-        let count = graph.nodes.len();
-        let mut nodes: Vec<u32> = Vec::with_capacity(count);
-        let mut labels = vec![u32::MAX; count];
-        let mut waiting = Vec::new();
-        let passed = passed(graph);
-        let over = &passed;
-        let ways = |node: u32| {
-            let ways = 0..graph.next(node as usize).len();
-            ways.map(move |at| end_of(graph, over, node as usize, at))
-        };
-        for root in (0..count as u32).filter(|root| !passed[*root as usize]) {
-            waiting.push(root);
-            while let Some(node) = waiting.pop() {
-                let label = &mut labels[node as usize];
-                if *label == u32::MAX {
-                    *label = nodes.len() as u32;
-                    nodes.push(node);
-                    waiting.extend(ways(node).rev().map(|(to, _)| to));
-                }
-            }
-        }
-        let (mut starts, mut after) = (Vec::with_capacity(nodes.len() + 1), Vec::new());
-        let mut counts = Vec::new();
-        starts.push(0);
-        for node in &nodes {
-            after.extend(ways(*node).map(|(to, _)| labels[to as usize]));
-            counts.extend(ways(*node).map(|(_, count)| count));
-            starts.push(after.len() as u32);
-        }
-        let entered = nodes.iter().map(|node| graph.called(*node as usize)).collect();
-        let marks = vec![Mark::default(); nodes.len()];
-        Search { graph, passed, nodes, starts, after, counts, marks, entered, now: 0, parts: 0 }
-    }
-
-    fn labels(&self) -> Vec<u32> {
-        (0..self.nodes.len() as u32).collect()
-    }
-
-    fn node(&self, label: u32) -> usize {
-        self.nodes[label as usize] as usize
-    }
-
-    fn next(&self, label: u32) -> &[u32] {
-        let (start, end) = (self.starts[label as usize], self.starts[label as usize + 1]);
-        &self.after[start as usize..end as usize]
+        let entered: Vec<u64> = (0..graph.nodes.len()).map(|node| graph.called(node)).collect();
+        Search { graph, marks: vec![Mark::default(); entered.len()], entered, now: 0, parts: 0 }
     }
 
     /// The parts of a region that contain a cycle, ordered by their lowest nodes.
     fn parts(&mut self, region: &[u32]) -> Vec<Vec<u32>> {
         self.now += 1;
-        for &label in region {
-            self.marks[label as usize] = Mark { region: self.now, ..Mark::default() };
+        for &node in region {
+            self.marks[node as usize] = Mark { region: self.now, ..Mark::default() };
         }
         let (mut next, mut found) = (1u32, Vec::new());
         let mut waiting: Vec<u32> = Vec::new();
@@ -298,19 +199,19 @@ impl<'a> Search<'a> {
                 continue;
             }
             path.push((root, 0));
-            while let Some((label, mut at)) = path.pop() {
-                let mut mark = self.marks[label as usize];
+            while let Some((node, mut at)) = path.pop() {
+                let mut mark = self.marks[node as usize];
                 if at == 0 {
                     (mark.order, mark.low) = (next, next);
                     next += 1;
-                    waiting.push(label);
+                    waiting.push(node);
                 }
                 let mut deeper = None;
                 // An edge to itself changes nothing.
-                while let Some(&to) = self.next(label).get(at as usize) {
+                while let Some(&to) = self.graph.next(node as usize).get(at as usize) {
                     at += 1;
                     let other = &self.marks[to as usize];
-                    if other.region != self.now || to == label {
+                    if other.region != self.now || to == node {
                         continue;
                     }
                     if other.order == 0 {
@@ -321,9 +222,9 @@ impl<'a> Search<'a> {
                         mark.low = mark.low.min(other.order);
                     }
                 }
-                self.marks[label as usize] = mark;
+                self.marks[node as usize] = mark;
                 if let Some(to) = deeper {
-                    path.push((label, at));
+                    path.push((node, at));
                     path.push((to, 0));
                     continue;
                 }
@@ -333,11 +234,12 @@ impl<'a> Search<'a> {
                 }
                 if mark.low == mark.order {
                     self.parts += 1;
-                    let first = waiting.iter().rposition(|member| *member == label).unwrap_or(0);
+                    let first = waiting.iter().rposition(|member| *member == node).unwrap_or(0);
                     for member in &waiting[first..] {
                         self.marks[*member as usize].part = self.parts;
                     }
-                    let cycle = waiting.len() - first > 1 || self.next(label).contains(&label);
+                    let cycle =
+                        waiting.len() - first > 1 || self.graph.next(node as usize).contains(&node);
                     let part = waiting.drain(first..);
                     if cycle {
                         found.push(part.collect::<Vec<u32>>());
@@ -346,43 +248,40 @@ impl<'a> Search<'a> {
             }
         }
         self.count_entries(region, &found);
-        let lowest = |part: &Vec<u32>| part.iter().map(|label| self.nodes[*label as usize]).min();
-        found.sort_by_cached_key(lowest);
+        found.sort_by_cached_key(|part| part.iter().min().copied());
         found
     }
 
     /// Counts the edges into each part with a cycle from the others of its region.
     fn count_entries(&mut self, region: &[u32], found: &[Vec<u32>]) {
-        let part = |marks: &[Mark], label: u32| marks[label as usize].part;
+        let part = |marks: &[Mark], node: u32| marks[node as usize].part;
         let only = match found {
-            [only] => only.first().map(|label| part(&self.marks, *label)),
+            [only] => only.first().map(|node| part(&self.marks, *node)),
             _ => None,
         };
-        for &label in region {
-            let ours = part(&self.marks, label);
+        for &node in region {
+            let ours = part(&self.marks, node);
             // Edges from the only part cannot enter another part.
             if Some(ours) != only {
-                self.count_ways(label, |mark| mark.part != ours);
+                self.count_ways(node, |mark| mark.part != ours);
             }
         }
     }
 
     /// Counts the edges from a node, which is no longer in a part, into its former part.
-    fn leave_out(&mut self, label: u32) {
-        let part = self.marks[label as usize].part;
-        self.count_ways(label, |mark| mark.part == part);
+    fn leave_out(&mut self, node: u32) {
+        let part = self.marks[node as usize].part;
+        self.count_ways(node, |mark| mark.part == part);
     }
 
     /// Counts the edges from a node to the nodes of its region for which `is` returns true.
-    fn count_ways(&mut self, label: u32, is: impl Fn(&Mark) -> bool) {
-        let Search { starts, after, counts, marks, entered, now, .. } = self;
-        let start = starts[label as usize] as usize;
-        let end = starts[label as usize + 1] as usize;
-        for (to, count) in after[start..end].iter().zip(&counts[start..end]) {
+    fn count_ways(&mut self, node: u32, is: impl Fn(&Mark) -> bool) {
+        let Search { graph, marks, entered, now, .. } = self;
+        for (at, to) in graph.next(node as usize).iter().enumerate() {
             let mark = &marks[*to as usize];
             if mark.region == *now && is(mark) {
                 let entered = &mut entered[*to as usize];
-                *entered = entered.saturating_add((*count).max(1));
+                *entered = entered.saturating_add(graph.count(node as usize, at).max(1));
             }
         }
     }
@@ -390,35 +289,22 @@ impl<'a> Search<'a> {
     /// The node where control enters a part; if no entry was recorded, the lowest target of a
     /// backward branch.
     fn head(&self, part: &[u32]) -> Option<Head> {
-        let mut entrances = 0;
-        let mut most: Option<(u64, u32)> = None;
-        for &label in part {
-            let entered = self.entered[label as usize];
-            if entered == 0 {
-                continue;
-            }
-            entrances += 1;
-            let node = |label: u32| self.nodes[label as usize];
-            if most.is_none_or(|(known, of)| {
-                entered > known || (entered == known && node(label) < node(of))
-            }) {
-                most = Some((entered, label));
-            }
-        }
-        if let Some((_, label)) = most {
-            return Some(Head { label, entrances });
+        let entered = |node: &u32| self.entered[*node as usize];
+        let entrances = part.iter().filter(|node| entered(node) > 0).count();
+        if entrances > 0 {
+            // Of several, the lowest.
+            let node = part.iter().copied().max_by_key(|node| (entered(node), Reverse(*node)))?;
+            return Some(Head { node, entrances });
         }
         let of = self.marks[*part.first()? as usize].part;
-        let back = part.iter().flat_map(|from| self.next(*from).iter().map(move |to| (*from, *to)));
-        let back = back.filter(|(from, to)| {
+        let next = |from: u32| self.graph.next(from as usize).iter().map(move |to| (from, *to));
+        let back = part.iter().copied().flat_map(next).filter(|(from, to)| {
             let mark = &self.marks[*to as usize];
             let inside = mark.region == self.now && mark.part == of;
-            inside && self.graph.is_backward(self.node(*from), self.node(*to))
+            inside && self.graph.is_backward(*from as usize, *to as usize)
         });
-        let node = |label: &u32| self.nodes[*label as usize];
-        let label = back.map(|(_, to)| to).min_by_key(node);
-        let label = label.or_else(|| part.iter().copied().min_by_key(node))?;
-        Some(Head { label, entrances })
+        let node = back.map(|(_, to)| to).min().or_else(|| part.iter().min().copied())?;
+        Some(Head { node, entrances })
     }
 }
 
