@@ -6,17 +6,17 @@
 )]
 #![allow(unreachable_pub, reason = "QEMU reaches it by symbol name")]
 
-use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::api::{self, Id, Insn, Tb};
 use super::block::{Block, Ending};
 use super::channel::{Region, Sent, Stopped};
+use super::cpus::{self, Cpu, FIRST, cpu};
 use super::handlers::Handlers;
 use super::os;
 use super::thread::{Context, Thread};
@@ -54,14 +54,6 @@ static START: AtomicU64 = AtomicU64::new(0);
 /// runs no earlier code.
 static PARALLEL: AtomicBool = AtomicBool::new(false);
 static FIRST_TRANSLATION: AtomicBool = AtomicBool::new(true);
-/// A thread was started.
-static STARTED: AtomicBool = AtomicBool::new(false);
-/// The creators of threads that have no ring yet, by QEMU's index of the thread.
-static CREATORS: Mutex<BTreeMap<c_uint, u32>> = Mutex::new(BTreeMap::new());
-
-thread_local! {
-    static THREAD: RefCell<Thread> = const { RefCell::new(Thread::new()) };
-}
 /// Every translated block, so that retranslation needs no new memory.
 static BLOCKS: Mutex<Option<HashMap<Block, &'static Block>>> = Mutex::new(None);
 
@@ -92,6 +84,17 @@ fn fail(what: &str) {
     let _ = std::io::Write::write_all(&mut std::io::stderr(), message.as_bytes());
 }
 
+fn context(setup: &Setup) -> Context<'_> {
+    Context {
+        region: setup.region,
+        isa: setup.isa,
+        handlers: &HANDLERS,
+        recording: RECORDING.load(Ordering::Relaxed),
+        modelled: setup.region.header.is_modelled(),
+        wait,
+    }
+}
+
 /// Waits for `lbr` to make space: it does while a drain runs, but not after it has closed or died.
 fn wait(tries: u32) -> bool {
     const SPINS: u32 = 64;
@@ -106,14 +109,7 @@ fn wait(tries: u32) -> bool {
     !(setup.region.header.is_closed() || tries >= YIELDS && os::parent() != setup.parent)
 }
 
-/// Runs `body` with the calling thread's state. Callbacks on one thread are not nested.
-#[inline]
-fn with_own<T>(body: impl FnOnce(&mut Thread) -> T) -> Option<T> {
-    let own = |thread: &RefCell<Thread>| thread.try_borrow_mut().ok().map(|mut own| body(&mut own));
-    THREAD.try_with(own).ok().flatten()
-}
-
-/// As [`with_own`], while recording is not over.
+/// Runs `body` with the calling thread's state.
 #[inline]
 fn with_thread(what: &str, index: c_uint, body: impl FnOnce(&mut Thread, &Context<'_>) -> Sent) {
     // A forked child must not touch locks that another thread of its parent may have held.
@@ -121,63 +117,69 @@ fn with_thread(what: &str, index: c_uint, body: impl FnOnce(&mut Thread, &Contex
         return;
     }
     guard(what, || {
-        let Some(setup) = SETUP.get() else { return Ok(()) };
-        let creator = || creators().remove(&index).unwrap_or(0);
-        let context = Context {
-            region: setup.region,
-            isa: setup.isa,
-            handlers: &HANDLERS,
-            recording: RECORDING.load(Ordering::Relaxed),
-            modelled: setup.region.header.is_modelled(),
-            creator: &creator,
-            wait,
-        };
-        with_own(|thread| body(thread, &context)).unwrap_or(Ok(()))
+        let (Some(setup), Some(cpu)) = (SETUP.get(), cpu(index)) else { return Ok(()) };
+        // SAFETY: QEMU calls with an index from the thread that owns it (before that thread runs,
+        // from its creator), and callbacks on one thread are not nested.
+        let thread = unsafe { &mut *cpu.thread.get() };
+        body(thread, &context(setup))
     });
 }
 
-fn creators() -> MutexGuard<'static, BTreeMap<c_uint, u32>> {
-    CREATORS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Runs in the creating thread; the first thread creates itself.
 extern "C" fn thread_comes(_: Id, index: c_uint) {
     guard("a thread came", || {
-        if STARTED.swap(true, Ordering::Relaxed) && !OVER.load(Ordering::Relaxed) {
-            PARALLEL.store(true, Ordering::Relaxed);
-            creators().insert(index, os::tid());
-        }
+        // Runs in the creating thread; the first thread creates itself.
+        cpus::come(index, |first| {
+            if !first {
+                PARALLEL.store(true, Ordering::Relaxed);
+            }
+            if first { 0 } else { os::tid() }
+        });
         Ok(())
     });
 }
 
 extern "C" fn thread_goes(_: Id, index: c_uint) {
     with_thread("a thread went", index, |thread, context| {
-        creators().remove(&index);
         if context.recording { thread.end(context) } else { Ok(()) }
     });
+    cpus::go(index);
 }
 
-/// A block starts. Only a recording thread has a ring, so no other check is needed.
+/// A block starts while the first thread is the only one.
+extern "C" fn block_entered_alone(index: c_uint, block: *mut c_void) {
+    // SAFETY: see `entered`.
+    unsafe { entered(&FIRST, index, block) };
+}
+
 extern "C" fn block_entered(index: c_uint, block: *mut c_void) {
-    // SAFETY: `instrument` registered a leaked block.
-    let block = unsafe { &*block.cast::<Block>() };
-    let left = with_own(|thread| {
-        let (before, reached) = thread.flow.go_to(block);
-        (!thread.pass(reached, block, &HANDLERS)).then_some((before, reached.is_some()))
-    });
-    if let Some(Some((before, has_reached))) = left {
-        enter(index, before, has_reached, block);
+    if let Some(cpu) = cpu(index) {
+        // SAFETY: see `entered`.
+        unsafe { entered(cpu, index, block) };
+    }
+}
+
+/// Only a recording thread has a ring, so no other check is needed.
+///
+/// # Safety
+/// As in `with_thread`; and `block` is the leaked block that `instrument` registered, without an
+/// invisible ending.
+#[inline(always)]
+unsafe fn entered(cpu: &Cpu, index: c_uint, block: *mut c_void) {
+    // SAFETY: guaranteed by the caller.
+    let (thread, block) = unsafe { (&mut *cpu.thread.get(), &*block.cast::<Block>()) };
+    let (before, reached) = thread.flow.go_to(block);
+    if !thread.pass(reached, block, &HANDLERS) {
+        enter(index, before, reached.is_some(), block);
     }
 }
 
 /// A block that must be counted or modelled starts.
 extern "C" fn counted_entered(index: c_uint, block: *mut c_void) {
-    // SAFETY: `instrument` registered a leaked block.
-    let block = unsafe { &*block.cast::<Block>() };
-    if let Some((before, reached)) = with_own(|thread| thread.flow.go_to(block)) {
-        enter(index, before, reached.is_some(), block);
-    }
+    let Some(cpu) = cpu(index) else { return };
+    // SAFETY: as in `with_thread`; `instrument` registered a leaked block.
+    let (thread, block) = unsafe { (&mut *cpu.thread.get(), &*block.cast::<Block>()) };
+    let (before, reached) = thread.flow.go_to(block);
+    enter(index, before, reached.is_some(), block);
 }
 
 /// A separate function, so that the fast path saves no registers.
@@ -194,8 +196,11 @@ extern "C" fn enter(
     });
 }
 
-extern "C" fn branch_reached(_: c_uint, _: *mut c_void) {
-    with_own(|thread| thread.flow.branch());
+extern "C" fn branch_reached(index: c_uint, _: *mut c_void) {
+    if let Some(cpu) = cpu(index) {
+        // SAFETY: as in `with_thread`.
+        unsafe { (*cpu.thread.get()).flow.branch() };
+    }
 }
 
 extern "C" fn start_reached(index: c_uint, _: *mut c_void) {
@@ -279,17 +284,17 @@ unsafe fn instrument(tb: *mut Tb, setup: &Setup) {
     let entered = match block.ending {
         Ending::Invisible => counted_entered,
         _ if setup.region.header.is_modelled() => counted_entered,
+        _ if alone => block_entered_alone,
         _ => block_entered,
     };
-    // Costs no call, but does not distinguish threads.
-    let reached = if alone { with_own(|thread| thread.flow.reached()) } else { None };
     // SAFETY: as above; the block is leaked, so it outlives QEMU's code, and while there is only
-    // the first thread, it translates and runs all code, and the state is its own.
+    // the first thread, it runs only code translated here.
     unsafe {
         api::qemu_plugin_register_vcpu_tb_exec_cb(tb, entered, api::NO_REGS, userdata);
-        if let (true, Some(reached)) = (block.ending != Ending::Straight, reached) {
-            let (add, reached) = (api::INLINE_ADD_U64, reached.cast());
-            api::qemu_plugin_register_vcpu_insn_exec_inline(last, add, reached, 1);
+        if block.ending != Ending::Straight && alone {
+            // Costs no call, but does not distinguish threads.
+            let reached = (*FIRST.thread.get()).flow.reached().cast();
+            api::qemu_plugin_register_vcpu_insn_exec_inline(last, api::INLINE_ADD_U64, reached, 1);
         } else if block.ending != Ending::Straight {
             api::qemu_plugin_register_vcpu_insn_exec_cb(
                 last,
@@ -352,8 +357,8 @@ extern "C" fn forked_parent() {
 /// A forked child shares its parent's rings, and must not write to them.
 extern "C" fn forked_child() {
     stop();
-    // The child has only the forking thread.
-    with_own(Thread::refuse);
+    // SAFETY: the child has only the forking thread.
+    unsafe { cpus::each(Thread::refuse) };
 }
 
 /// Called by QEMU when it loads the plugin. Arguments: `fd=N`, the shared memory; `self=N`, this

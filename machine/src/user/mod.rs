@@ -26,6 +26,8 @@ mod record;
 #[cfg(not(test))]
 mod api;
 #[cfg(not(test))]
+mod cpus;
+#[cfg(not(test))]
 mod entry;
 #[cfg(not(test))]
 mod os;

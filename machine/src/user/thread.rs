@@ -31,6 +31,7 @@ const fn of_aarch64(call: i64) -> i64 {
 }
 
 /// The process state that a thread needs.
+#[derive(Debug)]
 pub(super) struct Context<'a> {
     pub(super) region: &'static Region,
     /// The program's instruction set.
@@ -40,8 +41,6 @@ pub(super) struct Context<'a> {
     pub(super) recording: bool,
     /// Branches carry predictions and cycles of the model.
     pub(super) modelled: bool,
-    /// The creator of the thread; 0 for the first.
-    pub(super) creator: &'a dyn Fn() -> u32,
     /// Waits briefly for the consumer; returns false if it is gone.
     pub(super) wait: fn(u32) -> bool,
 }
@@ -51,6 +50,8 @@ pub(super) struct Context<'a> {
 pub(super) struct Thread {
     pub(super) flow: Flow,
     ring: Link,
+    /// The creating thread.
+    parent: u32,
     /// Executable memory that the current system call will map: address (0 if the kernel chooses)
     /// and length.
     mapping: Option<(u64, u64)>,
@@ -99,11 +100,12 @@ impl Link {
     #[inline]
     fn producer(
         &mut self,
+        parent: u32,
         begin: u64,
         context: &Context<'_>,
     ) -> Result<Option<&mut Producer<'static>>, Stopped> {
         if let Link::None = self {
-            *self = Link::claim(begin, context)?;
+            *self = Link::claim(parent, begin, context)?;
         }
         Ok(match self {
             Link::Ring(producer) => Some(producer),
@@ -112,12 +114,12 @@ impl Link {
     }
 
     #[cold]
-    fn claim(begin: u64, context: &Context<'_>) -> Result<Link, Stopped> {
+    fn claim(parent: u32, begin: u64, context: &Context<'_>) -> Result<Link, Stopped> {
         let Some(mut producer) = context.region.claim() else {
             context.region.header.threads_left.fetch_add(1, Ordering::Relaxed);
             return Ok(Link::Refused);
         };
-        let start = Record::Start { tid: os::tid(), parent: (context.creator)() };
+        let start = Record::Start { tid: os::tid(), parent };
         ship_and_wait(&mut producer, start, context)?;
         moved(&mut producer, MoveKind::Start, (0, begin), context)?;
         Ok(Link::Ring(producer))
@@ -135,13 +137,20 @@ impl Context<'_> {
 }
 
 impl Thread {
-    pub(super) const fn new() -> Thread {
-        Thread { flow: Flow::new(), ring: Link::None, mapping: None, naming: false, model: None }
+    pub(super) const fn new(parent: u32) -> Thread {
+        Thread {
+            flow: Flow::new(),
+            ring: Link::None,
+            parent,
+            mapping: None,
+            naming: false,
+            model: None,
+        }
     }
 
     /// Starts recording this thread at `at`, its next instruction.
     pub(super) fn begin(&mut self, at: u64, context: &Context<'_>) -> Sent {
-        self.ring.producer(at, context).map(|_| ())
+        self.ring.producer(self.parent, at, context).map(|_| ())
     }
 
     /// The fast path when `block` starts, with the result of [`Flow::go_to`]; it neither
@@ -184,7 +193,7 @@ impl Thread {
             Arrival::Branch(from) => from.last,
             _ => block.start,
         };
-        let producer = self.ring.producer(begin, context)?;
+        let producer = self.ring.producer(self.parent, begin, context)?;
         let Some(producer) = producer else { return Ok(()) };
         let counts = producer.counts();
         counts.at.store(block.start, Ordering::Relaxed);
@@ -247,7 +256,7 @@ impl Thread {
 
     /// The thread ends.
     pub(super) fn end(&mut self, context: &Context<'_>) -> Sent {
-        let ring = std::mem::replace(self, Thread::new()).ring;
+        let ring = std::mem::replace(self, Thread::new(0)).ring;
         match ring {
             Link::Ring(mut producer) => {
                 producer.hand_over(patience(context))?;
@@ -321,7 +330,7 @@ impl Thread {
             return Ok(());
         }
         let begin = self.flow.position();
-        let producer = self.ring.producer(begin, context)?;
+        let producer = self.ring.producer(self.parent, begin, context)?;
         let Some(producer) = producer else { return Ok(()) };
         ship_and_wait(producer, record, context)
     }
