@@ -47,10 +47,16 @@ impl Texts {
         if known.is_some() {
             return known;
         }
+        let number = self.push(text)?;
+        self.index.insert(hash, number);
+        Some(number)
+    }
+
+    /// Adds a text that [`find`](Self::find) will not find; `None` if all numbers are in use.
+    pub(crate) fn push(&mut self, text: &str) -> Option<u32> {
         let number = u32::try_from(self.ends.len()).ok().filter(|number| *number < u32::MAX)?;
         self.all.push_str(text);
         self.ends.push(self.all.len());
-        self.index.insert(hash, number);
         Some(number)
     }
 }

@@ -84,6 +84,8 @@ pub(crate) struct SymbolList {
     texts: Texts,
     list: Vec<(u32, u32, u64)>,
     index: Index,
+    /// Whether some symbols are not in `index`.
+    is_unindexed: bool,
 }
 
 impl SymbolList {
@@ -113,19 +115,46 @@ impl SymbolList {
 
     /// The index of a symbol, which is added if new; `None` if all numbers are in use.
     pub(crate) fn number(&mut self, symbol: Symbol<'_>) -> Option<usize> {
-        let texts = &mut self.texts;
-        let mut number = |text: Option<&str>, none| {
-            text.map_or(Some(none), |text| texts.number(text).filter(|number| *number < FILE))
-        };
-        let name = number(symbol.name, if symbol.is_file { FILE } else { NONE })?;
-        let key = (name, number(symbol.file, NONE)?, symbol.start);
+        if self.is_unindexed {
+            let all = std::mem::take(self);
+            for known in (0..).map_while(|at| all.get(at)) {
+                self.number(known);
+            }
+        }
+        let key = self.key(symbol, Texts::number)?;
         if let Some(known) = self.find(key) {
             return Some(known as usize);
         }
-        let number = u32::try_from(self.list.len()).ok().filter(|number| *number != NONE)?;
-        self.list.push(key);
+        let number = self.add(key)?;
         self.index.insert(hash_of(key), number);
         Some(number as usize)
+    }
+
+    /// Adds a symbol that differs from all others. A look-up for each of a million symbols would
+    /// take longer than everything else that is done with them.
+    pub(crate) fn push(&mut self, symbol: Symbol<'_>) -> Option<usize> {
+        self.is_unindexed = true;
+        let key = self.key(symbol, Texts::push)?;
+        self.add(key).map(|number| number as usize)
+    }
+
+    /// The numbers of a symbol's texts; `name` adds its name.
+    fn key(
+        &mut self,
+        symbol: Symbol<'_>,
+        name: impl Fn(&mut Texts, &str) -> Option<u32>,
+    ) -> Option<(u32, u32, u64)> {
+        let texts = &mut self.texts;
+        let none = if symbol.is_file { FILE } else { NONE };
+        let name = symbol.name.map_or(Some(none), |text| name(texts, text).filter(|n| *n < FILE));
+        let number = |text| texts.number(text).filter(|number| *number < FILE);
+        Some((name?, symbol.file.map_or(Some(NONE), number)?, symbol.start))
+    }
+
+    fn add(&mut self, key: (u32, u32, u64)) -> Option<u32> {
+        let number = u32::try_from(self.list.len()).ok().filter(|number| *number != NONE)?;
+        self.list.push(key);
+        Some(number)
     }
 }
 
@@ -216,7 +245,7 @@ impl Symbols {
     pub fn add(&mut self, symbol: Symbol<'_>) {
         // Symbols arrive in order of their numbers.
         if symbol.slot() == self.symbols.len() {
-            self.symbols.number(symbol);
+            self.symbols.push(symbol);
         }
     }
 

@@ -66,7 +66,10 @@ impl Maps {
             self.part_spaces();
             self.common = Common::default();
         }
-        let Some(known) = self.named.symbols.number(symbol) else { return };
+        let NamedPlaces { symbols, tables, .. } = &mut self.named;
+        // Those of one recording differ.
+        let known = if tables.len() == 1 { symbols.push(symbol) } else { symbols.number(symbol) };
+        let Some(known) = known else { return };
         if known == self.named.file_of.len() {
             let file = match symbol.file.filter(|_| symbol.is_file) {
                 Some(path) => self.file(path, None, FileKind::of_path(path, self.recording)),
