@@ -9,12 +9,39 @@ use lbr_msr::record::{
     BranchEntry, BranchStack, Event, Head, Label, Lost, Sample, Sink, SourceKnowledge, ThreadMove,
 };
 
-use super::summary::Summary;
 use crate::config::Keep;
 use crate::drain::RawStack;
 use crate::gate::Message;
 use crate::source::Decoding;
 use crate::sync::mpsc;
+
+/// Number of stacks and branches with one label.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Stacks, including empty ones.
+    pub stacks: u64,
+    /// Branches in them.
+    pub branches: u64,
+}
+
+/// The decoder's counters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Decoded {
+    pub(crate) labels: BTreeMap<Label, Tally>,
+    /// Stacks with branches that do not continue the previous one.
+    pub(crate) not_joined: u64,
+    pub(crate) cut: u64,
+    /// Samples sent to the sink.
+    pub(crate) samples: u64,
+    /// Branches in them.
+    pub(crate) branches: u64,
+    /// Branches that the software filter dropped.
+    pub(crate) filtered: u64,
+    /// Records that do not decode to a branch although their slot was not empty.
+    pub(crate) unreadable: u64,
+    /// Stacks reported as lost.
+    pub(crate) lost: u64,
+}
 
 const fn time_of(event: &Event) -> u64 {
     match event {
@@ -88,7 +115,7 @@ pub(crate) struct Decoder<'a, S: Sink> {
     arrived: u64,
     /// The entries vector of the previous stack, for reuse.
     spare: Vec<BranchEntry>,
-    summary: Summary,
+    decoded: Decoded,
 }
 
 impl<'a, S: Sink> Decoder<'a, S> {
@@ -110,7 +137,7 @@ impl<'a, S: Sink> Decoder<'a, S> {
             waiting: BTreeMap::new(),
             arrived: 0,
             spare: Vec::new(),
-            summary: Summary::default(),
+            decoded: Decoded::default(),
         }
     }
 
@@ -120,7 +147,7 @@ impl<'a, S: Sink> Decoder<'a, S> {
         self.collect();
         self.emit_until(raw.time)?;
         let mut entries = std::mem::take(&mut self.spare);
-        self.summary.unreadable += self.reading.read(raw, &mut entries);
+        self.decoded.unreadable += self.reading.read(raw, &mut entries);
         let mut integrity = raw.integrity;
         if !integrity.label.is_excluded() && !self.is_the_targets(raw.time, &entries)? {
             integrity.label = Label::Mixed;
@@ -131,12 +158,12 @@ impl<'a, S: Sink> Decoder<'a, S> {
         let of = (raw.cpu, raw.thread.tid);
         let label = integrity.label;
         let branches = raw.entries().len() as u64;
-        let tally = self.summary.labels.entry(label).or_default();
+        let tally = self.decoded.labels.entry(label).or_default();
         tally.stacks += 1;
         tally.branches += branches;
-        self.summary.cut += u64::from(integrity.cut);
+        self.decoded.cut += u64::from(integrity.cut);
         if label.is_excluded() {
-            self.summary.lost += 1;
+            self.decoded.lost += 1;
             self.owed.insert(of, Head::Lost);
             return self.sink.event(&Event::Lost(Lost {
                 time: raw.time,
@@ -165,7 +192,7 @@ impl<'a, S: Sink> Decoder<'a, S> {
             }
             return Ok(());
         }
-        self.summary.not_joined += u64::from(!is_snapshot && !is_joined);
+        self.decoded.not_joined += u64::from(!is_snapshot && !is_joined);
         let sample = Sample {
             time: raw.time,
             pid: raw.thread.pid,
@@ -176,8 +203,8 @@ impl<'a, S: Sink> Decoder<'a, S> {
             arguments: raw.arguments,
             stack: BranchStack { entries, integrity, moves },
         };
-        self.summary.samples += 1;
-        self.summary.branches += sample.stack.entries.len() as u64;
+        self.decoded.samples += 1;
+        self.decoded.branches += sample.stack.entries.len() as u64;
         let event = Event::Sample(sample);
         let taken = self.sink.event(&event);
         if let Event::Sample(sample) = event {
@@ -199,7 +226,7 @@ impl<'a, S: Sink> Decoder<'a, S> {
         let Some(keep) = &mut self.keep else { return entries };
         let before = entries.len();
         entries.retain(keep);
-        self.summary.filtered += (before - entries.len()) as u64;
+        self.decoded.filtered += (before - entries.len()) as u64;
         entries
     }
 
@@ -218,7 +245,7 @@ impl<'a, S: Sink> Decoder<'a, S> {
     fn arrive(&mut self, event: Event) {
         self.arrived += 1;
         if let Event::Lost(lost) = &event {
-            self.summary.lost += lost.stacks;
+            self.decoded.lost += lost.stacks;
         }
         self.waiting.insert((time_of(&event), self.arrived), event);
     }
@@ -230,11 +257,11 @@ impl<'a, S: Sink> Decoder<'a, S> {
         Ok(())
     }
 
-    /// After the last event: emits the rest. The summary has the decoder's counters.
-    pub(crate) fn finish(mut self) -> Result<Summary, S::Error> {
+    /// After the last event: emits the rest.
+    pub(crate) fn finish(mut self) -> Result<Decoded, S::Error> {
         self.collect();
         self.emit_until(u64::MAX)?;
-        Ok(self.summary)
+        Ok(self.decoded)
     }
 }
 

@@ -32,7 +32,8 @@ use crate::sync::thread::{Builder, Scope, ScopedJoinHandle, scope};
 use crate::target::SourceError;
 use decoder::Decoder;
 
-pub use summary::{Summary, Tally};
+pub use decoder::Tally;
+pub use summary::Summary;
 
 /// Why a recording failed. The sink keeps what it received before.
 #[derive(Debug, thiserror::Error)]
@@ -187,12 +188,15 @@ where
     });
     let ((exit, notes), reports, decoded) = ended?;
     let retired = models.then(|| rings.retired());
-    let time = Duration::from_nanos(monotonic_ns().saturating_sub(started));
-    let known = Summary { source: source.name(), exit, notes, retired, time, seed, ..decoded };
-    let mut summary = known.with_samplers(reports);
-    summary.complete &=
+    let summary = Summary::new((source.name(), exit, notes), reports, decoded, retired);
+    let may_be_complete =
         !config.call_stack && period.is_some_and(|period| period < u64::from(config.caps.depth));
-    Ok(summary)
+    Ok(Summary {
+        time: Duration::from_nanos(monotonic_ns().saturating_sub(started)),
+        seed,
+        complete: summary.complete && may_be_complete,
+        ..summary
+    })
 }
 
 /// Passes signals on to the program until the source has ended or must end.

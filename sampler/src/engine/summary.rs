@@ -5,21 +5,13 @@ use std::time::Duration;
 
 use lbr_msr::record::Label;
 
+use super::decoder::{Decoded, Tally};
 use crate::outlet::SamplerReport;
 use crate::source::SourceNotes;
 use crate::target::Exit;
 
-/// Number of stacks and branches with one label.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Stacks, including empty ones.
-    pub stacks: u64,
-    /// Branches in them.
-    pub branches: u64,
-}
-
 /// The result of a recording.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
     /// Name of the source.
     pub source: &'static str,
@@ -63,24 +55,40 @@ pub struct Summary {
     pub complete: bool,
     /// Statistics of each sampler.
     pub samplers: Vec<SamplerReport>,
-    /// Stacks after which branches may be missing.
-    pub(super) cut: u64,
 }
 
 impl Summary {
-    /// Adds up the counters of the samplers, and sets `complete` for a recording of every branch.
-    #[must_use]
-    pub(super) fn with_samplers(self, samplers: Vec<SamplerReport>) -> Summary {
+    /// Adds up the counters of the samplers and the decoder. `retired` as in the field; the caller
+    /// sets `complete`.
+    pub(super) fn new(
+        (source, exit, notes): (&'static str, Exit, SourceNotes),
+        samplers: Vec<SamplerReport>,
+        decoded: Decoded,
+        retired: Option<u64>,
+    ) -> Summary {
         let sum = |of: fn(&SamplerReport) -> u64| samplers.iter().map(of).sum();
         let mut summary = Summary {
+            source,
+            exit,
+            notes,
+            labels: decoded.labels,
+            samples: decoded.samples,
+            branches: decoded.branches,
+            filtered: decoded.filtered,
+            unreadable: decoded.unreadable,
+            not_joined: decoded.not_joined,
             dropped: sum(|sampler| sampler.dropped),
+            lost: decoded.lost,
             drains: sum(|sampler| sampler.drains),
             accesses: sum(|sampler| sampler.accesses),
             most_accesses: samplers.iter().map(|each| each.most_accesses).max().unwrap_or(0),
+            retired,
+            time: Duration::ZERO,
+            seed: None,
+            complete: false,
             samplers,
-            ..self
         };
-        summary.complete = summary.cut == 0 && summary.is_one_stream();
+        summary.complete = decoded.cut == 0 && summary.is_one_stream();
         summary
     }
 

@@ -28,7 +28,7 @@ fn heads(before: &[(u64, Head, Label)]) -> (Vec<Head>, u64) {
         let from = if *to == OURS { KERNEL } else { USER };
         decoder.stack(&stack(from, *to, *head, *label)).expect("a vector takes all");
     }
-    let not_joined = decoder.summary.not_joined;
+    let not_joined = decoder.decoded.not_joined;
     let heads = events.iter().filter_map(|event| match event {
         Event::Sample(sample) => Some(sample.stack.integrity.head),
         _ => None,
@@ -36,7 +36,7 @@ fn heads(before: &[(u64, Head, Label)]) -> (Vec<Head>, u64) {
     (heads.collect(), not_joined)
 }
 
-fn samples(stacks: &[RawStack]) -> (Vec<Sample>, Summary) {
+fn samples(stacks: &[RawStack]) -> (Vec<Sample>, Decoded) {
     let mut events: Vec<Event> = Vec::new();
     let (_sender, received) = mpsc::channel();
     let code = Decoding { ours: Some(OURS..OURS + 16), ..Decoding::default() };

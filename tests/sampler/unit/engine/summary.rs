@@ -1,16 +1,16 @@
 use super::*;
 
-fn summary(change: impl FnOnce(&mut [SamplerReport; 2], &mut Summary, &mut u64)) -> Summary {
+fn summary(change: impl FnOnce(&mut [SamplerReport; 2], &mut Decoded, &mut u64)) -> Summary {
     let mut samplers = [
         SamplerReport { drains: 3, accesses: 90, most_accesses: 53, ..Default::default() },
         SamplerReport { drains: 2, accesses: 40, most_accesses: 38, ..Default::default() },
     ];
     let stream = Tally { stacks: 5, branches: 60 };
-    let mut decoded = Summary { labels: [(Label::Stream, stream)].into(), ..Default::default() };
+    let mut decoded = Decoded { labels: [(Label::Stream, stream)].into(), ..Default::default() };
     let mut retired = 60;
     change(&mut samplers, &mut decoded, &mut retired);
-    decoded.retired = Some(retired);
-    decoded.with_samplers(samplers.to_vec())
+    let source = ("a source", Exit::Code(0), SourceNotes::default());
+    Summary::new(source, samplers.to_vec(), decoded, Some(retired))
 }
 
 #[test]
