@@ -17,10 +17,10 @@ impl<C: ?Sized, R> Table<'_, C, R> {
         context: &mut C,
         rows: impl Iterator<Item = R>,
     ) -> io::Result<()> {
-        let is_single = |header: &Header| {
+        let varies = |header: &Header| {
             !header.key.is_empty() && !matches!(header.form, Form::Constant | Form::Nested)
         };
-        let wanted: Vec<bool> = self.headers().map(is_single).collect();
+        let wanted: Vec<bool> = self.headers().map(varies).collect();
         let is_single = |member: &Member| {
             wanted.get(member.column) == Some(&true) && !member.key.ends_with("_inlines")
         };

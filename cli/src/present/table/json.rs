@@ -16,11 +16,10 @@ impl<C: ?Sized, R> Table<'_, C, R> {
         context: &mut C,
         rows: impl Iterator<Item = R>,
     ) -> io::Result<()> {
-        let object = Object::of(self.headers());
-        let wanted: Vec<bool> = self.headers().map(|header| !header.key.is_empty()).collect();
+        let (object, keyed) = (Object::of(self.headers()), self.keyed());
         let mut line = Vec::new();
         for row in rows {
-            object.write(&mut line, &self.cells(context, &row, &wanted))?;
+            object.write(&mut line, &self.cells(context, &row, &keyed))?;
             line.push(b'\n');
             out.write_all(&line)?;
             line.clear();
@@ -30,7 +29,7 @@ impl<C: ?Sized, R> Table<'_, C, R> {
 
     /// A row as an object, for adding other members.
     pub(crate) fn object(&self, context: &mut C, row: &R) -> serde_json::Value {
-        let cells = self.cells(context, row, &vec![true; self.columns.len()]);
+        let cells = self.cells(context, row, &self.keyed());
         let value = |member: Member| {
             let value = match cells.get(member.column) {
                 Some(Cell::Json(json)) => serde_json::from_slice(json).unwrap_or_default(),

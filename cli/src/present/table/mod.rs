@@ -420,6 +420,11 @@ impl<C: ?Sized, R> Table<'_, C, R> {
         self.columns.iter().map(|column| &column.header)
     }
 
+    /// The columns for programs.
+    fn keyed(&self) -> Vec<bool> {
+        self.headers().map(|header| !header.key.is_empty()).collect()
+    }
+
     /// A row's cells; those of other columns than the wanted ones are empty.
     fn cells(&self, context: &mut C, row: &R, wanted: &[bool]) -> Vec<Cell> {
         let cell = |(column, wanted): (&Column<'_, C, R>, &bool)| match wanted {
