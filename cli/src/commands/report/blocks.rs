@@ -261,9 +261,8 @@ fn distribution(cycles: &Cycles) -> Option<Vec<CycleCount>> {
 
 fn basic_table<'a>() -> Table<'a, Maps, (usize, &'a BasicBlock)> {
     // Locations that were recorded as symbols have no addresses.
-    let edge = |maps: &Maps, basic: &BasicBlock, edge: Bound, is_known: bool| {
-        let is_asked = matches!(edge, Bound::At(_)) == is_known;
-        let edge = maps.address_of(basic.location, address(edge)).filter(|_| is_asked);
+    let edge = |maps: &Maps, basic: &BasicBlock, edge: Option<u64>| {
+        let edge = edge.and_then(|addr| maps.address_of(basic.location, addr));
         Cell::word(edge.map(|addr| format!("{addr:#x}")))
     };
     Table::<Maps, (usize, &BasicBlock)>::new()
@@ -287,11 +286,11 @@ fn basic_table<'a>() -> Table<'a, Maps, (usize, &'a BasicBlock)> {
         .place("end", "", &[Part::Symbol, Part::Offset], |maps, (_, basic)| {
             Some(Place::of(maps, end_location(basic), address(basic.end)))
         })
-        .only("start", move |maps, (_, basic)| edge(maps, basic, basic.start, true))
-        .only("starts_behind", move |maps, (_, basic)| edge(maps, basic, basic.start, false))
+        .only("start", move |maps, (_, basic)| edge(maps, basic, at(basic.start)))
+        .only("starts_behind", move |maps, (_, basic)| edge(maps, basic, beside(basic.start)))
         .only("start_is_behind", |_, (_, basic)| Cell::Flag(matches!(basic.start, Bound::After(_))))
-        .only("end", move |maps, (_, basic)| edge(maps, basic, basic.end, true))
-        .only("ends_before", move |maps, (_, basic)| edge(maps, basic, basic.end, false))
+        .only("end", move |maps, (_, basic)| edge(maps, basic, at(basic.end)))
+        .only("ends_before", move |maps, (_, basic)| edge(maps, basic, beside(basic.end)))
         .only("end_is_before", |_, (_, basic)| Cell::Flag(matches!(basic.end, Bound::Before(_))))
         .place(
             "start",
@@ -306,6 +305,16 @@ fn address(edge: Bound) -> u64 {
     match edge {
         Bound::At(addr) | Bound::After(addr) | Bound::Before(addr) => addr,
     }
+}
+
+/// The address of an end; `None` if only its neighbor is known.
+fn at(edge: Bound) -> Option<u64> {
+    matches!(edge, Bound::At(_)).then(|| address(edge))
+}
+
+/// The nearest known address, if the end itself is unknown.
+fn beside(edge: Bound) -> Option<u64> {
+    (!matches!(edge, Bound::At(_))).then(|| address(edge))
 }
 
 /// The location of the end of a basic block, or the nearest known one, computed from the distance
@@ -353,7 +362,7 @@ pub(crate) fn charts(flow: &mut Flow, modelled: bool) -> Markup {
     if timed.is_empty() {
         return html! { p { "The recording has no cycle counts: no distributions." } };
     }
-    timed.sort_by_key(|block| Reverse(block.cycles.n()));
+    timed.sort_by_cached_key(|block| Reverse(block.cycles.n()));
     let all = timed.len();
     timed.truncate(DRAWN);
     let mut figures = Vec::new();
