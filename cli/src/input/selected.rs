@@ -90,8 +90,11 @@ pub(crate) fn left_words(left: &LeftOut) -> String {
 pub(crate) fn put_json(json: &mut Value, sources: &[Source], left: &LeftOut) {
     let events = sources.iter().flat_map(Source::events);
     let events = summed(events.map(|event| (&*event.name, event.samples)));
-    let event = |(name, samples)| json!({ "event": Some(name).filter(|name: &&str| !name.is_empty()), "samples": samples });
-    json["events"] = events.into_iter().map(event).collect();
+    let named = |name: &&str| !name.is_empty();
+    let events = events.into_iter();
+    json["events"] = events
+        .map(|(name, samples)| json!({ "event": Some(name).filter(named), "samples": samples }))
+        .collect();
     let selection = sources.first().and_then(|source| source.selection.as_ref());
     json["selected"] = json!(selection.map(|selection| {
         let signed = |list: &[u32]| json!(list.iter().map(|n| *n as i32).collect::<Vec<_>>());
