@@ -44,7 +44,7 @@ const CLASSES: [HwBranchType; 6] = [
     HwBranchType::Ret,
 ];
 
-/// A record in a ring other than a branch, which has a [word](branch_word) of its own and its target.
+/// A record in a ring, unless it is a branch: that has its [own word](branch_word) and its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Record {
     /// A thread starts: its first record. The producer waits until this record is released.

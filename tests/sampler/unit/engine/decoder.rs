@@ -169,7 +169,7 @@ fn the_targets_new_mappings_precede_its_sample_and_other_stacks_are_lost() {
 }
 
 /// The branches that a filter in software drops ran as well; a call stack that loses all of
-/// its frames is left out, one that had none is a sample.
+/// its frames is omitted, one that had none is a sample.
 #[test]
 fn a_filter_in_software_changes_no_period_and_empties_no_sample() {
     let mut events: Vec<Event> = Vec::new();
