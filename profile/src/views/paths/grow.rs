@@ -28,7 +28,7 @@ pub(super) fn grow(edges: &[Edge], followers: &Pieces<Followers>) -> Grown {
     let stops = |edge: usize| edges.get(edge).map(|edge| edge.kind).filter(|kind| !kind.is_jump());
     let following = |(edge, after): (usize, &Followers)| {
         let (next, count) = *after.best().first()?;
-        let is_dominant = count as f64 >= LEAST * after.all as f64;
+        let is_dominant = count as f64 >= LEAST * after.all() as f64;
         (is_dominant && stops(edge).is_none()).then_some(next as u32)
     };
     let followed: Vec<Option<u32>> = followers.iter().enumerate().map(following).collect();
@@ -86,7 +86,8 @@ pub(super) fn grow(edges: &[Edge], followers: &Pieces<Followers>) -> Grown {
         let (Some(&first), Some(&last)) = (chain.edges.first(), chain.edges.last()) else {
             continue;
         };
-        let after = followers.get(last as u32).copied().unwrap_or_default();
+        let after = followers.get(last as u32).cloned().unwrap_or_default();
+        let all = after.all();
         let joined = |next: usize| place.get(next).copied().flatten();
         chain.ends = match (stops(last), next(last)) {
             (Some(Transfer::Call), _) => Break::Call,
@@ -97,14 +98,14 @@ pub(super) fn grow(edges: &[Edge], followers: &Pieces<Followers>) -> Grown {
                 Some((number, at)) => Break::Joins { chain: number as usize, at: usize::from(at) },
                 None => Break::Unknown,
             },
-            (None, None) if after.all == 0 => Break::Unknown,
+            (None, None) if all == 0 => Break::Unknown,
             (None, None) => Break::Splits {
                 followers: after
                     .best()
                     .into_iter()
-                    .map(|(edge, count)| Follower { edge, share: count as f64 / after.all as f64 })
+                    .map(|(edge, count)| Follower { edge, share: count as f64 / all as f64 })
                     .collect(),
-                exact: after.missing == 0,
+                exact: after.missing() == 0,
             },
         };
     }

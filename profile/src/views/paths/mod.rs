@@ -154,6 +154,8 @@ impl Paths {
 #[derive(Debug, Default)]
 struct FirstWalk {
     followers: Pieces<Followers>,
+    /// Bytes of code executed in known blocks.
+    bytes: u64,
     trace: Trace,
 }
 
@@ -162,12 +164,14 @@ impl Visit for FirstWalk {
 
     fn stack(&mut self, stack: &Cleaned<'_>, steps: &[Step], edges: &Edges, _: &mut Maps) {
         self.followers.grow_to(edges.list().len());
-        touch(steps, |edge| self.followers.get(edge as u32).map_or(0, |after| after.all));
+        touch(steps, |edge| self.followers.get(edge as u32).map_or(0, Followers::word));
         for step in steps {
-            let before = step.before.and_then(|before| self.followers.get_mut(before as u32));
-            if let Some(after) = before {
+            let Some(before) = step.before else { continue };
+            if let Some(after) = self.followers.get_mut(before as u32) {
                 after.add(step.edge, stack.weight);
             }
+            let bytes = block_bytes(edges, before, step.edge);
+            add(&mut self.bytes, bytes.saturating_mul(stack.weight));
         }
         self.trace.stack(Part::of(stack), steps);
     }
@@ -178,7 +182,7 @@ impl Visit for FirstWalk {
 
     /// The same branch of several processes is merged into the first.
     fn finish(self, mut edges: Edges, whole: CommonResult) -> PathFinder {
-        let FirstWalk { mut followers, trace } = self;
+        let FirstWalk { mut followers, bytes, trace } = self;
         followers.grow_to(edges.list().len());
         let firsts = edges.firsts(&whole.maps);
         edges.merge(&firsts);
@@ -189,17 +193,21 @@ impl Visit for FirstWalk {
                 into.merge(&after, &firsts);
             }
         }
-        let walk = SecondWalk::new(&edges, firsts, followers);
+        let walk = SecondWalk::new(&edges, firsts, followers, bytes);
         PathFinder { edges, walk, whole, trace }
     }
 }
 
-/// The chain position of a branch, and its counts. The most used fields come first, and never cross
-/// a cache line.
+/// Length of the code between two branches that follow each other.
+fn block_bytes(edges: &Edges, before: usize, edge: usize) -> u64 {
+    let ends = edges.get(before).zip(edges.get(edge));
+    ends.map_or(0, |(before, edge)| edge.from.saturating_sub(before.to))
+}
+
+/// The chain position of a branch, and its counts: half a cache line.
 #[derive(Clone, Copy, Debug, Default)]
-#[repr(C, align(16))]
+#[repr(align(32))]
 struct Place {
-    bytes: u64,
     /// Its chain, or [`NO_CHAIN`], and its index there.
     chain: u32,
     at: u16,
@@ -239,8 +247,13 @@ struct SecondWalk {
 
 impl SecondWalk {
     /// Grows chains.
-    fn new(edges: &Edges, firsts: Vec<u32>, followers: Pieces<Followers>) -> SecondWalk {
-        let crowded = followers.iter().filter(|after| after.missing > 0).count() as u64;
+    fn new(
+        edges: &Edges,
+        firsts: Vec<u32>,
+        followers: Pieces<Followers>,
+        bytes: u64,
+    ) -> SecondWalk {
+        let crowded = followers.iter().filter(|after| after.missing() > 0).count() as u64;
         let Grown { chains, place } = grow(edges.list(), &followers);
         drop(followers);
         let places = (0..).zip(&firsts).zip(place).map(|((number, first), place)| {
@@ -255,7 +268,7 @@ impl SecondWalk {
             firsts,
             whole: vec![0; chains.len()],
             chains,
-            bytes: 0,
+            bytes,
             threads: ByThread::default(),
         }
     }
@@ -275,13 +288,17 @@ impl SecondWalk {
             bytes: 0,
             ends: chain.ends,
         };
+        let mut before = chain.edges.last().copied();
         for edge in chain.edges {
             let Some(branch) = edges.get(edge) else { continue };
-            let Place { entered, left, lost, bytes, .. } =
+            let Place { entered, left, lost, .. } =
                 self.places.get(edge).copied().unwrap_or_default();
             let locate = |addr| maps.locate(branch.space as usize, addr);
             add(&mut path.branches, branch.count);
-            add(&mut path.bytes, bytes);
+            // Whenever the chain was not entered here, it came from the branch before.
+            let bytes = before.map_or(0, |before| block_bytes(edges, before, edge));
+            add(&mut path.bytes, bytes.saturating_mul(branch.count.saturating_sub(entered)));
+            before = Some(edge);
             path.links.push(Link {
                 from: branch.from,
                 to: branch.to,
@@ -300,7 +317,7 @@ impl SecondWalk {
 impl Visit for SecondWalk {
     type Table = Paths;
 
-    fn part(&mut self, part: Part, steps: &[Step], edges: &Edges) {
+    fn part(&mut self, part: Part, steps: &[Step], _: &Edges) {
         let weight = part.weight;
         let mut stands = self.threads.remove(&part.thread);
         if part.joins != Continuity::Before
@@ -308,13 +325,8 @@ impl Visit for SecondWalk {
         {
             self.ran(place.edge, |ran| add(&mut ran.lost, weight));
         }
-        touch(steps, |edge| self.places.get(edge).map_or(0, |place| place.bytes));
+        touch(steps, |edge| self.places.get(edge).map_or(0, |place| place.entered));
         for step in steps {
-            let ends = step.before.and_then(|before| edges.get(before));
-            let ends = ends.zip(edges.get(step.edge));
-            let bytes = ends.map_or(0, |(before, edge)| edge.from.saturating_sub(before.to));
-            let bytes = bytes.saturating_mul(weight);
-            add(&mut self.bytes, bytes);
             let Some(mut place) = self.places.get(step.edge).copied() else { continue };
             let mut edge = step.edge;
             if place.is_other {
@@ -329,10 +341,7 @@ impl Visit for SecondWalk {
             let goes_on = same.filter(|place| place.at + 1 == at);
             let round = same.filter(|place| at == 0 && place.last);
             let from_first = match goes_on.or(round) {
-                Some(place) => {
-                    self.ran(edge, |ran| add(&mut ran.bytes, bytes));
-                    place.from_first || at == 0
-                }
+                Some(place) => place.from_first || at == 0,
                 None => {
                     if let Some(place) = stands {
                         self.ran(place.edge, |ran| match step.before {
