@@ -373,15 +373,15 @@ fn put_in_order(
     let mut last = stack.before.and_then(|before| before.entry);
     let mut follows = stack.before.is_some_and(|before| before.entry == Some(before.to));
     let mut spanning = last.is_some();
-    let mut at = stack.branches.len();
-    stack.branches.for_each_back(|branch| {
-        at = at.wrapping_sub(1);
+    for (at, branch) in stack.branches.iter().enumerate().rev() {
         if gaps.get(at) == Some(&true) {
             (last, follows) = (None, false);
         }
-        let index = stack.at.get(at).copied().unwrap_or(at);
-        if let Some(entry) = passage.before(index as u64 + 1, last, transitions.len()) {
-            (last, follows, spanning) = (entry, false, true);
+        if !passage.moves.0.is_empty() {
+            let index = stack.at.get(at).copied().unwrap_or(at);
+            if let Some(entry) = passage.before(index as u64 + 1, last, transitions.len()) {
+                (last, follows, spanning) = (entry, false, true);
+            }
         }
         let cycles = if spanning { 0 } else { branch.flags.cycles().unwrap_or(0) };
         let (entry, len) = match last.filter(|_| straight) {
@@ -391,7 +391,7 @@ fn put_in_order(
         transitions.push(Transition { branch, entry, len, cycles, follows });
         spanning = false;
         (last, follows) = (Some(branch.to), true);
-    });
+    }
     passage.before(0, last, transitions.len()).unwrap_or(last)
 }
 

@@ -52,18 +52,8 @@ impl<'a> Entries<'a> {
         }
     }
 
-    /// Calls `visit` with each entry, oldest first.
-    #[inline]
-    pub fn for_each_back(&self, mut visit: impl FnMut(RawBranch)) {
-        match self {
-            Entries::Little(raw) => raw.iter().rev().for_each(|entry| visit(little(entry))),
-            Entries::Big(raw) => raw.iter().rev().for_each(|entry| visit(big(entry))),
-            Entries::Parsed(branches) => branches.iter().rev().for_each(|branch| visit(*branch)),
-        }
-    }
-
     /// The entries, newest first.
-    pub fn iter(self) -> impl ExactSizeIterator<Item = RawBranch> + 'a {
+    pub fn iter(self) -> impl ExactSizeIterator<Item = RawBranch> + DoubleEndedIterator + 'a {
         (0..self.len()).map(move |index| self.get(index).unwrap_or_default())
     }
 }

@@ -167,10 +167,10 @@ impl Follower {
                     let (maps, files, waiting) = (&self.maps, &self.files, &mut self.waiting);
                     let located = |address| (maps.locate(space, address), address);
                     let within = |at| self.within.as_ref().is_none_or(|within| within.has(at));
-                    stack.entries.for_each_back(|raw| {
+                    for raw in stack.entries.iter().rev() {
                         let (from, to) = (located(raw.from), located(raw.to));
                         if !within(from.0) {
-                            return;
+                            continue;
                         }
                         let bytes = [byte(files, from.0), byte(files, to.0)];
                         let stays = within(to.0);
@@ -180,7 +180,7 @@ impl Follower {
                             _ => 0,
                         };
                         waiting.push_back(TracedBranch { from, to, bytes, deepens, stays });
-                    });
+                    }
                 }
                 _ => {}
             }

@@ -52,10 +52,10 @@ impl Tracker {
     }
 
     /// Prefetches the data that steps will need.
-    fn touch(&self, steps: &[Step]) {
+    fn touch(&self, steps: &[Step], edges: &Edges) {
         let Ground { graph, forest, .. } = &self.ground;
         let to = |edge: usize| graph.ends.get(edge).map_or(0, |ends| ends.to as usize);
-        touch(steps, |edge| to(edge) as u64);
+        touch(steps, |edge| to(edge) as u64 ^ edges.get(edge).map_or(0, |edge| edge.to));
         touch(steps, |edge| forest.innermost(to(edge)).unwrap_or(0) as u64);
     }
 
@@ -307,7 +307,7 @@ impl Visit for Tracker {
 
     fn part(&mut self, part: Part, steps: &[Step], edges: &Edges) {
         self.weight = part.weight;
-        self.touch(steps);
+        self.touch(steps, edges);
         let mut running = self.threads.remove(&part.thread);
         if part.joins != Continuity::Before
             && let Some(running) = running.take()
