@@ -252,9 +252,8 @@ fn nothing_continues_after_an_empty_newest_entry() {
 #[test]
 fn nothing_follows_across_an_empty_entry() {
     let followed = |newest_first: &str| {
-        let mut finder = paths::finder();
-        finder.recording(&mut recording(newest_first), |_, _| {}).unwrap();
-        let paths = finder.finish().replay().unwrap();
+        let counter = paths::counter();
+        let paths = counter.count(&mut recording(newest_first), |_, _| {}).unwrap().unwrap();
         paths.paths.iter().map(|path| path.links.len()).max()
     };
     let (one, two) = ("0x10/0x20", "0x24/0x10");

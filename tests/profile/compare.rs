@@ -107,9 +107,8 @@ fn compared(sides: [(&Sources, &[u8]); 2], by: Option<By>) -> Comparison {
     let (a, _) = count(compare::counter(&mut before, &rows, 0), sides[0].0, sides[0].1);
     let (b, _) = count(compare::counter(&mut after, &rows, 1), sides[1].0, sides[1].1);
     let mut comparison = Comparison::of(rows, &a, &b);
-    let [mut a, mut b] = sides.map(|(sources, bytes)| {
-        count(count(loops::finder(), sources, bytes).counter(), sources, bytes)
-    });
+    let [mut a, mut b] =
+        sides.map(|(sources, bytes)| count(loops::counter(), sources, bytes).unwrap());
     comparison.add_loops(&mut a, &mut b, by);
     comparison.test(0.01);
     comparison

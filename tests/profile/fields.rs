@@ -134,10 +134,8 @@ fn read(bytes: &[u8], follow: bool) -> Rows {
     let flow = FlowCounter::new().count(&mut open(), |_, _| {}).unwrap();
     let mut tables = of_tables(&hot, &flow);
     if follow {
-        let loops = profile::loops::finder().count(&mut open(), |_, _| {}).unwrap();
-        let loops = loops.counter().count(&mut open(), |_, _| {}).unwrap();
-        let paths = profile::paths::finder().count(&mut open(), |_, _| {}).unwrap();
-        let paths = paths.counter().count(&mut open(), |_, _| {}).unwrap();
+        let loops = profile::loops::counter().count(&mut open(), |_, _| {}).unwrap().unwrap();
+        let paths = profile::paths::counter().count(&mut open(), |_, _| {}).unwrap().unwrap();
         let graph = profile::callgraph::counter(false).count(&mut open(), |_, _| {}).unwrap();
         tables.insert("loops", rows(&loops.loops));
         tables.insert("paths", rows(&paths.paths));

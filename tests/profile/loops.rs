@@ -35,13 +35,11 @@ fn open(bytes: &[u8]) -> Recording {
 }
 
 fn loops(bytes: &[u8]) -> Loops {
-    let finder = profile::loops::finder().count(&mut open(bytes), |_, _| {}).unwrap();
-    finder.counter().count(&mut open(bytes), |_, _| {}).unwrap()
+    profile::loops::counter().count(&mut open(bytes), |_, _| {}).unwrap().unwrap()
 }
 
 fn paths(bytes: &[u8]) -> Paths {
-    let finder = profile::paths::finder().count(&mut open(bytes), |_, _| {}).unwrap();
-    finder.counter().count(&mut open(bytes), |_, _| {}).unwrap()
+    profile::paths::counter().count(&mut open(bytes), |_, _| {}).unwrap().unwrap()
 }
 
 /// Every branch of a run, `depth` of them per stack.

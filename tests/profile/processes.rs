@@ -134,8 +134,7 @@ fn the_same_code_of_a_thousand_processes_is_one() {
     // From 0x30 to 0x40, from 0x10 to 0x20, and the library's: the oldest entry of a stack has no
     // block before it.
     assert_eq!(blocks, [(0x8, 4000), (0x10, 3000), (0x10, 4000)]);
-    let finder = profile::paths::finder().count(&mut open(&bytes), |_, _| {}).unwrap();
-    let paths = finder.counter().count(&mut open(&bytes), |_, _| {}).unwrap();
+    let paths = profile::paths::counter().count(&mut open(&bytes), |_, _| {}).unwrap().unwrap();
     assert_eq!((paths.taken, paths.distinct), (12_000, 3));
     // Each branch is in one chain, whichever process ran it.
     let links = paths.paths.iter().flat_map(|path| &path.links);
@@ -161,8 +160,7 @@ fn a_type_that_one_process_tells_holds_in_all() {
     }
     // Our recorder's processes are counted separately and merged at the end.
     let bytes = stream(meta(), &events);
-    let finder = profile::paths::finder().count(&mut open(&bytes), |_, _| {}).unwrap();
-    let paths = finder.counter().count(&mut open(&bytes), |_, _| {}).unwrap();
+    let paths = profile::paths::counter().count(&mut open(&bytes), |_, _| {}).unwrap().unwrap();
     let [path] = &paths.paths[..] else { panic!("{} paths", paths.paths.len()) };
     assert_eq!((paths.taken, path.links.len(), &path.ends), (16, 2, &Break::Call));
 }

@@ -544,9 +544,8 @@ fn an_empty_stack_does_not_bridge_omitted_stacks() {
     let cpu = || Selection { cpus: vec![0], ..Selection::default() };
     assert_eq!(blocks(&file(0), cpu()).0, [(0x20, 0x28, 1), (0x30, 0x38, 1)]);
     assert_eq!(blocks(&file(1), cpu()).0, []);
-    let finder =
-        profile::loops::finder().count(&mut selected(open(&file(1)), cpu()), |_, _| {}).unwrap();
-    let loops = finder.counter().count(&mut selected(open(&file(1)), cpu()), |_, _| {}).unwrap();
+    let mut selected = selected(open(&file(1)), cpu());
+    let loops = profile::loops::counter().count(&mut selected, |_, _| {}).unwrap().unwrap();
     assert_eq!((loops.taken, loops.broken), (2, 0));
 }
 
@@ -558,10 +557,9 @@ fn a_part_of_the_time_is_a_sample() {
         let times = Times::parse(",0.000003").unwrap();
         selected(open(&file), Selection { times, ..Selection::default() })
     };
-    let finder = profile::loops::finder().count(&mut open(&file), |_, _| {}).unwrap();
-    assert!(finder.counter().count(&mut open(&file), |_, _| {}).unwrap().complete);
-    let finder = profile::loops::finder().count(&mut part(), |_, _| {}).unwrap();
-    let loops = finder.counter().count(&mut part(), |_, _| {}).unwrap();
+    let loops = profile::loops::counter().count(&mut open(&file), |_, _| {}).unwrap().unwrap();
+    assert!(loops.complete);
+    let loops = profile::loops::counter().count(&mut part(), |_, _| {}).unwrap().unwrap();
     assert!(!loops.complete);
     assert_eq!((loops.quality.samples, loops.quality.left_out.samples), (3, 1));
     let graph = profile::callgraph::counter(false).count(&mut part(), |_, _| {}).unwrap();

@@ -38,20 +38,14 @@ pub(crate) trait Count {
 
     /// Their loops.
     fn loops(&self) -> Result<(Loops, Vec<Source>)> {
-        let (finder, sources) = self.count(loops::finder())?;
-        match finder.replay() {
-            Ok(loops) => Ok((loops, sources)),
-            Err(finder) => self.count(finder.counter()),
-        }
+        let (loops, sources) = self.count(loops::counter())?;
+        Ok((loops?, sources))
     }
 
     /// Their paths.
     fn paths(&self) -> Result<(Paths, Vec<Source>)> {
-        let (finder, sources) = self.count(paths::finder())?;
-        match finder.replay() {
-            Ok(paths) => Ok((paths, sources)),
-            Err(finder) => self.count(finder.counter()),
-        }
+        let (paths, sources) = self.count(paths::counter())?;
+        Ok((paths?, sources))
     }
 }
 

@@ -75,23 +75,10 @@ fuzz_target!(|bytes: &[u8]| {
             let _ = Lint::check(&mut recording, u64::from(option) << 5, sources(), |_, _| {});
         }
         3 => {
-            if let Ok(found) = profile::loops::finder().count(&mut recording, |_, _| {}) {
-                // The second pass, from the kept branches or from the recording.
-                if bit(4) {
-                    let _ = found.replay();
-                } else {
-                    let _ = found.counter().count(&mut reopened(), |_, _| {});
-                }
-            }
+            let _ = profile::loops::counter().count(&mut recording, |_, _| {});
         }
         4 => {
-            if let Ok(found) = profile::paths::finder().count(&mut recording, |_, _| {}) {
-                if bit(4) {
-                    let _ = found.replay();
-                } else {
-                    let _ = found.counter().count(&mut reopened(), |_, _| {});
-                }
-            }
+            let _ = profile::paths::counter().count(&mut recording, |_, _| {});
         }
         5 => {
             let graph =

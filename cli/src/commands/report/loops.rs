@@ -27,7 +27,7 @@ pub(super) const VIEW: View = View {
 const NAMED: usize = 12;
 
 fn run(args: &Report, out: &mut Out<'_>) -> Result {
-    let recordings = Recordings::reread(args.inputs.paths(), args.reading())?;
+    let recordings = Recordings::once(args.inputs.paths(), args.reading())?;
     let (loops, sources) = recordings.loops()?;
     let totals = Totals::of(loops.taken, loops.distinct);
     let Loops { loops: found, mut maps, quality, complete, filtered, broken, .. } = loops;

@@ -60,7 +60,7 @@ pub(crate) fn ranked<'a>() -> Table<'a, Maps, Ranked<'a, Link>> {
 }
 
 fn run(args: &Report, out: &mut Out<'_>) -> Result {
-    let recordings = Recordings::reread(args.inputs.paths(), args.reading())?;
+    let recordings = Recordings::once(args.inputs.paths(), args.reading())?;
     let (mut paths, sources) = recordings.paths()?;
     let totals = Totals::of(paths.taken, paths.distinct);
     let printer = args.printer();

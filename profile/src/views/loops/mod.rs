@@ -17,9 +17,8 @@
 //! sample there are two estimates: the mean from rounds per exit, see [`Mean`], and quantiles from
 //! the entries whose start was recorded, see [`Trips::quantile`].
 //!
-//! Two loops with the same head are one. One pass finds the graph, a second one the trips. It
-//! follows the branches that the first pass kept, or reads the recording again if there were too
-//! many.
+//! Two loops with the same head are one. One pass finds the graph, a second one the trips,
+//! from the branches that the first one kept.
 
 mod describe;
 mod forest;
@@ -34,6 +33,8 @@ use crate::clean::{Cleaned, CommonResult, Counter, View, add};
 use crate::code::maps::{Location, Maps};
 use crate::views::cycles::Cycles;
 use crate::views::walk::{Edges, Part, Step, Trace, Visit, Walk, touch};
+
+pub use crate::views::walk::TraceError;
 
 use describe::{Ground, closing, head_test, passed_backwards};
 use forest::Forest;
@@ -156,7 +157,7 @@ struct FirstWalk {
 }
 
 impl Visit for FirstWalk {
-    type Table = LoopFinder;
+    type Table = Result<Loops, TraceError>;
 
     fn stack(&mut self, stack: &Cleaned<'_>, steps: &[Step], edges: &Edges, _: &mut Maps) {
         self.ran.resize(edges.list().len(), StraightRuns::default());
@@ -179,10 +180,11 @@ impl Visit for FirstWalk {
         self.trace.next_recording();
     }
 
-    fn finish(self, edges: Edges, mut whole: CommonResult) -> LoopFinder {
+    fn finish(self, edges: Edges, mut whole: CommonResult) -> Result<Loops, TraceError> {
         let FirstWalk { ran, trace } = self;
         let passed = passed_backwards(&edges, &ran, &mut whole.maps);
         let mut graph = Graph::new(edges.list(), &ran, &passed, &whole.maps);
+        drop(ran);
         let forest = Forest::new(&graph);
         closing(&edges, &mut graph, &forest);
         let ground = Ground {
@@ -191,42 +193,13 @@ impl Visit for FirstWalk {
             forest,
             passed,
         };
-        LoopFinder { edges, ground, whole, trace }
-    }
-}
-
-/// The result of the first pass: the loops without their trips.
-#[derive(Debug)]
-pub struct LoopFinder {
-    edges: Edges,
-    ground: Ground,
-    whole: CommonResult,
-    trace: Trace,
-}
-
-/// Finds the loops of recordings, in a first pass over them.
-pub fn finder() -> Counter<impl View<Table = LoopFinder>> {
-    Counter::of(Walk::new(FirstWalk { ran: Vec::new(), trace: Trace::with_cycles() }))
-}
-
-impl LoopFinder {
-    /// Counts trips in the branches that the first pass kept.
-    ///
-    /// # Errors
-    /// There were too many to keep: [`counter`](Self::counter) reads them again.
-    pub fn replay(self) -> Result<Loops, Box<LoopFinder>> {
-        if self.trace.ended {
-            return Err(Box::new(self));
-        }
-        let LoopFinder { edges, ground, whole, trace } = self;
         let mut tracker = Tracker::new(ground);
-        trace.replay(&edges, &mut tracker);
+        trace.replay(&edges, &mut tracker)?;
         Ok(tracker.finish(edges, whole))
     }
+}
 
-    /// Counts trips, in a second pass over the same recordings in the same order.
-    #[must_use]
-    pub fn counter(self) -> Counter<impl View<Table = Loops>> {
-        Counter::of(Walk::again(self.edges, self.whole.maps, Tracker::new(self.ground)))
-    }
+/// Finds the loops of recordings.
+pub fn counter() -> Counter<impl View<Table = Result<Loops, TraceError>>> {
+    Counter::of(Walk::new(FirstWalk { ran: Vec::new(), trace: Trace::with_cycles() }))
 }

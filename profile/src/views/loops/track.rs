@@ -1,7 +1,5 @@
 //! Tracks each thread into, around and out of loops.
 
-use lbr_msr::record::Event;
-
 use super::Loops;
 use super::describe::{Ground, Seen, describe};
 use super::graph::Ends;
@@ -9,7 +7,7 @@ use super::inside::{Active, Inside};
 use crate::clean::few::Few;
 use crate::clean::{ByThread, CommonResult, Continuity};
 use crate::read::stack::EntryFlags;
-use crate::views::walk::{Edge, Edges, Frames, Part, Returned, Step, Transfer, Visit, touch};
+use crate::views::walk::{Edge, Edges, Follow, Frames, Part, Returned, Step, Transfer, touch};
 
 #[derive(Debug)]
 struct Running {
@@ -279,16 +277,9 @@ impl Tracker {
             _ => self.arrive(running, to, from, Way::Branch(number)),
         }
     }
-}
 
-impl Visit for Tracker {
-    type Table = Loops;
-
-    fn next_recording(&mut self) {
-        self.lose_all();
-    }
-
-    fn finish(mut self, edges: Edges, whole: CommonResult) -> Loops {
+    /// The loops with their trips, after the last stack.
+    pub(super) fn finish(mut self, edges: Edges, whole: CommonResult) -> Loops {
         self.lose_all();
         self.add_found();
         let complete = whole.is_complete();
@@ -303,6 +294,12 @@ impl Visit for Tracker {
             quality: whole.quality,
             maps: whole.maps,
         }
+    }
+}
+
+impl Follow for Tracker {
+    fn next_recording(&mut self) {
+        self.lose_all();
     }
 
     fn part(&mut self, part: Part, steps: &[Step], edges: &Edges) {
@@ -355,14 +352,6 @@ impl Visit for Tracker {
             }
             Some(running) => self.lose(running),
             None => {}
-        }
-    }
-
-    fn event(&mut self, event: &Event) {
-        if let Event::Exit(task) = event
-            && let Some(running) = self.threads.remove(&(Some(task.pid), Some(task.tid)))
-        {
-            self.lose(running);
         }
     }
 }

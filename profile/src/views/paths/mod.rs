@@ -3,9 +3,9 @@
 //! A chain starts at the hottest branch that is not yet in one, and grows forwards along followers
 //! with at least a given probability, and backwards along branches that it follows with that
 //! probability: superblocks as trace schedulers form them (Hwu et al., The superblock, 1993). Each
-//! branch is in one chain. A second pass counts how often each chain was entered, how often it ran
-//! completely, and where it was left. It follows the branches that the first pass kept, or reads
-//! the recording again if there were too many. The same branch of several processes is merged.
+//! branch is in one chain. A second pass, over the branches that the first one kept, counts how often
+//! each chain was entered, how often it ran completely, and where it was left. The same branch of
+//! several processes is merged.
 //!
 //! Memory is bounded by the number of distinct branches: for each, only its [`FOLLOWERS`] most
 //! frequent followers are kept.
@@ -18,11 +18,12 @@ use crate::clean::quality::Quality;
 use crate::clean::{ByThread, Cleaned, CommonResult, Continuity, Counter, View, add};
 use crate::code::maps::{Location, Maps};
 use crate::views::sorted_by_key;
-use crate::views::walk::{Edges, Part, Step, Trace, Visit, Walk, touch};
+use crate::views::walk::{Edges, Follow, Part, Step, Trace, Visit, Walk, touch};
 
 use grow::{Chain, Grown, grow};
 use successors::Followers;
 
+pub use crate::views::walk::TraceError;
 pub use successors::FOLLOWERS;
 
 /// The lowest probability of a follower that continues a chain.
@@ -160,7 +161,7 @@ struct FirstWalk {
 }
 
 impl Visit for FirstWalk {
-    type Table = PathFinder;
+    type Table = Result<Paths, TraceError>;
 
     fn stack(&mut self, stack: &Cleaned<'_>, steps: &[Step], edges: &Edges, _: &mut Maps) {
         self.followers.grow_to(edges.list().len());
@@ -181,7 +182,7 @@ impl Visit for FirstWalk {
     }
 
     /// The same branch of several processes is merged into the first.
-    fn finish(self, mut edges: Edges, whole: CommonResult) -> PathFinder {
+    fn finish(self, mut edges: Edges, whole: CommonResult) -> Result<Paths, TraceError> {
         let FirstWalk { mut followers, bytes, trace } = self;
         followers.grow_to(edges.list().len());
         let firsts = edges.firsts(&whole.maps);
@@ -193,8 +194,9 @@ impl Visit for FirstWalk {
                 into.merge(&after, &firsts);
             }
         }
-        let walk = SecondWalk::new(&edges, firsts, followers, bytes);
-        PathFinder { edges, walk, whole, trace }
+        let mut walk = SecondWalk::new(&edges, firsts, followers, bytes);
+        trace.replay(&edges, &mut walk)?;
+        Ok(walk.finish(edges, whole))
     }
 }
 
@@ -312,11 +314,39 @@ impl SecondWalk {
         }
         path
     }
+
+    /// The paths, after the last stack.
+    fn finish(mut self, mut edges: Edges, whole: CommonResult) -> Paths {
+        self.next_recording();
+        edges.merge(&self.firsts);
+        let complete = whole.is_complete();
+        let CommonResult { quality, gaps, maps, .. } = whole;
+        let (taken, distinct) = edges.totals(&maps);
+        let chains = std::mem::take(&mut self.chains).into_iter().enumerate();
+        let paths = chains.map(|(number, chain)| self.path(number, chain, &edges, &maps));
+        let key = |path: &Path| std::cmp::Reverse(path.branches);
+        let (mut paths, moved) = sorted_by_key(paths.collect(), key);
+        for path in &mut paths {
+            if let Break::Joins { chain, .. } = &mut path.ends {
+                *chain = moved.get(*chain).copied().unwrap_or(*chain);
+            }
+        }
+        Paths {
+            paths,
+            taken,
+            distinct,
+            bytes: self.bytes,
+            crowded: self.crowded,
+            filtered: gaps.filtered,
+            complete,
+            ends: edges.list().iter().map(|edge| (edge.from, edge.to, edge.space)).collect(),
+            quality,
+            maps,
+        }
+    }
 }
 
-impl Visit for SecondWalk {
-    type Table = Paths;
-
+impl Follow for SecondWalk {
     fn part(&mut self, part: Part, steps: &[Step], _: &Edges) {
         let weight = part.weight;
         let mut stands = self.threads.remove(&part.thread);
@@ -377,68 +407,9 @@ impl Visit for SecondWalk {
             self.ran(place.edge, |ran| add(&mut ran.lost, 1));
         }
     }
-
-    fn finish(mut self, mut edges: Edges, whole: CommonResult) -> Paths {
-        self.next_recording();
-        edges.merge(&self.firsts);
-        let complete = whole.is_complete();
-        let CommonResult { quality, gaps, maps, .. } = whole;
-        let (taken, distinct) = edges.totals(&maps);
-        let chains = std::mem::take(&mut self.chains).into_iter().enumerate();
-        let paths = chains.map(|(number, chain)| self.path(number, chain, &edges, &maps));
-        let key = |path: &Path| std::cmp::Reverse(path.branches);
-        let (mut paths, moved) = sorted_by_key(paths.collect(), key);
-        for path in &mut paths {
-            if let Break::Joins { chain, .. } = &mut path.ends {
-                *chain = moved.get(*chain).copied().unwrap_or(*chain);
-            }
-        }
-        Paths {
-            paths,
-            taken,
-            distinct,
-            bytes: self.bytes,
-            crowded: self.crowded,
-            filtered: gaps.filtered,
-            complete,
-            ends: edges.list().iter().map(|edge| (edge.from, edge.to, edge.space)).collect(),
-            quality,
-            maps,
-        }
-    }
 }
 
-/// The result of the first pass: the chains without their counts.
-#[derive(Debug)]
-pub struct PathFinder {
-    edges: Edges,
-    walk: SecondWalk,
-    whole: CommonResult,
-    trace: Trace,
-}
-
-/// Finds the followers of branches, in a first pass over recordings.
-pub fn finder() -> Counter<impl View<Table = PathFinder>> {
+/// Finds the paths of recordings.
+pub fn counter() -> Counter<impl View<Table = Result<Paths, TraceError>>> {
     Counter::of(Walk::new(FirstWalk::default()))
-}
-
-impl PathFinder {
-    /// Counts executions in the branches that the first pass kept.
-    ///
-    /// # Errors
-    /// There were too many to keep: [`counter`](Self::counter) reads them again.
-    pub fn replay(self) -> Result<Paths, Box<PathFinder>> {
-        if self.trace.ended {
-            return Err(Box::new(self));
-        }
-        let PathFinder { edges, mut walk, whole, trace } = self;
-        trace.replay(&edges, &mut walk);
-        Ok(walk.finish(edges, whole))
-    }
-
-    /// Counts executions, in a second pass over the same recordings in the same order.
-    #[must_use]
-    pub fn counter(self) -> Counter<impl View<Table = Paths>> {
-        Counter::of(Walk::again(self.edges, self.whole.maps, self.walk))
-    }
 }

@@ -50,7 +50,7 @@ impl<const N: usize> Counts<N> {
         all.find(|(at, count)| **at == edge && **count > 0).map(|(_, count)| count)
     }
 
-    /// Adds a branch; `false` if there is no space.
+    /// Adds a branch; `false` if all places are in use.
     fn put(&mut self, edge: u32, count: u64) -> bool {
         let mut all = self.edges.iter_mut().zip(&mut self.counts);
         let free = all.find(|(_, count)| **count == 0);

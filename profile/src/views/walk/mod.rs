@@ -16,7 +16,8 @@ use crate::read::{KERNEL, crosses};
 
 use contexts::Contexts;
 pub(crate) use frames::{Frames, Returned, returns_after};
-pub(crate) use trace::{Part, Trace};
+pub use trace::TraceError;
+pub(crate) use trace::{Follow, Part, Trace};
 
 /// The effect of a branch on control flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -178,11 +179,7 @@ pub(crate) trait Visit: Send {
     type Table;
 
     /// A stack, its steps oldest first, and the branches by number.
-    fn stack(&mut self, stack: &Cleaned<'_>, steps: &[Step], edges: &Edges, _: &mut Maps) {
-        self.part(Part::of(stack), steps, edges);
-    }
-    /// The same of a second pass, which may follow a [`Trace`] instead of a recording.
-    fn part(&mut self, _part: Part, _steps: &[Step], _edges: &Edges) {}
+    fn stack(&mut self, stack: &Cleaned<'_>, steps: &[Step], edges: &Edges, maps: &mut Maps);
     /// An event other than a stack.
     fn event(&mut self, _event: &Event) {}
     /// Another recording follows: equal thread numbers mean other threads.

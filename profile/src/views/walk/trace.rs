@@ -1,20 +1,47 @@
-//! The branches of the first pass by number, in order, so that the second need not read the
-//! recording again.
+//! The branches of the first pass by number, in order, for a second pass.
 //!
 //! A branch is usually followed by the branch that followed it first. Such a step only extends a
 //! run; any other one takes some three bytes.
-//!
-//! CPU time with it and without (November 2026, loaded machine): paths of a text of 400,000 names
-//! take 1.1 and 1.9 times `lbr report`, loops of 20 million branches of a Perl program 1.2 s and
-//! 1.9 s.
 
-use super::{Edges, Step, Visit};
+use std::io::{self, BufRead, BufReader, Read, Seek};
+use std::path::PathBuf;
+
+use tempfile::SpooledTempFile;
+use zstd::stream::read::Decoder;
+
+use super::{Edges, Step};
 use crate::clean::{Cleaned, Continuity};
 use crate::read::stack::Thread;
 use crate::varint;
 
-/// Maximum size, bytes. A recording that needs more is read twice.
-const MOST: usize = if cfg!(fuzzing) { 1 << 6 } else { 32 << 20 };
+/// Number of bytes that are compressed at once.
+const PIECE: usize = if cfg!(any(test, fuzzing)) { 1 << 6 } else { 8 << 20 };
+/// Number of compressed bytes in memory; more are in a temporary file.
+const IN_MEMORY: usize = if cfg!(any(test, fuzzing)) { 1 << 7 } else { 8 << 20 };
+/// Of zstd: the fastest.
+const LEVEL: i32 = 1;
+
+/// The branches of a long recording do not fit into a temporary file.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot keep branches in a temporary file in {} (set TMPDIR to use another folder)", folder.display())]
+pub struct TraceError {
+    folder: PathBuf,
+    source: io::Error,
+}
+
+impl From<io::Error> for TraceError {
+    fn from(source: io::Error) -> TraceError {
+        TraceError { folder: std::env::temp_dir(), source }
+    }
+}
+
+/// Receives the stacks of a trace.
+pub(crate) trait Follow {
+    /// A stack, its steps oldest first, and the branches by number.
+    fn part(&mut self, part: Part, steps: &[Step], edges: &Edges);
+    /// Another recording follows: equal thread numbers mean other threads.
+    fn next_recording(&mut self);
+}
 
 /// The properties of a stack that the second pass needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,11 +85,13 @@ const RUN: u64 = 3;
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
     bytes: Vec<u8>,
+    /// The compressed bytes before them.
+    packed: Option<SpooledTempFile>,
+    /// Why nothing more is kept.
+    failed: Option<io::Error>,
     has_cycles: bool,
     thread: Thread,
     successors: Successors,
-    /// It was too long, and is empty.
-    pub(crate) ended: bool,
 }
 
 /// By branch, the one that followed it first.
@@ -97,15 +126,10 @@ impl Trace {
     }
 
     pub(crate) fn next_recording(&mut self) {
-        if !self.ended {
-            self.bytes.push(NEXT_RECORDING);
-        }
+        self.bytes.push(NEXT_RECORDING);
     }
 
     pub(crate) fn stack(&mut self, part: Part, steps: &[Step]) {
-        if self.ended {
-            return;
-        }
         let other = part.thread != self.thread;
         let is_timed = self.has_cycles && steps.iter().any(|step| step.cycles.is_some());
         let flag = |is: bool, flag: u8| if is { flag } else { 0 };
@@ -154,9 +178,18 @@ impl Trace {
                 self.number(step.cycles.map_or(0, |cycles| u64::from(cycles) + 1));
             }
         }
-        if self.bytes.len() > MOST {
-            *self = Trace { ended: true, ..Trace::default() };
+        if self.bytes.len() >= PIECE {
+            self.pack();
         }
+    }
+
+    /// Moves the bytes so far to the compressed ones.
+    fn pack(&mut self) {
+        if self.failed.is_none() {
+            let packed = self.packed.get_or_insert_with(|| SpooledTempFile::new(IN_MEMORY));
+            self.failed = zstd::stream::copy_encode(self.bytes.as_slice(), packed, LEVEL).err();
+        }
+        self.bytes.clear();
     }
 
     fn run(&mut self, steps: u64) {
@@ -171,22 +204,59 @@ impl Trace {
     }
 
     /// Passes everything on, in order.
-    pub(crate) fn replay(self, edges: &Edges, visit: &mut impl Visit) {
-        let mut bytes = self.bytes.iter().copied();
-        let mut successors = Successors::default();
-        let mut thread = Thread::default();
-        let mut steps: Vec<Step> = Vec::new();
+    ///
+    /// # Errors
+    /// [`TraceError`].
+    pub(crate) fn replay(
+        mut self,
+        edges: &Edges,
+        follow: &mut impl Follow,
+    ) -> Result<(), TraceError> {
+        if self.packed.is_some() {
+            self.pack();
+        }
+        if let Some(failed) = self.failed {
+            return Err(failed.into());
+        }
+        let (mut bytes, mut replay) = (self.bytes, Replay::default());
+        let Some(mut packed) = self.packed else {
+            replay.stacks(&bytes, edges, follow);
+            return Ok(());
+        };
+        packed.rewind()?;
+        let mut packed = BufReader::new(packed);
+        while !packed.fill_buf()?.is_empty() {
+            bytes.clear();
+            Decoder::with_buffer(&mut packed)?.single_frame().read_to_end(&mut bytes)?;
+            replay.stacks(&bytes, edges, follow);
+        }
+        Ok(())
+    }
+}
+
+/// Reads a trace.
+#[derive(Default)]
+struct Replay {
+    thread: Thread,
+    successors: Successors,
+    steps: Vec<Step>,
+}
+
+impl Replay {
+    fn stacks(&mut self, bytes: &[u8], edges: &Edges, follow: &mut impl Follow) {
+        let Replay { thread, successors, steps } = self;
+        let mut bytes = bytes.iter().copied();
         while let Some(flags) = bytes.next() {
             if flags == NEXT_RECORDING {
-                visit.next_recording();
+                follow.next_recording();
                 continue;
             }
             if flags & OTHER_THREAD != 0 {
                 let mut id = || varint::take(&mut bytes).checked_sub(1).map(|id| id as u32);
-                thread = (id(), id());
+                *thread = (id(), id());
             }
             let part = Part {
-                thread,
+                thread: *thread,
                 weight: if flags & WEIGHTED != 0 { varint::take(&mut bytes) } else { 1 },
                 joins: match (flags & JOINED, flags & STARTS) {
                     (0, 0) => Continuity::No,
@@ -226,12 +296,12 @@ impl Trace {
                 left -= 1;
             }
             if flags & TIMED != 0 {
-                for step in &mut steps {
+                for step in &mut *steps {
                     let cycles = varint::take(&mut bytes).checked_sub(1);
                     step.cycles = cycles.map(|cycles| cycles as u32);
                 }
             }
-            visit.part(part, &steps, edges);
+            follow.part(part, steps, edges);
         }
     }
 }
@@ -240,3 +310,7 @@ impl Trace {
 fn step(edge: usize, before: Option<usize>) -> Step {
     Step { edge, before, follows: before.is_some(), cycles: None }
 }
+
+#[cfg(test)]
+#[path = "../../../../tests/profile/unit/views/walk/trace.rs"]
+mod tests;
