@@ -50,15 +50,13 @@ impl Few {
         let (Ok(cycles), Ok(weight)) = (u16::try_from(cycles), u16::try_from(weight)) else {
             return false;
         };
-        // Visits all: an early exit would be unpredictable.
-        let all = self.values.iter().zip(&self.times).enumerate();
-        let found = all.fold(
-            FEW,
-            |found, (at, (value, times))| {
-                if (*value == cycles) & (*times > 0) { at } else { found }
-            },
-        );
-        let Some(times) = self.times.get_mut(found) else { return self.insert(cycles, weight) };
+        // Visits all: an early exit would be unpredictable. The first one counts, because unused
+        // places have the value 0 too.
+        let values = self.values.iter().enumerate().rev();
+        let found =
+            values.fold(FEW, |found, (at, value)| if *value == cycles { at } else { found });
+        let times = self.times.get_mut(found).filter(|times| **times > 0);
+        let Some(times) = times else { return self.insert(cycles, weight) };
         let Some(sum) = times.checked_add(weight) else { return false };
         *times = sum;
         true

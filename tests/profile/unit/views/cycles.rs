@@ -4,7 +4,7 @@ use super::{Cycles, FEW, Many, Storage};
 #[test]
 fn few_and_many_are_one() {
     let few_values: Vec<(u32, u64)> =
-        [(9, 2), (3, 1), (0xFFFF, 4), (9, 1), (5, 7)].repeat(3).to_vec();
+        [(9, 2), (3, 1), (0, 3), (0xFFFF, 4), (9, 1), (5, 7)].repeat(3).to_vec();
     let mut too_many = few_values.clone();
     too_many.extend((20..20 + FEW as u32).map(|cycles| (cycles, 1)));
     let mut too_often = few_values.clone();
