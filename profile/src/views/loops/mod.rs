@@ -27,6 +27,8 @@ mod inside;
 mod track;
 mod trips;
 
+use lbr_msr::record::Event;
+
 use crate::clean::interval::Clusters;
 use crate::clean::quality::Quality;
 use crate::clean::{Cleaned, CommonResult, Counter, View, add};
@@ -174,6 +176,12 @@ impl Visit for FirstWalk {
             }
         }
         self.trace.stack(Part::of(stack), steps);
+    }
+
+    fn event(&mut self, event: &Event) {
+        if let Event::Exit(task) = event {
+            self.trace.exit((Some(task.pid), Some(task.tid)));
+        }
     }
 
     fn next_recording(&mut self) {

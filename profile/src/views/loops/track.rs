@@ -6,7 +6,7 @@ use super::graph::Ends;
 use super::inside::{Active, Inside};
 use crate::clean::few::Few;
 use crate::clean::{ByThread, CommonResult, Continuity};
-use crate::read::stack::EntryFlags;
+use crate::read::stack::{EntryFlags, Thread};
 use crate::views::walk::{Edge, Edges, Follow, Frames, Part, Returned, Step, Transfer, touch};
 
 #[derive(Debug)]
@@ -300,6 +300,12 @@ impl Tracker {
 impl Follow for Tracker {
     fn next_recording(&mut self) {
         self.lose_all();
+    }
+
+    fn exit(&mut self, thread: Thread) {
+        if let Some(running) = self.threads.remove(&thread) {
+            self.lose(running);
+        }
     }
 
     fn part(&mut self, part: Part, steps: &[Step], edges: &Edges) {

@@ -39,6 +39,8 @@ impl From<io::Error> for TraceError {
 pub(crate) trait Follow {
     /// A stack, its steps oldest first, and the branches by number.
     fn part(&mut self, part: Part, steps: &[Step], edges: &Edges);
+    /// A thread ended.
+    fn exit(&mut self, _thread: Thread) {}
     /// Another recording follows: equal thread numbers mean other threads.
     fn next_recording(&mut self);
 }
@@ -73,6 +75,8 @@ const NEXT_RECORDING: u8 = 16;
 const STARTS: u8 = 32;
 /// The cycles of each step follow the steps.
 const TIMED: u8 = 64;
+/// Not a stack: a thread ended.
+const EXIT: u8 = 128;
 
 // The lowest bits of a number. That of a step says which step is before it; the others are its edge.
 const NONE: u64 = 0;
@@ -129,6 +133,17 @@ impl Trace {
         self.bytes.push(NEXT_RECORDING);
     }
 
+    pub(crate) fn exit(&mut self, thread: Thread) {
+        self.bytes.push(EXIT);
+        self.ids(thread);
+    }
+
+    fn ids(&mut self, (pid, tid): Thread) {
+        for id in [pid, tid] {
+            self.number(id.map_or(0, |id| u64::from(id) + 1));
+        }
+    }
+
     pub(crate) fn stack(&mut self, part: Part, steps: &[Step]) {
         let other = part.thread != self.thread;
         let is_timed = self.has_cycles && steps.iter().any(|step| step.cycles.is_some());
@@ -143,10 +158,7 @@ impl Trace {
         );
         if other {
             self.thread = part.thread;
-            let (pid, tid) = part.thread;
-            for id in [pid, tid] {
-                self.number(id.map_or(0, |id| u64::from(id) + 1));
-            }
+            self.ids(part.thread);
         }
         if part.weight != 1 {
             self.number(part.weight);
@@ -251,9 +263,16 @@ impl Replay {
                 follow.next_recording();
                 continue;
             }
-            if flags & OTHER_THREAD != 0 {
+            let mut ids = || {
                 let mut id = || varint::take(&mut bytes).checked_sub(1).map(|id| id as u32);
-                *thread = (id(), id());
+                (id(), id())
+            };
+            if flags == EXIT {
+                follow.exit(ids());
+                continue;
+            }
+            if flags & OTHER_THREAD != 0 {
+                *thread = ids();
             }
             let part = Part {
                 thread: *thread,

@@ -2,8 +2,13 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A stack as a trace passes it on; `None` is the next recording.
-type Passed = Option<(Part, Vec<(usize, Option<usize>, Option<u32>)>)>;
+/// What a trace passes on.
+#[derive(Clone, Debug, PartialEq)]
+enum Passed {
+    Stack(Part, Vec<(usize, Option<usize>, Option<u32>)>),
+    Exit(Thread),
+    NextRecording,
+}
 
 #[derive(Default)]
 struct Collect(Vec<Passed>);
@@ -11,20 +16,38 @@ struct Collect(Vec<Passed>);
 impl Follow for Collect {
     fn part(&mut self, part: Part, steps: &[Step], _: &Edges) {
         let steps = steps.iter().map(|step| (step.edge, step.before, step.cycles));
-        self.0.push(Some((part, steps.collect())));
+        self.0.push(Passed::Stack(part, steps.collect()));
+    }
+
+    fn exit(&mut self, thread: Thread) {
+        self.0.push(Passed::Exit(thread));
     }
 
     fn next_recording(&mut self) {
-        self.0.push(None);
+        self.0.push(Passed::NextRecording);
     }
 }
 
+fn a_thread() -> impl Strategy<Value = Thread> {
+    (proptest::option::of(0..2u32), proptest::option::of(any::<u32>()))
+}
+
 fn a_part() -> impl Strategy<Value = Part> {
-    let thread = (proptest::option::of(0..2u32), proptest::option::of(any::<u32>()));
     let joins =
         prop_oneof![Just(Continuity::No), Just(Continuity::Start), Just(Continuity::Before)];
-    (thread, prop_oneof![Just(1), any::<u64>()], joins, any::<bool>())
+    (a_thread(), prop_oneof![Just(1), any::<u64>()], joins, any::<bool>())
         .prop_map(|(thread, weight, joins, goes_on)| Part { thread, weight, joins, goes_on })
+}
+
+fn passed() -> impl Strategy<Value = Passed> {
+    let edge = || 0..5usize;
+    let step = (edge(), proptest::option::of(edge()), proptest::option::of(0..3u32));
+    prop_oneof![
+        8 => (a_part(), proptest::collection::vec(step, 0..20))
+            .prop_map(|(part, steps)| Passed::Stack(part, steps)),
+        1 => a_thread().prop_map(Passed::Exit),
+        1 => Just(Passed::NextRecording),
+    ]
 }
 
 proptest! {
@@ -32,28 +55,23 @@ proptest! {
     /// and memory holds 128.
     #[test]
     fn what_is_kept_is_passed_on(
-        passed in proptest::collection::vec(proptest::option::weighted(0.9, (
-            a_part(),
-            proptest::collection::vec(
-                (0..5usize, proptest::option::of(0..5usize), proptest::option::of(0..3u32)),
-                0..20,
-            ),
-        )), 0..40),
+        mut wanted in proptest::collection::vec(passed(), 0..40),
         has_cycles in any::<bool>(),
     ) {
         let mut trace = if has_cycles { Trace::with_cycles() } else { Trace::default() };
-        let mut wanted = passed;
-        for stack in &wanted {
-            let Some((part, steps)) = stack else {
-                trace.next_recording();
-                continue;
-            };
-            let step = |&(edge, before, cycles)| Step { edge, before, follows: false, cycles };
-            trace.stack(*part, &steps.iter().map(step).collect::<Vec<_>>());
-        }
-        if !has_cycles {
-            let steps = wanted.iter_mut().flatten().flat_map(|(_, steps)| steps);
-            steps.for_each(|(.., cycles)| *cycles = None);
+        for passed in &mut wanted {
+            match passed {
+                Passed::Stack(part, steps) => {
+                    let step =
+                        |&(edge, before, cycles)| Step { edge, before, follows: false, cycles };
+                    trace.stack(*part, &Vec::from_iter(steps.iter().map(step)));
+                    if !has_cycles {
+                        steps.iter_mut().for_each(|(.., cycles)| *cycles = None);
+                    }
+                }
+                Passed::Exit(thread) => trace.exit(*thread),
+                Passed::NextRecording => trace.next_recording(),
+            }
         }
         let mut collect = Collect::default();
         prop_assert!(trace.replay(&Edges::default(), &mut collect).is_ok());
