@@ -502,6 +502,13 @@ fn bytes_of_chains() {
         let [path] = &found.paths[..] else { panic!("{:?}", found.paths) };
         assert_eq!((path.bytes, found.bytes), (5 * bytes, 5 * bytes));
     }
+    // 4 bytes before the same last branch, from outside of its chain.
+    let [inside, outside] = [jump(0x10, 0x20), jump(0x900, 0x24)];
+    let stack = |first| vec![first, jump(0x28, 0x30)];
+    let stacks = [vec![stack(inside); 5], vec![stack(outside); 2]].concat();
+    let found = paths(&stream(meta(), &events(stacks.into_iter(), Integrity::UNKNOWN)));
+    let of_chains: Vec<u64> = found.paths.iter().map(|path| path.bytes).collect();
+    assert_eq!((of_chains, found.bytes), (vec![5 * 8, 0], 5 * 8 + 2 * 4));
 }
 
 /// A stack that ends within a chain leaves it unless the next one continues it.
