@@ -377,11 +377,9 @@ fn put_in_order(
         if gaps.get(at) == Some(&true) {
             (last, follows) = (None, false);
         }
-        if !passage.moves.0.is_empty() {
-            let index = stack.at.get(at).copied().unwrap_or(at);
-            if let Some(entry) = passage.before(index as u64 + 1, last, transitions.len()) {
-                (last, follows, spanning) = (entry, false, true);
-            }
+        let index = stack.at.get(at).copied().unwrap_or(at);
+        if let Some(entry) = passage.before(index as u64 + 1, last, transitions.len()) {
+            (last, follows, spanning) = (entry, false, true);
         }
         let cycles = if spanning { 0 } else { branch.flags.cycles().unwrap_or(0) };
         let (entry, len) = match last.filter(|_| straight) {
