@@ -316,9 +316,8 @@ impl SecondWalk {
     }
 
     /// The paths, after the last stack.
-    fn finish(mut self, mut edges: Edges, whole: CommonResult) -> Paths {
+    fn finish(mut self, edges: Edges, whole: CommonResult) -> Paths {
         self.next_recording();
-        edges.merge(&self.firsts);
         let complete = whole.is_complete();
         let CommonResult { quality, gaps, maps, .. } = whole;
         let (taken, distinct) = edges.totals(&maps);
