@@ -136,6 +136,7 @@ impl Trace {
     pub(crate) fn exit(&mut self, thread: Thread) {
         self.bytes.push(EXIT);
         self.ids(thread);
+        self.pack_if_long();
     }
 
     fn ids(&mut self, (pid, tid): Thread) {
@@ -190,6 +191,10 @@ impl Trace {
                 self.number(step.cycles.map_or(0, |cycles| u64::from(cycles) + 1));
             }
         }
+        self.pack_if_long();
+    }
+
+    fn pack_if_long(&mut self) {
         if self.bytes.len() >= PIECE {
             self.pack();
         }

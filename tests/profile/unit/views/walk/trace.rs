@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What a trace passes on.
+/// An item of a trace.
 #[derive(Clone, Debug, PartialEq)]
 enum Passed {
     Stack(Part, Vec<(usize, Option<usize>, Option<u32>)>),
