@@ -54,3 +54,4 @@ pub use read::text::ENDLESS;
 pub use recording::{Item, Recording};
 pub use select::Selection;
 pub use stack::{Entries, EntryFlags, RawBranch, SampleHead, Stack, Thread};
+pub use views::walk::SpillError;

@@ -34,9 +34,7 @@ use crate::clean::quality::Quality;
 use crate::clean::{Cleaned, CommonResult, Counter, View, add};
 use crate::code::maps::{Location, Maps};
 use crate::views::cycles::Cycles;
-use crate::views::walk::{Edges, Part, Step, Trace, Visit, Walk, touch};
-
-pub use crate::views::walk::TraceError;
+use crate::views::walk::{Edges, Part, SpillError, Step, Trace, Visit, Walk, touch};
 
 use describe::{Ground, closing, head_test, passed_backwards};
 use forest::Forest;
@@ -159,7 +157,7 @@ struct FirstWalk {
 }
 
 impl Visit for FirstWalk {
-    type Table = Result<Loops, TraceError>;
+    type Table = Result<Loops, SpillError>;
 
     fn stack(&mut self, stack: &Cleaned<'_>, steps: &[Step], edges: &Edges, _: &mut Maps) {
         self.ran.resize(edges.list().len(), StraightRuns::default());
@@ -188,7 +186,7 @@ impl Visit for FirstWalk {
         self.trace.next_recording();
     }
 
-    fn finish(self, edges: Edges, mut whole: CommonResult) -> Result<Loops, TraceError> {
+    fn finish(self, edges: Edges, mut whole: CommonResult) -> Result<Loops, SpillError> {
         let FirstWalk { ran, trace } = self;
         let passed = passed_backwards(&edges, &ran, &mut whole.maps);
         let mut graph = Graph::new(edges.list(), &ran, &passed, &whole.maps);
@@ -208,6 +206,6 @@ impl Visit for FirstWalk {
 }
 
 /// Finds the loops of recordings.
-pub fn counter() -> Counter<impl View<Table = Result<Loops, TraceError>>> {
+pub fn counter() -> Counter<impl View<Table = Result<Loops, SpillError>>> {
     Counter::of(Walk::new(FirstWalk { ran: Vec::new(), trace: Trace::with_cycles() }))
 }

@@ -18,12 +18,11 @@ use crate::clean::quality::Quality;
 use crate::clean::{ByThread, Cleaned, CommonResult, Continuity, Counter, View, add};
 use crate::code::maps::{Location, Maps};
 use crate::views::sorted_by_key;
-use crate::views::walk::{Edges, Follow, Part, Step, Trace, Visit, Walk, touch};
+use crate::views::walk::{Edges, Follow, Part, SpillError, Step, Trace, Visit, Walk, touch};
 
 use grow::{Chain, Grown, grow};
 use successors::Followers;
 
-pub use crate::views::walk::TraceError;
 pub use successors::FOLLOWERS;
 
 /// The lowest probability of a follower that continues a chain.
@@ -161,7 +160,7 @@ struct FirstWalk {
 }
 
 impl Visit for FirstWalk {
-    type Table = Result<Paths, TraceError>;
+    type Table = Result<Paths, SpillError>;
 
     fn stack(&mut self, stack: &Cleaned<'_>, steps: &[Step], edges: &Edges, _: &mut Maps) {
         self.followers.grow_to(edges.list().len());
@@ -182,7 +181,7 @@ impl Visit for FirstWalk {
     }
 
     /// The same branch of several processes is merged into the first.
-    fn finish(self, mut edges: Edges, whole: CommonResult) -> Result<Paths, TraceError> {
+    fn finish(self, mut edges: Edges, whole: CommonResult) -> Result<Paths, SpillError> {
         let FirstWalk { mut followers, bytes, trace } = self;
         followers.grow_to(edges.list().len());
         let firsts = edges.firsts(&whole.maps);
@@ -409,6 +408,6 @@ impl Follow for SecondWalk {
 }
 
 /// Finds the paths of recordings.
-pub fn counter() -> Counter<impl View<Table = Result<Paths, TraceError>>> {
+pub fn counter() -> Counter<impl View<Table = Result<Paths, SpillError>>> {
     Counter::of(Walk::new(FirstWalk::default()))
 }

@@ -16,7 +16,7 @@ use crate::read::{KERNEL, crosses};
 
 use contexts::Contexts;
 pub(crate) use frames::{Frames, Returned, returns_after};
-pub use trace::TraceError;
+pub use trace::SpillError;
 pub(crate) use trace::{Follow, Part, Trace};
 
 /// The effect of a branch on control flow.

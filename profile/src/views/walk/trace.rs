@@ -24,14 +24,14 @@ const LEVEL: i32 = 1;
 /// The branches of a long recording do not fit into a temporary file.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot keep branches in a temporary file in {} (set TMPDIR to use another folder)", folder.display())]
-pub struct TraceError {
+pub struct SpillError {
     folder: PathBuf,
     source: io::Error,
 }
 
-impl From<io::Error> for TraceError {
-    fn from(source: io::Error) -> TraceError {
-        TraceError { folder: std::env::temp_dir(), source }
+impl From<io::Error> for SpillError {
+    fn from(source: io::Error) -> SpillError {
+        SpillError { folder: std::env::temp_dir(), source }
     }
 }
 
@@ -223,12 +223,12 @@ impl Trace {
     /// Passes everything on, in order.
     ///
     /// # Errors
-    /// [`TraceError`].
+    /// [`SpillError`].
     pub(crate) fn replay(
         mut self,
         edges: &Edges,
         follow: &mut impl Follow,
-    ) -> Result<(), TraceError> {
+    ) -> Result<(), SpillError> {
         if self.packed.is_some() {
             self.pack();
         }
