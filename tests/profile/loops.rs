@@ -157,6 +157,101 @@ fn an_entry_without_its_end_has_a_lower_bound() {
     };
     assert!(!one.tested_at_head);
     assert_eq!((one.trips.open.n(), one.rounds, one.all_trips()), (1, 2, 3));
+    // A complete recording that ends in the loop does not end the loop.
+    let [one] = &loops_of(&[vec![ENTRY, back, back]], exact())[..] else { panic!("one loop") };
+    assert_eq!((one.trips.ended.n(), one.trips.open.n(), one.trips.open.max()), (0, 1, Some(3)));
+}
+
+/// By hand: the first stack ends two trips later, at the test; the second one ends in its third.
+#[test]
+fn an_entry_without_its_start_has_a_lower_bound() {
+    for (stack, longest) in [(vec![BACK, BACK, BACK, EXIT], 2), (vec![BACK; 4], 3)] {
+        let stacks = [vec![ENTRY, BACK, EXIT], stack];
+        let [one] = &loops_of(&stacks, Integrity::UNKNOWN)[..] else { panic!("one loop") };
+        assert_eq!((histogram(one), one.trips.open.n()), (BTreeMap::from([(1, 1)]), 0));
+        assert_eq!((one.headless, one.longest()), (1, Some((longest, false))));
+    }
+}
+
+/// A return out of the loop's middle ends a trip.
+#[test]
+fn a_return_leaves_the_loops_of_its_frame() {
+    let back: Branch = (0x2020, 0x2000, BranchType::UNCOND);
+    let ret: Branch = (0x2010, 0x1015, BranchType::RET);
+    let [one] = &loops_of(&[vec![ENTRY, CALL, back, back, ret]], exact())[..] else {
+        panic!("one loop")
+    };
+    assert_eq!((histogram(one), one.trips.open.n()), (BTreeMap::from([(3, 1)]), 0));
+}
+
+/// The code after a return is another function, although a call in it returns close by.
+#[test]
+fn a_return_does_not_continue_after_it() {
+    let trace = vec![
+        (0x1010, 0x2009, BranchType::CALL),
+        (0x2009, 0x3000, BranchType::CALL),
+        (0x3008, 0x200E, BranchType::RET),
+        (0x2010, 0x2000, BranchType::UNCOND),
+        (0x2008, 0x1015, BranchType::RET),
+    ];
+    assert!(loops_of(&[trace], exact()).is_empty());
+}
+
+/// `while (n--)` whose body comes first: entered by a jump to the test at its end.
+const TO_TEST: Branch = (0x1008, 0x1020, BranchType::UNCOND);
+const TO_BODY: Branch = (0x1028, 0x1010, BranchType::COND);
+const AGAIN: Branch = (0x1030, 0x1000, BranchType::COND);
+const DONE: Branch = (0x1034, 0x1100, BranchType::UNCOND);
+
+/// By hand: the inner loop makes two trips, then one. A stack that starts in it sees two arrivals
+/// at its test.
+#[test]
+fn a_loop_is_entered_at_the_test_after_its_body() {
+    let whole = vec![ENTRY, TO_TEST, TO_BODY, TO_BODY, AGAIN, TO_TEST, TO_BODY, DONE];
+    let stacks = [whole, vec![TO_BODY, TO_BODY, DONE]];
+    let [inner, outer] = &loops_of(&stacks, Integrity::UNKNOWN)[..] else { panic!("two loops") };
+    assert_eq!((inner.head, inner.depth, inner.parent), (0x1020, 2, Some(1)));
+    assert_eq!((outer.head, outer.depth, outer.parent), (0x1000, 1, None));
+    assert!(!inner.irreducible && inner.tested_at_head && !outer.tested_at_head);
+    let from: Vec<(u64, u64)> = inner.falls_from.iter().map(|f| (f.from, f.count)).collect();
+    assert_eq!((from, inner.back_edges.len()), (vec![(TO_BODY.0, 5)], 0));
+    assert_eq!((histogram(inner), inner.rounds), (BTreeMap::from([(1, 1), (2, 1)]), 5));
+    assert_eq!((inner.headless, inner.longest()), (1, Some((2, true))));
+    // Exits, and exits and rounds: the outer loop is left in its middle, which ends a round.
+    assert_eq!((inner.exits.y, inner.exits.x), (3, 3 + 5));
+    assert_eq!((outer.exits.y, outer.exits.x), (2, 2 + 3));
+    // By a call instead of a jump from the loop around it.
+    let call = (0x900, 0x1020, BranchType::CALL);
+    let [one] = &loops_of(&[vec![call, TO_BODY, DONE]], exact())[..] else { panic!("one loop") };
+    assert_eq!(one.head, 0x1020);
+    // The thread starts in the body, so the first entry is not known.
+    let skip: Branch = (0x1014, 0x1018, BranchType::COND);
+    let trace = vec![skip, TO_BODY, skip, TO_BODY, DONE, TO_TEST, TO_BODY, DONE];
+    let [one] = &loops_of(&[trace], exact())[..] else { panic!("one loop") };
+    assert_eq!((one.head, one.headless, histogram(one)), (0x1020, 1, BTreeMap::from([(1, 1)])));
+}
+
+/// Two branches lead to the head, one of them forwards; the branch back to the body does not.
+#[test]
+fn only_branches_to_the_head_are_back_edges() {
+    let jump = |from, to| (from, to, BranchType::COND);
+    let (up, near, far) = (jump(0x1030, 0x1000), jump(0x1008, 0x1020), jump(0x1038, 0x1020));
+    let trace = vec![jump(0x900, 0x1020), up, near, up, near, far, jump(0x1040, 0x1100)];
+    let [one] = &loops_of(&[trace], exact())[..] else { panic!("one loop") };
+    let back: Vec<(u64, u64)> = one.back_edges.iter().map(|b| (b.from, b.count)).collect();
+    assert_eq!((one.head, back, one.falls_from.len()), (0x1020, vec![(near.0, 2), (far.0, 1)], 0));
+    // Falls into the head from outside are entries.
+    let trace = vec![(0x900, 0xFF0, BranchType::UNCOND), BACK, BACK, EXIT];
+    let [one] = &loops_of(&[trace], exact())[..] else { panic!("one loop") };
+    assert_eq!((one.head, one.falls_back, histogram(one)), (0x1000, 0, BTreeMap::from([(2, 1)])));
+}
+
+#[test]
+fn loops_nest_at_most_64_deep() {
+    let back = |n: u64| (0x2000 + 0x10 * n, 0x1800 - 0x10 * n, BranchType::COND);
+    let trace = [ENTRY].into_iter().chain((0..65).map(back)).collect();
+    let depths = loops_of(&[trace], exact()).iter().map(|one| one.depth).max();
+    assert_eq!(depths, Some(64));
 }
 
 /// A signal interrupts the second of three trips. When its handler returns, the loop continues,
@@ -252,8 +347,24 @@ fn loops_of_one_trip_are_in_the_order_of_their_entries() {
     events.insert(0, map(&path, AT, 0x1000, 0x1000));
     // Marked as recorded on this machine.
     let found = loops(&stream(Meta { hostname: None, osrelease: None, ..meta() }, &events));
-    let found = found.loops.iter().map(|one| (one.head, one.rounds, one.trips.ended.n()));
-    assert_eq!(found.collect::<Vec<_>>(), [(at(8), 0, 5), (at(0), 0, 1)]);
+    let found = found.loops.iter().map(|one| {
+        let back: Vec<(u64, u64)> = one.back_edges.iter().map(|b| (b.from, b.count)).collect();
+        (one.head, back, one.rounds, one.trips.ended.n())
+    });
+    let wanted = [(at(8), vec![(at(9), 0)], 0, 5), (at(0), vec![(at(1), 0)], 0, 1)];
+    assert_eq!(found.collect::<Vec<_>>(), wanted);
+}
+
+/// A jump back that is after a taken branch, so that it never ran, makes no loop.
+#[test]
+fn code_that_never_ran_has_no_loops() {
+    // nop    jne 40    jne to the nop
+    let (_dir, path) = elf(&[0x90, 0x75, 0x3D, 0x75, 0xFB]);
+    let stack = vec![(0x900, at(0), BranchType::UNCOND), (at(1), at(0x40), BranchType::COND)];
+    let mut events = events([stack].into_iter(), Integrity::UNKNOWN);
+    events.insert(0, map(&path, AT, 0x1000, 0x1000));
+    let found = loops(&stream(Meta { hostname: None, osrelease: None, ..meta() }, &events));
+    assert!(found.loops.is_empty(), "{:?}", found.loops);
 }
 
 /// 65,536 frames are kept.
@@ -274,9 +385,11 @@ fn a_call_in_a_loop_is_in_the_loops_around_it() {
     let silent = vec![ENTRY, inner, inner, outer, inner, outer];
     let call: Branch = (0x1018, 0x2000, BranchType::CALL);
     let back: Branch = (0x2010, 0x101D, BranchType::RET);
-    for (stacks, calls) in
-        [(vec![silent.clone()], false), (vec![silent, vec![call, back, inner]], true)]
-    {
+    for (stacks, calls) in [
+        (vec![silent.clone()], false),
+        (vec![silent.clone(), vec![call, back, inner]], true),
+        (vec![silent, vec![ENTRY, inner, call, back, inner]], true),
+    ] {
         let found = loops_of(&stacks, Integrity::UNKNOWN);
         let made: Vec<(u64, bool)> = found.iter().map(|one| (one.head, one.calls)).collect();
         assert_eq!(made, [(0x1010, calls), (0x1000, calls)]);
