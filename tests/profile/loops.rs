@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Cursor;
 
-use lbr_msr::record::{BranchEntry, BranchType, Event, Integrity, MoveKind, ThreadMove};
+use lbr_msr::record::{BranchEntry, BranchType, Comm, Event, Integrity, MoveKind, ThreadMove};
 use profile::Recording;
 use profile::callgraph::CallGraph;
 use profile::loops::{Loop, Loops, Quantile, Trips};
@@ -285,7 +285,14 @@ fn an_interrupted_loop_continues_in_any_stack() {
 fn a_thread_that_starts_in_a_loop_is_in_its_first_trip() {
     let trace = [(0x1020, 0x1000, BranchType::COND); 3];
     let trace = [&trace[..], &[(0x1040, 0x3000, BranchType::UNCOND)]].concat();
-    let [one] = &loops_of(&[trace], exact())[..] else { panic!("one loop") };
+    let [one] = &loops_of(&[trace.clone()], exact())[..] else { panic!("one loop") };
+    assert_eq!((histogram(one), one.headless), (BTreeMap::from([(4, 1)]), 0));
+    // Also if it executes another program, in a loop of the first.
+    let mut events = events([vec![ENTRY, trace[0]], trace].into_iter(), exact());
+    let comm = "other".to_owned();
+    events.insert(1, Event::Comm(Comm { time: 1, pid: 100, tid: 101, comm, exec: true }));
+    let found = loops(&stream(meta(), &events));
+    let one = found.loops.iter().find(|one| one.trips.ended.n() > 0).unwrap();
     assert_eq!((histogram(one), one.headless), (BTreeMap::from([(4, 1)]), 0));
 }
 
@@ -355,16 +362,39 @@ fn loops_of_one_trip_are_in_the_order_of_their_entries() {
     assert_eq!(found.collect::<Vec<_>>(), wanted);
 }
 
-/// A jump back that is after a taken branch, so that it never ran, makes no loop.
+/// The second jump back is after a taken branch, so that it never ran.
 #[test]
-fn code_that_never_ran_has_no_loops() {
-    // nop    jne 40    jne to the nop
-    let (_dir, path) = elf(&[0x90, 0x75, 0x3D, 0x75, 0xFB]);
-    let stack = vec![(0x900, at(0), BranchType::UNCOND), (at(1), at(0x40), BranchType::COND)];
-    let mut events = events([stack].into_iter(), Integrity::UNKNOWN);
+fn code_that_never_ran_has_no_back_edges() {
+    // nop    twice: jne to the nop
+    let (_dir, path) = elf(&[0x90, 0x75, 0xFD, 0x75, 0xFB]);
+    let stack =
+        [vec![(0x900, at(0), BranchType::UNCOND)], vec![(at(1), at(0), BranchType::COND); 3]];
+    let mut events = events([stack.concat()].into_iter(), Integrity::UNKNOWN);
     events.insert(0, map(&path, AT, 0x1000, 0x1000));
     let found = loops(&stream(Meta { hostname: None, osrelease: None, ..meta() }, &events));
-    assert!(found.loops.is_empty(), "{:?}", found.loops);
+    let [one] = &found.loops[..] else { panic!("one loop") };
+    assert_eq!(one.back_edges.iter().map(|b| (b.from, b.count)).collect::<Vec<_>>(), [(at(1), 3)]);
+}
+
+/// The first range leads from the end of one file to the start of another, mapped after it. The
+/// third file has no loop: only code between its jumps, which did not run, would close one.
+#[test]
+fn code_does_not_continue_in_another_file() {
+    let [a, b, c] = [0x10_0000, 0x10_1000, 0x20_0000];
+    let trace = [
+        (c + 0x100, a + 0xFF0),
+        (b + 0x10, c),
+        (c + 0x8, c + 0x40),
+        (c + 0x48, c + 0x10),
+        (c + 0x18, c + 0x200),
+    ];
+    let trace = trace.map(|(from, to)| (from, to, BranchType::UNCOND));
+    for order in [[a, c, b], [c, b, a]] {
+        let maps = order.map(|addr| map(&format!("/nowhere/{addr:x}"), addr, 0x1000, 0));
+        let stack = events([trace.to_vec()].into_iter(), exact());
+        let found = loops(&stream(meta(), &[&maps[..], &stack[..]].concat()));
+        assert!(found.loops.is_empty(), "{order:x?} {:?}", found.loops);
+    }
 }
 
 /// 65,536 frames are kept.

@@ -47,7 +47,6 @@ impl Trips {
         let mut risk = all as f64;
         let mut left = 1.0;
         let mut open = self.open.iter().peekable();
-        let mut last = 0;
         for (trips, n) in self.ended.iter() {
             // Entries lost at fewer trips are no longer at risk.
             while let Some((_, lost)) = open.next_if(|(at, _)| *at < trips) {
@@ -55,12 +54,11 @@ impl Trips {
             }
             left *= 1.0 - n as f64 / risk;
             risk -= n as f64;
-            last = trips;
             if 1.0 - left >= share - 1e-12 {
-                return Quantile::Is(trips.max(self.ended.min().unwrap_or(0)));
+                return Quantile::Is(trips);
             }
         }
-        Quantile::AtLeast(last.max(self.open.max().unwrap_or(0)))
+        Quantile::AtLeast(self.open.max().unwrap_or(0))
     }
 }
 
