@@ -1,7 +1,7 @@
 //! Comparison of two builds: it finds the planted changes and no others.
 
 use std::io::Cursor;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use lbr_msr::record::{BranchEntry, BranchType, Event, Head, Integrity, Lost};
 use profile::compare::{self, By, Comparison, Measure, NotComparable, Row, Total, Unit};
@@ -10,6 +10,7 @@ use profile::perf_data::Meta;
 use profile::symbols::Sources;
 use profile::{Counter, Recording, View, loops};
 
+use crate::compiled;
 use crate::recorded::{BASE, entry, exact, map, meta, sample, stream};
 use crate::support::random::Random;
 
@@ -274,6 +275,264 @@ fn rare_rows_are_not_tested() {
         let found: Vec<_> = found.iter().map(|(name, .., tested)| (&**name, *tested)).collect();
         assert_eq!(found, [("main", true), ("rare", tested)]);
     }
+}
+
+/// Stacks of one line each, as `perf script` prints them: (function, offset, file) for the source
+/// and the target of each branch, newest first.
+type Named<'a> = (&'a str, u64, &'a str);
+fn printed(stacks: &[Vec<[Named<'_>; 2]>]) -> String {
+    let end = |(function, offset, file): Named<'_>| format!("{function}+{offset:#x}({file})");
+    let entry = |[from, to]: &[Named<'_>; 2]| format!("{}/{}/P/-/-/0", end(*from), end(*to));
+    let line = |stack: &Vec<_>| stack.iter().map(entry).collect::<Vec<_>>().join(" ") + "\n";
+    stacks.iter().map(line).collect()
+}
+
+/// By hand: without `gone`, which made half of all branches, the others' shares double. That of
+/// `less` grew by a half only, but none but `gone` changed itself.
+#[test]
+fn shares_that_grow_because_another_shrank_are_no_change() {
+    let stacks = |times: [usize; 5]| {
+        let of =
+            |(function, times)| vec![[(function, 8, "/bin/a"), (function, 0, "/bin/a")]; times];
+        let names = ["one", "less", "gone", "two", "three"];
+        printed(&vec![names.into_iter().zip(times).flat_map(of).collect(); 12])
+    };
+    let (before, after) = (stacks([2, 4, 10, 2, 2]), stacks([4, 6, 2, 4, 4]));
+    let sources = Sources::default();
+    let found = compared([(&sources, before.as_bytes()), (&sources, after.as_bytes())], None);
+    let branches = found.rows.iter().filter(|row| row.change(Measure::Trips).is_none());
+    let rows: Vec<_> = branches
+        .map(|row| {
+            let share = row.change(Measure::Share).unwrap();
+            let function = row.side().unwrap().function.clone().unwrap();
+            (function, share.relative().unwrap(), share.p == Some(1.0), share.significant)
+        })
+        .collect();
+    let row = |function: &str, relative: f64, is_alike: bool| {
+        (function.to_owned(), relative, is_alike, !is_alike)
+    };
+    // The significant one is first, then by share, then in the order of the recording.
+    assert_eq!(
+        rows[..2],
+        [row("gone", 0.1 / 0.5 - 1.0, false), row("less", 0.3 / 0.2 - 1.0, true)]
+    );
+    assert_eq!(rows[2..], ["three", "two", "one"].map(|name| row(name, 1.0, true)));
+}
+
+/// Of each loop, in order of its rounds: its function, and rounds and mean trips of each side.
+type Trips = (String, Option<(u64, f64)>, Option<(u64, f64)>, Option<f64>);
+
+/// By hand: each stack goes round one loop of a function and leaves it. Loops of a function match
+/// in the order of their addresses, but only if both sides have the same number of them.
+#[test]
+fn loops_of_a_function_match_in_order() {
+    let stacks = |shift: u64, loops: &[(&str, u64, usize)]| {
+        let file = "/bin/a";
+        let of = |(function, at, rounds): &(_, u64, usize)| {
+            let back = [(*function, at + shift + 8, file), (*function, at + shift, file)];
+            let leave = [(*function, at + shift + 12, file), ("main", 0, file)];
+            let stack = [vec![leave], vec![back; *rounds]].concat();
+            vec![stack; 12]
+        };
+        printed(&loops.iter().flat_map(of).collect::<Vec<_>>())
+    };
+    let before = stacks(0, &[("f", 0x50, 2), ("f", 0x10, 3), ("g", 0x10, 4), ("g", 0x50, 4)]);
+    let after = stacks(4, &[("f", 0x10, 4), ("f", 0x50, 5), ("g", 0x10, 4)]);
+    let sources = Sources::default();
+    let found = compared([(&sources, before.as_bytes()), (&sources, after.as_bytes())], None);
+    let loops = found.rows.iter().filter_map(|row| Some((row, row.change(Measure::Trips)?)));
+    let mut loops: Vec<Trips> = loops
+        .map(|(row, trips)| {
+            let function = row.side().unwrap().function.clone().unwrap();
+            let round = |trips: f64| (trips * 1e9).round() / 1e9;
+            let before = row.before.as_ref().map(|of| (of.count, round(trips.before.unwrap())));
+            let after = row.after.as_ref().map(|of| (of.count, round(trips.after.unwrap())));
+            assert_eq!(row.by, By::Function);
+            (function, before, after, trips.relative().map(round))
+        })
+        .collect();
+    loops.sort_by(|a, b| a.partial_cmp(b).unwrap());
+    let row =
+        |function: &str, before, after, relative| (function.to_owned(), before, after, relative);
+    let wanted = [
+        row("f", Some((24, 2.0)), Some((60, 5.0)), Some(1.5)),
+        row("f", Some((36, 3.0)), Some((48, 4.0)), Some(0.333_333_333)),
+        row("g", None, Some((48, 4.0)), None),
+        row("g", Some((48, 4.0)), None, None),
+        row("g", Some((48, 4.0)), None, None),
+    ];
+    assert_eq!(loops, wanted);
+}
+
+/// Twelve stacks of these branches, in files that do not exist, mapped at these addresses.
+fn mapped(files: &[(&str, u64)], branches: &[(u64, u64)]) -> Vec<u8> {
+    let maps = files.iter().map(|(path, addr)| map(path, *addr, 0x1000, 0));
+    let entries: Vec<_> = branches.iter().map(|(from, to)| entry(*from, *to)).collect();
+    let stacks = (0..12).map(|n| sample(2000 + n, entries.clone(), exact()));
+    stream(meta(), &maps.chain(stacks).collect::<Vec<_>>())
+}
+
+/// Of each branch row, in order: how it was matched, and its file and count on each side.
+fn files(comparison: &Comparison) -> Vec<(By, [Option<(String, u64)>; 2])> {
+    let rows = comparison.rows.iter().filter(|row| row.change(Measure::Trips).is_none());
+    let side = |side: &Option<compare::Side>| {
+        side.as_ref().map(|of| (of.file.clone().unwrap_or_default(), of.count))
+    };
+    let rows = rows.map(|row| (row.by, [side(&row.before), side(&row.after)]));
+    let mut rows: Vec<_> = rows.collect();
+    rows.sort_by(|a, b| a.1.cmp(&b.1));
+    rows
+}
+
+/// Without symbols on one of the sides, a file is one row, as other builds have other offsets.
+/// Of files with one name, those with most locations are a pair.
+#[test]
+fn files_without_symbols_match_as_a_whole() {
+    let row = |before: Option<(&str, u64)>, after: Option<(&str, u64)>| {
+        [before, after].map(|side| side.map(|(file, count)| (file.to_owned(), count)))
+    };
+    let compare = |before: &[u8], after: &[u8], by| {
+        let sources = Sources::default();
+        files(&compared([(&sources, before), (&sources, after)], by))
+    };
+    let at = BASE;
+    let branches = [(at + 0x10, at + 0x20), (at + 0x28, at + 0x10)];
+    let moved = [(at + 0x14, at + 0x20), (at + 0x2C, at + 0x10)];
+    let one = mapped(&[("/nowhere/p-1.0", at)], &branches);
+    let two = mapped(&[("/nowhere/p-1.1", at)], &moved);
+    let whole = row(Some(("/nowhere/p-1.0", 24)), Some(("/nowhere/p-1.1", 24)));
+    assert_eq!(compare(&one, &two, None), [(By::Function, whole)]);
+    // Files of the same name may be one build.
+    let found = compare(&one, &mapped(&[("/elsewhere/p-1.0", at)], &moved), None);
+    assert!(found.iter().all(|(by, _)| *by == By::Offset) && found.len() == 4, "{found:?}");
+
+    let main = |offset, file| [("main", offset, file), ("main", 0, file)];
+    let named = printed(&vec![vec![main(8, "/nowhere/p-1.0")]; 12]);
+    let whole = row(Some(("/nowhere/p-1.0", 12)), Some(("/nowhere/p-1.1", 24)));
+    assert_eq!(compare(named.as_bytes(), &two, None), [(By::Function, whole)]);
+
+    let before = printed(&vec![vec![main(8, "/x/p"), main(8, "/y/p"), main(12, "/y/p")]; 12]);
+    let after = printed(&vec![vec![main(8, "/z/p")]; 12]);
+    let wanted = [row(Some(("/x/p", 12)), None), row(Some(("/y/p", 24)), Some(("/z/p", 12)))];
+    let found = compare(before.as_bytes(), after.as_bytes(), Some(By::Function));
+    assert_eq!(found, wanted.map(|row| (By::Function, row)));
+
+    // Equal offsets of other files.
+    let [low, high] = [at + 0x1000, at + 0x2000];
+    let before = mapped(&[("/bin/a", at), ("/lib/x", low)], &[(at, low), (low + 8, at)]);
+    let files = [("/bin/a", at), ("/lib/y", low), ("/lib/z", high)];
+    let after = mapped(&files, &[(at, low), (low + 8, high), (high + 8, at)]);
+    let wanted = [
+        row(None, Some(("/lib/y", 12))),
+        row(None, Some(("/lib/z", 12))),
+        row(Some(("/bin/a", 12)), Some(("/bin/a", 12))),
+        row(Some(("/lib/x", 12)), None),
+    ];
+    assert_eq!(compare(&before, &after, Some(By::Offset)), wanted.map(|row| (By::Offset, row)));
+}
+
+/// A build of `one.c` with static functions, one of which is in `two.c` too. Marks are the
+/// branches of its recording.
+fn build(dir: &Path, [one, two]: [&str; 2], small: &str, line: &str) -> Option<PathBuf> {
+    let common = "#define APART __attribute__((noinline, noclone))\n\
+                  #define MARK(name) __asm__ volatile(\".globl \" #name \"\\n\" #name \": nop\")\n\
+                  void other(void);\n";
+    let main = format!(
+        "{common}{line}\
+         APART void kept(void) {{\nMARK(kept_1);\nMARK(kept_2);\n}}\n\
+         APART void edited(void) {{\nMARK(edited_1);\n{line}MARK(edited_2);\n}}\n\
+         APART void parted(void) {{\nMARK(parted_1);\n}}\n\
+         void parted_cold(void) __asm__(\"parted.cold\");\n\
+         APART void parted_cold(void) {{\nMARK(parted_2);\n}}\n\
+         static APART void same(void) {{\nMARK(same_1);\n}}\n\
+         static {small} void small(void) {{\nMARK(small_1);\n}}\n\
+         int main(void) {{\nkept(); edited(); parted(); parted_cold(); same(); small(); other();\n\
+         return 0;\n}}\n"
+    );
+    let rest = format!(
+        "{common}static APART void same(void) {{\nMARK(same_2);\n}}\n\
+         void other(void) {{\nsame();\nMARK(other_1);\n}}\n"
+    );
+    let [one, two] = [(one, main), (two, rest)].map(|(name, code)| {
+        let path = dir.join(name);
+        std::fs::write(&path, code).unwrap();
+        path.to_str().unwrap().to_owned()
+    });
+    let program = dir.join("program");
+    let flags = ["-g", "-O1", "-no-pie", "-Wl,--build-id=sha1", "-o", program.to_str().unwrap()];
+    compiled::run("cc", &[&flags[..], &[&one, &two]].concat())?;
+    Some(program)
+}
+
+/// A program's branches from these marks, each to itself.
+fn marked(program: &Path, marks: &[&str]) -> Vec<u8> {
+    let mapped = compiled::mapped(100, program, 0, profile::symbols::build_id(program));
+    let at = marks.iter().rev().map(|mark| compiled::symbol(program, mark));
+    let entries: Vec<_> = at.map(|at| entry(at, at)).collect();
+    stream(
+        Meta { hostname: None, osrelease: None, ..meta() },
+        &[mapped, sample(2000, entries, exact())],
+    )
+}
+
+/// Of each branch row, in order: its function, how it was matched, and its count on each side.
+fn functions(comparison: &Comparison) -> Vec<(String, By, [u64; 2])> {
+    let rows = comparison.rows.iter().filter(|row| row.change(Measure::Trips).is_none());
+    let count = |side: &Option<compare::Side>| side.as_ref().map_or(0, |of| of.count);
+    let rows = rows.map(|row| {
+        let function = row.side().unwrap().function.clone().unwrap();
+        (function, row.by, [count(&row.before), count(&row.after)])
+    });
+    let mut rows: Vec<_> = rows.collect();
+    rows.sort_by_key(|(function, _, counts)| (function.clone(), *counts));
+    rows
+}
+
+/// By hand, from the sources. A build whose source files were renamed has a line before all
+/// functions and one in `edited`, and inlines `small`.
+#[test]
+fn functions_with_equal_lines_match_by_line() {
+    let dirs = [(); 3].map(|()| tempfile::tempdir().unwrap());
+    let path = |at: usize| dirs[at].path();
+    let inlined = "inline __attribute__((always_inline))";
+    let Some(old) = build(path(0), ["one.c", "two.c"], "APART", "") else { return };
+    let new = build(path(1), ["late.c", "early.c"], inlined, "extern int sink;\n").unwrap();
+    let marks = [
+        "kept_1", "kept_2", "edited_1", "edited_2", "parted_1", "parted_2", "same_1", "same_2",
+        "small_1", "other_1",
+    ];
+    let sources = Sources::default();
+    let compare = |before: &[u8], after: &[u8]| {
+        functions(&compared([(&sources, before), (&sources, after)], None))
+    };
+    let (before, after) = (marked(&old, &marks), marked(&new, &marks));
+    let row = |function: &str, by, counts| (function.to_owned(), by, counts);
+    let wanted = [
+        row("edited", By::Function, [2, 2]),
+        row("kept", By::Line, [1, 1]),
+        row("kept", By::Line, [1, 1]),
+        row("other", By::Line, [1, 1]),
+        row("parted", By::Function, [2, 2]),
+        row("same", By::Line, [1, 1]),
+        row("same", By::Line, [1, 1]),
+        row("small", By::Function, [1, 1]),
+    ];
+    assert_eq!(compare(&before, &after), wanted);
+    // One build: by offset, so that nothing is joined.
+    let same = compare(&before, &before);
+    assert!(same.iter().all(|(_, by, counts)| *by == By::Offset && *counts == [1, 1]), "{same:?}");
+    assert_eq!(same.len(), marks.len());
+    // Without lines on one side, nothing is known of what was inlined.
+    let bare = path(2).join("program");
+    std::fs::copy(&old, &bare).unwrap();
+    compiled::run("strip", &["-g", bare.to_str().unwrap()]);
+    let wanted = [
+        row("kept", By::Function, [2, 2]),
+        row("main", By::Function, [0, 1]),
+        row("small", By::Function, [1, 0]),
+    ];
+    let marks = ["kept_1", "kept_2", "small_1"];
+    assert_eq!(compare(&marked(&bare, &marks), &marked(&new, &marks)), wanted);
 }
 
 /// Totals are means over a side's recordings.
