@@ -50,8 +50,27 @@ fn entries_that_are_alike() {
     let side = |hits: usize| -> Vec<(u64, u64)> {
         (0..10).map(|at| (10, if at < hits { 10 } else { 0 })).collect()
     };
-    let p = of_ratios(&of(&side(1)), &of(&side(3)), 20);
+    let (a, b) = (of(&side(1)), of(&side(3)));
+    let p = of_ratios(&a, &b, 20);
     assert!(p > 0.3, "{p}");
+    // By hand: the squared residuals are 90 and 210, which times 10 / 9 and divided by the 40 hits
+    // are 8.33 hits a draw. With 1.7 and 3.1 draws of 2.4, twice the logarithm is 0.414, and the
+    // tail with 18 degrees of freedom beyond its root 0.528.
+    let p = of_counts(&a, &b, 1.0, 20);
+    assert!((0.52..0.54).contains(&p), "{p}");
+}
+
+/// By hand: up to 2 are a quarter of the first side, up to 5 all of it and a tenth of the second.
+#[test]
+fn splits_with_equal_weight_for_both_sides() {
+    let of = |values: &[(u32, u64)]| {
+        let mut cycles = Cycles::default();
+        values.iter().for_each(|&(value, times)| cycles.add(value, times));
+        cycles
+    };
+    let (a, b) = (of(&[(2, 1), (5, 3)]), of(&[(5, 10), (9, 90)]));
+    assert_eq!([split(&a, &b), split(&b, &a)], [Some(5); 2]);
+    assert_eq!([split(&a, &of(&[])), split(&of(&[]), &a)], [None; 2]);
 }
 
 /// 20 of 100 stacks against 40 of 200: the same, unless the second were to have doubled. Then

@@ -51,6 +51,8 @@ fn files_match_by_their_functions() {
     let named = [("/a/p-1", 1, "f g h"), ("/a/q", 1, "")];
     // Functions count more than names without versions.
     assert_eq!(pairs_of([&named, &[("/b/p-2", 1, ""), ("/b/x", 1, "f g h")]]), [(0, 1), (1, 0)]);
+    let after = [("/b/z", 1, ""), ("/b/p-10.2", 1, "")];
+    assert_eq!(pairs_of([&[("/a/p-9", 1, ""), ("/a/q", 1, "")], &after]), [(0, 1), (1, 0)]);
 }
 
 /// Of two with a name, the one with most locations; the last of each side are a pair.
