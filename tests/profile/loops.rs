@@ -10,7 +10,7 @@ use profile::loops::{Loop, Loops, Quantile, Trips};
 use profile::paths::{Break, Paths};
 use profile::perf_data::Meta;
 
-use crate::recorded::{exact, map, meta, sample, stream};
+use crate::recorded::{entry, exact, map, meta, sample, stream};
 use crate::structured::{Branch, Structured};
 use crate::support::random::Random;
 use crate::views::{AT, at, elf};
@@ -182,6 +182,11 @@ fn a_return_leaves_the_loops_of_its_frame() {
         panic!("one loop")
     };
     assert_eq!((histogram(one), one.trips.open.n()), (BTreeMap::from([(3, 1)]), 0));
+    // A sample: the return leads into a loop whose start is unknown.
+    let whole = vec![ENTRY, BACK, CALL, back, ret, BACK, EXIT];
+    let found = loops_of(&[whole, vec![back, ret, BACK, EXIT]], Integrity::UNKNOWN);
+    let outer = found.iter().find(|one| one.head == ENTRY.1).unwrap();
+    assert_eq!((histogram(outer), outer.headless), (BTreeMap::from([(2, 1)]), 1));
 }
 
 /// The code after a return is another function, although a call in it returns close by.
@@ -278,6 +283,30 @@ fn an_interrupted_loop_continues_in_any_stack() {
         let trips = (histogram(one), one.trips.open.n(), one.headless);
         assert_eq!(trips, (BTreeMap::from([(3, 1)]), 0, 0), "{cut} {late}");
     }
+}
+
+/// Instead of returning to the loop, the first handler continues elsewhere, in another loop, which
+/// a second signal interrupts. By hand: its three rounds, of which the first starts at no branch,
+/// and an exit in the middle.
+#[test]
+fn a_handler_continues_elsewhere() {
+    let handler: Branch = (0x9008, 0x9010, BranchType::UNCOND);
+    let other: Branch = (0x3008, 0x3000, BranchType::COND);
+    let out: Branch = (0x300C, 0x3100, BranchType::UNCOND);
+    let trace = vec![ENTRY, BACK, handler, other, other, handler, other, out];
+    let mut stacks = events([trace].into_iter(), exact());
+    let Event::Sample(sample) = &mut stacks[0] else { unreachable!() };
+    let moved = |newer, kind, from, to| ThreadMove { newer, kind, from, to };
+    sample.stack.moves = vec![
+        moved(6, MoveKind::Signal, 0x1004, 0x9000),
+        moved(5, MoveKind::Return, 0x9018, 0x3000),
+        moved(3, MoveKind::Signal, 0x3004, 0x9000),
+        moved(2, MoveKind::Return, 0x9018, 0x3004),
+    ];
+    let found = loops(&stream(meta(), &stacks));
+    let one = found.loops.iter().find(|one| one.head == other.1).unwrap();
+    assert_eq!((one.rounds, one.headless, one.longest()), (3, 1, Some((3, false))));
+    assert_eq!((one.exits.y, one.exits.x), (1, 1 + 3));
 }
 
 /// The thread starts after the head of a `do` loop: it is in its first trip.
@@ -397,14 +426,42 @@ fn code_does_not_continue_in_another_file() {
     }
 }
 
-/// 65,536 frames are kept.
+/// 65,536 frames are kept. A frame that is forgotten is in a call: the test at the head of its loop
+/// did not end the third trip.
 #[test]
 fn a_forgotten_frame_leaves_its_loop_open() {
-    let calls = vec![(0x2010, 0x2000, BranchType::CALL); 1 << 16];
-    let trace = [&[ENTRY, BACK, BACK, CALL][..], &calls].concat();
-    let stacks: Vec<Vec<Branch>> = trace.chunks(1000).map(<[Branch]>::to_vec).collect();
-    let [one] = &loops_of(&stacks, exact())[..] else { panic!("one loop") };
-    assert_eq!((one.trips.ended.n(), one.trips.open.n(), one.trips.open.max()), (0, 1, Some(3)));
+    for (calls, open) in [((1 << 16) - 1, 2), (1 << 16, 3)] {
+        let calls = vec![(0x2010, 0x2000, BranchType::CALL); calls];
+        let trace = [&[ENTRY, EXIT, ENTRY, BACK, BACK, CALL][..], &calls].concat();
+        let stacks: Vec<Vec<Branch>> = trace.chunks(1000).map(<[Branch]>::to_vec).collect();
+        let [one] = &loops_of(&stacks, exact())[..] else { panic!("one loop") };
+        let open = (1, Some(open));
+        assert_eq!(histogram(one), BTreeMap::from([(0, 1)]));
+        assert_eq!((one.trips.open.n(), one.trips.open.max()), open);
+    }
+}
+
+/// Without recorded types. A call of the next instruction only reads its address.
+#[test]
+fn calls_in_loops_are_found_in_the_code() {
+    // call 8    jmp 0    nop    ret
+    let calls = [0xE8, 0x03, 0x00, 0x00, 0x00, 0xEB, 0xF9, 0x90, 0xC3];
+    // call 5    pop %rax    jmp 0
+    let reads = [0xE8, 0x00, 0x00, 0x00, 0x00, 0x58, 0xEB, 0xF8];
+    for (code, round, is_call) in [
+        (&calls[..], &[(0, 8), (8, 5), (5, 0)][..], true),
+        (&reads[..], &[(0, 5), (6, 0)][..], false),
+    ] {
+        let (_dir, path) = elf(code);
+        let stack = round.repeat(3);
+        let entries = stack.iter().rev().map(|&(from, to)| entry(at(from), at(to))).collect();
+        let events = [map(&path, AT, 0x1000, 0x1000), sample(1, entries, exact())];
+        let found = loops(&stream(Meta { hostname: None, osrelease: None, ..meta() }, &events));
+        let [one] = &found.loops[..] else { panic!("one loop") };
+        let back: Vec<(u64, u64)> = one.back_edges.iter().map(|b| (b.from, b.count)).collect();
+        let last = round.last().unwrap().0;
+        assert_eq!((one.head, back, one.calls), (at(0), vec![(at(last), 3)], is_call));
+    }
 }
 
 /// A stack starts with a call in the inner of two loops: the outer one calls too.
@@ -426,21 +483,22 @@ fn a_call_in_a_loop_is_in_the_loops_around_it() {
     }
 }
 
-/// A saturated count is a lower bound, so no trip that contains it is timed.
+/// A saturated count is a lower bound, so no trip that contains it is timed, nor one without a
+/// count.
 #[test]
-fn saturated_cycles_time_no_trip() {
+fn saturated_or_unknown_cycles_time_no_trip() {
     // Newest first.
-    let cycles = [20, 0xFFFF, 10, 30];
+    let cycles = [15, 0, 20, 0xFFFF, 10, 30];
     let entries = cycles.map(|cycles| BranchEntry {
         from: BACK.0,
         to: BACK.1,
-        cycles: Some(cycles),
+        cycles: Some(cycles).filter(|cycles| *cycles > 0),
         branch_type: Some(BACK.2),
         ..BranchEntry::default()
     });
     let stack = sample(1, entries.to_vec(), Integrity::UNKNOWN);
     let [one] = &loops(&stream(meta(), &[stack])).loops[..] else { panic!("one loop") };
-    assert_eq!(one.cycles.iter().collect::<Vec<_>>(), [(10, 1), (20, 1)]);
+    assert_eq!(one.cycles.iter().collect::<Vec<_>>(), [(10, 1), (15, 1), (20, 1)]);
 }
 
 /// A loop longer than any stack: still a mean, and bounds for quantiles.
@@ -668,6 +726,16 @@ fn a_chain_is_lost_where_a_stack_ends_within_it() {
         let of = |at: usize| (path.links[at].count, path.links[at].lost);
         assert_eq!([of(0), of(1)], [(21, lost), (21, 0)], "{integrity:?}");
     }
+}
+
+/// Of twelve executions of a branch, the five of one stack are lost at its end.
+#[test]
+fn a_stack_that_counts_several_times_is_lost_as_often() {
+    let [first, second] = ["0x10/0x20/P/-/-/0", "0x28/0x30/P/-/-/0"];
+    let paths = paths(format!("7\n{second} {first}\n5\n{first}\n1\n{second}\n").as_bytes());
+    let [path] = &paths.paths[..] else { panic!("{:?}", paths.paths) };
+    assert_eq!((path.links[0].count, path.links[0].lost), (12, 5));
+    assert_eq!((path.links[1].count, path.links[1].entered), (8, 1));
 }
 
 /// Arbitrary recordings: addresses at every boundary, any type, weights, joined or not. Branch

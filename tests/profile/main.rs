@@ -49,6 +49,7 @@ mod split;
 mod structured;
 mod symbolic;
 mod symbols;
+mod trace;
 mod vdso;
 mod views;
 mod vmlinux;

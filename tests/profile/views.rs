@@ -281,6 +281,42 @@ fn the_length_of_straight_line_code() {
     assert_eq!(lengths, [Some((1 << 17) + 1), None]);
 }
 
+/// By hand: of the second stack, only the branch at 4 is both taken and passed. Blocks without code
+/// pass nothing.
+#[test]
+fn outcomes_of_one_stack_belong_together() {
+    let (_dir, path) = elf(CODE);
+    let beyond = [(8, 0x2000), (0x2010, 0x2020), (0x2030, 0x2040)];
+    let flow = count(&[
+        map(&path, AT, 0x1000, 0x1000),
+        ran(1, &beyond),
+        sample(2, vec![entry(at(0x2050), at(4))], Integrity::UNKNOWN),
+        sample(
+            3,
+            [(0x2060, 4), (8, 0x2010), (0x2010, 4), (4, 8)]
+                .iter()
+                .rev()
+                .map(|&(from, to)| entry(at(from), at(to)))
+                .collect(),
+            Integrity::UNKNOWN,
+        ),
+    ]);
+    assert_eq!(outcome(&flow, 4), (1, Some(1)));
+    let outcomes = site(&flow, 4).outcomes();
+    assert_eq!((outcomes.stacks, outcomes.xx, outcomes.xy, outcomes.yy), (1, 4, 2, 1));
+    // Neither outcome is known of branches after code that is not.
+    assert_eq!(site(&flow, 0x2030).outcomes().ratio(), None);
+}
+
+/// By hand: after the last branch, the code from 0 on ran to the jump at 8 at most.
+#[test]
+fn branches_after_the_last_one_may_have_been_passed() {
+    let (_dir, path) = elf(CODE);
+    let flow = count(&[map(&path, AT, 0x1000, 0x1000), ran(1, &[(8, 0), (8, 0)])]);
+    let unsure = [0, 4, 8].map(|offset| site(&flow, offset).unsure);
+    assert_eq!(unsure, [1, 1, 0]);
+}
+
 /// Blocks that cannot have run do not count for their branches.
 #[test]
 fn contradictions_are_counted() {

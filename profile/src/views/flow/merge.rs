@@ -24,15 +24,12 @@ impl FlowCounts {
     /// The flow: the same code of one file is merged, whichever process ran it.
     pub(crate) fn flow(self, whole: CommonResult) -> Flow {
         let CommonResult { quality, gaps, mut maps, open } = whole;
-        let FlowCounts { no_clusters, transitions, mut decoder, repeated, counters, not_taken } =
-            self;
+        let FlowCounts { transitions, mut decoder, repeated, counters, not_taken, .. } = self;
         let has_other_files = maps.has_other_files();
         // No more look-ups follow.
         let (mut slots, many) = transitions.into_parts();
         let has_cycles = slots.has_cycles();
-        if no_clusters {
-            decoder.catch_up(&slots, &mut maps);
-        }
+        decoder.catch_up(&slots, &mut maps);
         let no_sites = decoder.no_sites;
         let passed: Vec<(u32, u64)> = not_taken
             .into_iter()

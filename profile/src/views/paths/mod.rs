@@ -183,7 +183,6 @@ impl Visit for FirstWalk {
     /// The same branch of several processes is merged into the first.
     fn finish(self, mut edges: Edges, whole: CommonResult) -> Result<Paths, SpillError> {
         let FirstWalk { mut followers, bytes, trace } = self;
-        followers.grow_to(edges.list().len());
         let firsts = edges.firsts(&whole.maps);
         edges.merge(&firsts);
         for (at, first) in (0..).zip(&firsts) {

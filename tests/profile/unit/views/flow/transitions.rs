@@ -22,4 +22,5 @@ fn sums_have_no_end() {
     transitions.run(number, (typed, 0), u64::MAX);
     let slot = transitions.list.get(number).expect("it was put there");
     assert_eq!(transitions.many.sums(number, slot).count, u64::MAX);
+    assert_eq!(slot.branch_type(), Some(BranchType::COND));
 }
