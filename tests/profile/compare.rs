@@ -522,7 +522,7 @@ fn functions_with_equal_lines_match_by_line() {
     let same = compare(&before, &before);
     assert!(same.iter().all(|(_, by, counts)| *by == By::Offset && *counts == [1, 1]), "{same:?}");
     assert_eq!(same.len(), marks.len());
-    // Without lines on one side, nothing is known of what was inlined.
+    // Without lines on one side, inlined code counts for the function around it.
     let bare = path(2).join("program");
     std::fs::copy(&old, &bare).unwrap();
     compiled::run("strip", &["-g", bare.to_str().unwrap()]);

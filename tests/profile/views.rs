@@ -292,7 +292,7 @@ fn outcomes_of_one_stack_belong_together() {
     assert_eq!(outcome(&flow, 4), (1, Some(1)));
     let outcomes = site(&flow, 4).outcomes();
     assert_eq!((outcomes.stacks, outcomes.xx, outcomes.xy, outcomes.yy), (1, 4, 2, 1));
-    // Neither outcome is known of branches after code that is not.
+    // Without code, neither outcome is counted.
     assert_eq!(site(&flow, 0x2030).outcomes().ratio(), None);
 }
 
@@ -647,9 +647,9 @@ fn recorded_outcomes_count_without_code() {
     assert_eq!(blocks, [(0x40_00F0, 0x40_0100, 1)]);
 }
 
-/// By hand: the code from 4 to 8 passes the branch at 4, of which no record tells either outcome.
+/// By hand: the code from 4 to 8 passes the branch at 4, which no record is of.
 #[test]
-fn branches_without_a_record_are_none_next_to_recorded_outcomes() {
+fn branches_without_a_record_are_dropped_if_outcomes_are_recorded() {
     let (_dir, path) = elf(CODE);
     let [zero, two, four, eight] = [0, 2, 4, 8].map(at);
     let head = "prog 100 1.000000: 1 branch: 0";
