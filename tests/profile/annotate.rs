@@ -3,14 +3,15 @@
 use lbr_msr::record::{BranchEntry, BranchType, Integrity};
 use profile::Flow;
 use profile::annotate::{
-    Annotated, EdgeKind, FindError, Syntax, annotate, find, hottest, hottest_one,
+    Annotated, EdgeKind, FindError, Node, Stretch, Syntax, annotate, find, hottest, hottest_one,
 };
 use profile::maps::LocationFilter;
+use profile::perf_data::Meta;
 
 use crate::compiled::{compile, extent, mapped, symbol};
 use crate::recorded::{entry, exact, map, meta, sample};
 use crate::support::random::Random;
-use crate::views::{AT, CODE, at, count, count_as, elf, ran};
+use crate::views::{AT, CODE, at, count, count_as, elf, ran, text};
 
 /// Annotates `len` bytes of code at [`AT`].
 fn all(flow: &mut Flow, len: usize) -> Annotated {
@@ -37,7 +38,8 @@ fn each_instruction_has_its_count() {
     // The jump at 8 was taken four times, first before any block.
     let wanted =
         [(0, 3), (2, 2), (3, 2), (4, 3), (6, 1), (7, 1), (8, 4), (10, 0), (12, 0), (14, 0)];
-    assert_eq!(counts(&annotated), wanted.map(|(offset, n)| (offset, Some(n))));
+    let wanted_counts = wanted.map(|(offset, n)| (offset, Some(n)));
+    assert_eq!(counts(&annotated), wanted_counts);
     assert_eq!((annotated.peak(), annotated.executed()), (4, 16));
     let branch = |at: usize| annotated.instructions[at].branch.as_ref().unwrap();
     let (jne, je, jmp) = (branch(0), branch(3), branch(6));
@@ -52,6 +54,11 @@ fn each_instruction_has_its_count() {
         annotated.basic_blocks().iter().map(|b| (b.first, b.end, b.count)).collect();
     let wanted = [(0, 1, 3), (1, 3, 2), (3, 4, 3), (4, 6, 1), (6, 7, 4), (7, 8, 0), (8, 10, 0)];
     assert_eq!(blocks, wanted.map(|(first, end, n)| (first, end, Some(n))));
+    // The first seven bytes alone: blocks that end after them ran there too.
+    let annotated = all(&mut flow, 7);
+    assert_eq!(counts(&annotated), wanted_counts[..5]);
+    let blocks = annotated.blocks.iter().map(|block| (block.entry - AT, block.exit - AT));
+    assert_eq!(blocks.collect::<Vec<_>>(), [(0, 0), (0, 4), (4, 4)]);
 }
 
 /// The edges of the same code.
@@ -75,6 +82,102 @@ fn edges_of_a_graph() {
     assert_eq!(edges.collect::<Vec<_>>(), wanted);
     // The last two blocks never ran.
     assert_eq!((graph.nodes.len(), graph.cold), (5, 2));
+}
+
+/// A loop of three rounds around a call, entered once.
+#[test]
+fn a_call_in_a_loop_has_edges_to_its_target_and_to_the_next_instruction() {
+    // 0: nop    1: call 20    6: jne 1    8: ret    20: ret
+    let mut code = vec![0x90, 0xE8, 0x1A, 0, 0, 0, 0x75, 0xF9, 0xC3];
+    code.resize(0x20, 0xCC);
+    code.push(0xC3);
+    let (_dir, path) = elf(&code);
+    let missed =
+        |mispredicted| BranchEntry { mispredicted: Some(mispredicted), ..entry(at(6), at(1)) };
+    let (call, back) = (entry(at(1), at(0x20)), entry(at(0x20), at(6)));
+    let oldest_first = [
+        entry(at(0x40), at(0)),
+        call.clone(),
+        back.clone(),
+        missed(true),
+        call.clone(),
+        back.clone(),
+        missed(false),
+        call,
+        back,
+        entry(at(8), at(0x40)),
+    ];
+    let newest_first = oldest_first.into_iter().rev().collect();
+    let events = [map(&path, AT, 0x1000, 0x1000), sample(1, newest_first, exact())];
+    let graph = all(&mut count(&events), 9).graph();
+    let edges = graph.edges.iter().map(|edge| (edge.from, edge.to, edge.kind, edge.count));
+    let wanted = [
+        (0, 1, EdgeKind::FallThrough, Some(1)),
+        (1, 4, EdgeKind::Call, Some(3)),
+        (1, 2, EdgeKind::AfterCall, None),
+        (2, 1, EdgeKind::Taken, Some(2)),
+        (2, 3, EdgeKind::FallThrough, Some(1)),
+    ];
+    assert_eq!(edges.collect::<Vec<_>>(), wanted);
+    assert!(matches!(&graph.nodes[4], Node::Outside(target) if target.address == at(0x20)));
+    let back = &graph.edges[3];
+    assert_eq!((back.back, back.trips, back.mispredicted), (true, Some(3.0), Some(0.5)));
+    assert!(graph.edges.iter().all(|edge| edge.back == edge.trips.is_some()));
+}
+
+/// Two blocks after a branch that was never taken are one node; the first falls through into the
+/// second.
+#[test]
+fn connected_blocks_that_never_ran_are_one_node() {
+    // 0: je 4    2: jmp 0    4: jne 0    6: nop    7: jmp 0
+    let code = [0x74, 0x02, 0xEB, 0xFC, 0x75, 0xFA, 0x90, 0xEB, 0xF7];
+    let (_dir, path) = elf(&code);
+    let mapped = map(&path, AT, 0x1000, 0x1000);
+    let graph = all(&mut count(&[mapped, ran(1, &[(2, 0), (2, 0)])]), code.len()).graph();
+    let edges = graph.edges.iter().map(|edge| (edge.from, edge.to, edge.kind, edge.count));
+    let wanted = [
+        (0, 2, EdgeKind::Taken, Some(0)),
+        (0, 1, EdgeKind::FallThrough, Some(1)),
+        (1, 0, EdgeKind::Taken, Some(2)),
+    ];
+    assert_eq!(edges.collect::<Vec<_>>(), wanted);
+    assert_eq!((&graph.nodes[2..], graph.cold), (&[Node::Folded { blocks: 2 }][..], 2));
+}
+
+/// The file has the code at 0x401000.
+#[test]
+fn code_at_its_addresses_in_the_file() {
+    const IN_FILE: u64 = 0x40_1000;
+    let (_dir, path) = elf(CODE);
+    let mut flow = count(&[map(&path, AT, 0x1000, 0x1000), ran(1, &[(8, 0), (8, 0)])]);
+    let annotated = all(&mut flow, CODE.len()).at_file_addresses(Syntax::Intel);
+    let addresses = annotated.instructions.iter().map(|insn| insn.address - IN_FILE);
+    assert_eq!(addresses.collect::<Vec<_>>(), [0, 2, 3, 4, 6, 7, 8, 10, 12, 14]);
+    let blocks = annotated.blocks.iter().map(|block| (block.entry, block.exit));
+    assert_eq!(blocks.collect::<Vec<_>>(), [(IN_FILE, IN_FILE + 8)]);
+    let jump = &annotated.instructions[6];
+    assert_eq!(jump.text.as_ref().unwrap().operands, "0x401000");
+    let branch = jump.branch.as_ref().unwrap();
+    assert_eq!(branch.target.as_ref().unwrap().address, IN_FILE);
+    assert_eq!(branch.went[0].target.address, IN_FILE);
+    assert_eq!(annotated.function.address, IN_FILE);
+}
+
+/// Two files at one address in the file, mapped at different distances from it.
+#[test]
+fn each_file_has_its_own_distance_to_memory() {
+    const OTHER: u64 = 0x10_0000;
+    let ((_dir, path), (_other_dir, other)) = (elf(CODE), elf(CODE));
+    let mut flow = count(&[
+        map(&path, AT, 0x1000, 0x1000),
+        map(&other, at(OTHER), 0x1000, 0x1000),
+        ran(1, &[(8, 0), (8, 0)]),
+        ran(2, &[(OTHER + 8, OTHER), (OTHER + 8, OTHER)]),
+    ]);
+    for start in [AT, at(OTHER)] {
+        let found = find(&mut flow, &format!("{start:#x}..{:#x}", start + 8)).unwrap();
+        assert_eq!((found.address, found.file_address), (start, 0x40_1000));
+    }
 }
 
 /// b.ne 8; nop; cbz w0, 0; b 0: the words as the GNU assembler encodes them.
@@ -128,6 +231,21 @@ fn fused_pairs_and_contradictions() {
     assert_eq!((pair.instructions, pair.count, pair.last), (Some(2), 2, 9));
 }
 
+/// The code after a jump to 0: up to an interrupt at 3, before a branch; up to the jump at 8, where a
+/// branch was recorded at 5 too, in the middle of an instruction that ran.
+#[test]
+fn counts_end_where_the_code_was_left() {
+    let (_dir, path) = elf(CODE);
+    let interrupt = BranchEntry { branch_type: Some(BranchType::IRQ), ..entry(at(3), at(0x50)) };
+    let jump = |from| entry(at(from), at(0));
+    for (newest_first, later) in [([interrupt, jump(8)], 0), ([jump(8), jump(5)], 1)] {
+        let stack = sample(1, newest_first.to_vec(), exact());
+        let annotated = all(&mut count(&[map(&path, AT, 0x1000, 0x1000), stack]), 10);
+        let wanted = [(0, 1), (2, 1), (3, 1), (4, later), (6, later), (7, later), (8, 1)];
+        assert_eq!(counts(&annotated), wanted.map(|(offset, n)| (offset, Some(n))));
+    }
+}
+
 /// A data byte that looks like the start of the next instruction: executed code determines where
 /// instructions start.
 #[test]
@@ -157,6 +275,9 @@ fn filtered_recordings_count_no_instructions() {
     assert_eq!((annotated.exact, annotated.filtered), (false, 1));
     assert!(annotated.instructions.iter().all(|insn| insn.count.is_none()));
     assert_eq!(annotated.instructions[6].branch.as_ref().unwrap().taken, 2);
+    // Its graph is shown whole.
+    let graph = annotated.graph();
+    assert_eq!((graph.nodes.len(), graph.cold), (annotated.basic_blocks().len(), 0));
 }
 
 #[test]
@@ -181,9 +302,73 @@ fn functions_without_code() {
     let range = format!("{:#x}..{:#x}", at(0x800), at(0x900));
     let error = find(&mut flow, &range).and_then(|s| annotate(&mut flow, &s, Syntax::Intel));
     assert!(error.is_err(), "{error:?}");
+    let why = |found: Result<Stretch, FindError>| match found {
+        Err(FindError::NoCode { why, .. }) => why,
+        found => panic!("{found:?}"),
+    };
+    assert!(why(find(&mut flow, "0xffffffff81000000")).starts_with("it is in the kernel"));
+    let mut anonymous = count(&[ran(1, &[(8, 0), (8, 0)])]);
+    assert!(why(find(&mut anonymous, &format!("{AT:#x}"))).starts_with("it is in no file"));
     for wrong in ["..", "a..", "0x700000000008..0x700000000000", "", "\u{0}", "x..y..z"] {
         assert!(find(&mut flow, wrong).is_err(), "{wrong:?}");
     }
+}
+
+/// The file is missing, or it is the kernel.
+#[test]
+fn code_without_bytes() {
+    let mut flow = count(&[map("/nowhere/prog", AT, 0x1000, 0), ran(1, &[(8, 0), (8, 0)])]);
+    let file = flow.blocks[0].entry_location.file().unwrap();
+    for (path, address, is_kernel) in [
+        ("/nowhere/prog", AT, false),
+        ("/nowhere/prog", 1 << 63, true),
+        ("[kernel.kallsyms]", AT, true),
+    ] {
+        let (name, path) = ("f".to_owned(), path.to_owned());
+        let stretch = Stretch { name, file, path, offset: 0, len: 8, address, file_address: 0 };
+        let error = annotate(&mut flow, &stretch, Syntax::Intel).unwrap_err().to_string();
+        assert_eq!(error.contains("it is in the kernel"), is_kernel, "{error}");
+        assert_eq!(error.contains("it is in no file"), !is_kernel, "{error}");
+    }
+}
+
+/// A recording with symbols instead of addresses: `f` is known, its code is not, even if a file is
+/// mapped.
+#[test]
+fn functions_recorded_by_symbol_have_no_code() {
+    const WHY: &str = "symbols instead of addresses";
+    let branches = "f+0x20/f+0x0/P/-/-/0 f+0x20/f+0x0/P/-/-/0\n";
+    let mut flow = text(branches);
+    let found = find(&mut flow, "f").unwrap();
+    assert_eq!((found.name.as_str(), found.address), ("f", found.file_address));
+    let error = annotate(&mut flow, &found, Syntax::Intel).unwrap_err();
+    assert!(matches!(error, FindError::NoCode { why, .. } if why.contains(WHY)), "{error}");
+    let error = find(&mut flow, "g").unwrap_err();
+    assert!(
+        matches!(&error, FindError::Unknown { why, .. } if why.iter().any(|why| why.contains(WHY))),
+        "{error}"
+    );
+    let (_dir, path) = elf(CODE);
+    let mapping =
+        format!("PERF_RECORD_MMAP2 7/7: [{AT:#x}(0x1000) @ 0x1000 08:01 5 0]: r-xp {path}");
+    let mut flow = text(&format!("{mapping}\n{branches}"));
+    let error = find(&mut flow, &format!("{AT:#x}..{:#x}", at(8))).unwrap_err();
+    assert!(matches!(error, FindError::NoCode { why, .. } if why.contains(WHY)), "{error}");
+}
+
+/// `inner` exists only as a part of `step`.
+#[test]
+fn an_inlined_function_is_in_another_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("program");
+    if compile("inlined.c", &path, &["-O2", "-g", "-no-pie"]).is_none() {
+        return;
+    }
+    let (start, size) = extent(&path, "step");
+    let branches = vec![entry(start + size - 1, start), entry(start + size - 1, start)];
+    let mut flow = count(&[mapped(100, &path, 0, None), sample(1, branches, exact())]);
+    let inlined = FindError::Inlined { name: "inner".to_owned(), into: vec!["step".to_owned()] };
+    assert_eq!(find(&mut flow, "inner"), Err(inlined));
 }
 
 /// At most 4 MiB are shown, here mostly after the end of the file.
@@ -201,9 +386,10 @@ fn a_range_that_is_too_long() {
     assert!(matches!(too_long, FindError::TooLong { len: 0x40_0001, .. }), "{too_long}");
 }
 
-/// A range over several functions names each where it starts, but the first.
+/// A function has its name and addresses in it. A range over several functions names each where it
+/// starts, but the first.
 #[test]
-fn functions_of_a_range_are_labelled() {
+fn functions_are_found_and_those_of_a_range_are_labelled() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("program");
     let options = ["-O1", "-no-pie", "-fno-toplevel-reorder"];
@@ -213,6 +399,11 @@ fn functions_of_a_range_are_labelled() {
     let (first, second) = (extent(&path, "one"), extent(&path, "two"));
     let call = entry(first.0 + 1, second.0);
     let mut flow = count(&[mapped(100, &path, 0, None), sample(1, vec![call], exact())]);
+    for what in ["one", "one+0x1", &format!("{:#x}", first.0 + 1)] {
+        let found = find(&mut flow, what).unwrap();
+        let found = (found.name.as_str(), found.address, found.len);
+        assert_eq!(found, ("one", first.0, first.1), "{what}");
+    }
     let range = format!("{:#x}..{:#x}", first.0, second.0 + second.1);
     let stretch = find(&mut flow, &range).unwrap();
     let annotated = annotate(&mut flow, &stretch, Syntax::Intel).unwrap();
@@ -236,6 +427,17 @@ fn the_hottest_function_executed_most_instructions() {
     let found = hottest(&mut count(&events));
     let found = found.iter().map(|hot| (hot.function.name.as_str(), hot.heat));
     assert_eq!(found.collect::<Vec<_>>(), [("down", 30), ("c", 24)]);
+    // Of a recording of calls, the branches.
+    let meta = Meta { filter: "any_call,u".parse().unwrap(), ..meta() };
+    let calls = [("c", "down"), ("down", "c"), ("c", "down")].map(|(from, to)| branch(from, to));
+    let events = [mapped(100, &path, 0, None), sample(1, calls.to_vec(), Integrity::UNKNOWN)];
+    let mut flow = count_as(meta, &events);
+    let found = hottest(&mut flow);
+    let found = found.iter().map(|hot| (hot.function.name.as_str(), hot.heat));
+    assert_eq!(found.collect::<Vec<_>>(), [("c", 2), ("down", 1)]);
+    // A file without a function gives the hottest of all.
+    let nowhere = LocationFilter::files(&flow.maps, &["nowhere".to_owned()]);
+    assert_eq!(hottest_one(&mut flow, &nowhere).unwrap().name, "c");
 }
 
 /// Of several blocks with one end, the listing shows the one with cycles, even if it ran less;
@@ -252,6 +454,8 @@ fn a_timed_block_is_shown_first() {
         let annotated = all(&mut count(&events), CODE.len());
         let blocks = annotated.blocks.iter().map(|b| (b.entry, b.count, b.cycles.n()));
         assert_eq!(blocks.collect::<Vec<_>>(), [(at(0), 5, 0), (at(8), 1, timed)]);
+        let ipc = cycles.map(|cycles| 1.0 / f64::from(cycles));
+        assert_eq!([annotated.blocks[0].ipc(), annotated.blocks[1].ipc()], [None, ipc]);
         // The seventh instruction is the jump at 8.
         assert_eq!(annotated.blocks_by_end()[6].unwrap().entry, at(shown));
     }

@@ -3,7 +3,9 @@
 use std::io::Cursor;
 
 use lbr_msr::BranchFilter;
-use lbr_msr::record::{BranchEntry, BranchType, Event, Integrity, MoveKind, Task, ThreadMove};
+use lbr_msr::record::{
+    BranchEntry, BranchType, Event, Head, Integrity, MoveKind, Sample, Task, ThreadMove,
+};
 use profile::Recording;
 use profile::callgraph::{CallGraph, DEEPEST, MISSING, Unit, score};
 use profile::note::Source;
@@ -86,7 +88,7 @@ fn full_stacks_have_callers_missing_until_they_are_stitched() {
     assert!((score(&stitched, &truth).unwrap() - 0.8).abs() < 1e-9);
     assert!((score(&graph, &truth).unwrap() - 0.2).abs() < 1e-9);
     truth.nodes.truncate(1);
-    assert_eq!(score(&graph, &truth), None);
+    assert_eq!([score(&graph, &truth), score(&truth, &graph)], [None, None]);
 }
 
 /// The previous stack was itself full: callers of both are missing.
@@ -148,6 +150,22 @@ fn empty_stacks_are_the_outermost_function() {
     assert_eq!(found, [(outermost, 3), (wanted(2, 1, true), 1), (wanted(40, 9, false), 1)]);
 }
 
+/// Each thread has its own outermost function, whichever thread comes next.
+#[test]
+fn each_thread_has_its_outermost_function() {
+    let of = |event: Event, thread| {
+        let Event::Sample(sample) = event else { unreachable!() };
+        Event::Sample(Sample { tid: thread, ..sample })
+    };
+    let empty = |thread| of(sample(3, Vec::new(), Integrity::UNKNOWN), thread);
+    let events = [of(open(1, 2, 1), 101), of(open(2, 12, 11), 102), empty(101), empty(102)];
+    let mut found = paths(&count(&call_stacks(&events), false));
+    found.sort();
+    let outermost = |name: &str| (vec![name.to_owned()], 1);
+    let (first, second) = ((wanted(2, 1, true), 1), (wanted(12, 11, true), 1));
+    assert_eq!(found, [outermost("0x1008"), first, outermost("0xb008"), second]);
+}
+
 /// The inverted tree: the callers of the innermost function.
 #[test]
 fn inverted() {
@@ -162,6 +180,9 @@ fn inverted() {
         (names(&["0x3000", "0x2008", "0x1008"]), 1),
     ];
     assert_eq!(found, wanted);
+    // 0x2000 is innermost once, 0x3000 twice: once called by an outermost function, once not.
+    let totals: Vec<_> = up.children()[0].iter().map(|&node| up.nodes[node].total).collect();
+    assert_eq!((up.total(), totals), (3, vec![2, 1]));
     let sums = graph.sums();
     let total = |name: &str| {
         sums.iter().find(|s| graph.functions[s.function].label() == name).map(|s| (s.total, s.own))
@@ -170,6 +191,17 @@ fn inverted() {
     // Of equal totals, the one that counts for itself is first.
     let order: Vec<_> = sums.iter().map(|sum| (sum.total, sum.own)).collect();
     assert_eq!(order, [(2, 2), (2, 0), (2, 0), (1, 1)]);
+}
+
+/// A function that is open three times, in one stack of two.
+#[test]
+fn a_recursion_counts_once() {
+    let call = |from| sample(1, vec![entry(from, 0x1000); 2], Integrity::UNKNOWN);
+    let graph = count(&call_stacks(&[call(0x1000), call(0x2000)]), false);
+    let label = |function: usize| graph.functions[function].label();
+    let sums = graph.sums();
+    let sums: Vec<_> = sums.iter().map(|sum| (label(sum.function), sum.total, sum.own)).collect();
+    assert_eq!(sums, [("0x1000".to_owned(), 2, 2), ("0x2000".to_owned(), 1, 0)]);
 }
 
 /// A context has at most 1024 frames, and an inverted one 64. By hand: 1100 calls are of 1101
@@ -295,6 +327,39 @@ fn a_thread_is_of_one_recording() {
     assert_eq!(found, [(wanted(2, 1, true), 1), outermost, (wanted(12, 11, true), 1)]);
 }
 
+/// The caller of a branch is known at the start of a thread, and unknown after lost branches.
+#[test]
+fn a_branch_after_lost_ones_has_no_known_caller() {
+    let stack = |head| sample(1, vec![entry(0x1008, 0x1010)], Integrity { head, ..exact() });
+    for heads in [[Head::Joined, Head::Lost], [Head::Lost, Head::Joined]] {
+        let mut events = heads.map(stack);
+        let [_, Event::Sample(second)] = &mut events else { unreachable!() };
+        second.tid += 1;
+        let mut found = paths(&count(&stream(meta(), &events), false));
+        found.sort_by_key(|(path, _)| path.len());
+        let known = vec!["0x1008".to_owned()];
+        let unknown = vec![MISSING.to_owned(), "0x1008".to_owned()];
+        assert_eq!(found, [(known, 1), (unknown, 1)], "{heads:?}");
+    }
+}
+
+/// A call, a call inside it, and its return. Call stacks taken after each of the three branches are
+/// the same contexts.
+#[test]
+fn a_replay_has_the_stacks_after_each_call_and_return() {
+    let (outer, inner) = (entry(0x1008, 0x2000), entry(0x2000, 0x3000));
+    let branches = [
+        (0x1008, 0x2000, BranchType::CALL),
+        (0x2000, 0x3000, BranchType::CALL),
+        (0x3004, 0x2002, BranchType::RET),
+    ];
+    let replay = count(&stream(meta(), &[typed(&branches)]), false);
+    let stacks = [vec![outer.clone()], vec![inner, outer.clone()], vec![outer]];
+    let stacks = stacks.map(|calls| sample(1, calls, Integrity::UNKNOWN));
+    let score = score(&count(&call_stacks(&stacks), false), &replay).unwrap();
+    assert!((score - 1.0).abs() < 1e-9, "{score}");
+}
+
 /// Without returns, no branch can be replayed.
 #[test]
 fn calls_without_returns_give_no_complete_graph() {
@@ -322,6 +387,9 @@ fn a_cold_part_is_in_its_function() {
         let jump = |from, to| (from, to, BranchType::UNCOND);
         let graph = of_functions(&[jump(from + 4, from + 8), jump(from + 0x10, to)]);
         assert_eq!(graph.passage.tail_calls, tail_calls, "{from:#x} to {to:#x}");
+        let label = |at: u64| ["f", "f.cold", "g"][(at >> 12) as usize - 1].to_owned();
+        let labels: Vec<_> = graph.functions.iter().map(|function| function.label()).collect();
+        assert_eq!(labels, [MISSING.to_owned(), label(from), label(to)]);
     }
 }
 

@@ -55,6 +55,8 @@ fn absent_is_not_zero() {
     assert_eq!((cold.cycles, cold.mispredict_rate()), (None, None));
     assert_eq!((table.total, table.known, table.mispredicted), (4, 2, Some(1)));
     assert_eq!(table.share(hot), 0.75);
+    let one = count(&[sample(1, vec![entry(0x10, 0x20)], exact())]);
+    assert_eq!(one.share(&one.branches[0]), 1.0);
 }
 
 #[test]

@@ -3,12 +3,14 @@
 use std::io::Cursor;
 use std::sync::Arc;
 
-use lbr_msr::record::{BranchEntry, BranchType, Event, Head, Integrity, Label, Lost, Sample, Task};
+use lbr_msr::record::{
+    BranchEntry, BranchType, Event, Head, Integrity, Label, Lost, Mmap, Sample, Task,
+};
 use profile::lint::{DEFAULT_STRIDE, Finding, Lint, Severity, Verdict};
 use profile::note::Source;
 use profile::perf_data::Meta;
 use profile::select::Times;
-use profile::symbols::{Module, Sources};
+use profile::symbols::{Module, Sources, build_id};
 use profile::{Recording, Selection};
 
 use crate::compiled::{compile, mapped, symbol};
@@ -97,7 +99,8 @@ fn no_branches_at_all() {
     for nothing in [&[][..], &[sample(1, vec![], exact())]] {
         let lint = events(nothing);
         assert_eq!(lint.verdict(), Verdict::Poor);
-        assert_eq!(find(&lint, "no_branches").unwrap().severity, Severity::Error);
+        let finding = find(&lint, "no_branches").unwrap();
+        assert_eq!((finding.count, finding.of, finding.severity), (1, 1, Severity::Error));
     }
 }
 
@@ -334,6 +337,17 @@ fn branches_that_no_instruction_makes() {
     assert_eq!((part(finding, "no branch"), part(finding, "other target")), (1, 1));
 }
 
+/// Branches from three `nop`s: the mapped file is another one.
+#[test]
+fn branches_of_another_file() {
+    let branch = |from| vec![entry(at(from), at(from + 0x100))];
+    let wrong = [2, 3, 6].map(|from| sample(1, branch(from), Integrity::UNKNOWN));
+    let lint = with_code(&wrong);
+    let finding = find(&lint, "other_file").unwrap();
+    assert_eq!((finding.count, finding.of), (3, 3));
+    assert_eq!(finding.parts.iter().map(|(_, n)| *n).collect::<Vec<_>>(), [3]);
+}
+
 /// The default filter of the recorded file is user mode.
 #[test]
 fn kernel_entries() {
@@ -437,6 +451,9 @@ fn few_stacks_of_hardware_are_out_of_order() {
             let found = (finding.count, finding.of, finding.severity);
             assert_eq!(found, (1, followed, severity));
         }
+        // perf's buffers are of CPUs, not of threads.
+        let lint = events_as(Meta { source: Source::Unsaid, ..meta() }, &stacks);
+        assert_eq!(find(&lint, "time_runs_back"), None);
     }
 }
 
@@ -534,14 +551,64 @@ fn coverage_of_a_file() {
 fn coverage_of_functions() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("program");
-    if compile("inlined.c", &path, &["-no-pie"]).is_none() {
+    if compile("inlined.c", &path, &["-no-pie", "-Wl,--build-id=sha1"]).is_none() {
         return;
     }
     let branch = entry(symbol(&path, "main") + 1, symbol(&path, "step"));
-    let mut found =
-        events(&[mapped(100, &path, 0, None), sample(1, vec![branch; 3], Integrity::UNKNOWN)]);
+    let stack = sample(1, vec![branch; 3], Integrity::UNKNOWN);
+    let mut found = events(&[mapped(100, &path, 0, build_id(&path)), stack.clone()]);
     let coverage = found.check_binary(&mut Module::open(&path).unwrap());
     assert_eq!((coverage.inside, coverage.functions, coverage.matching), (3, 1, Some(1)));
+    assert_eq!(coverage.same_build, Some(true));
     let unseen = find(&found, "functions_without_samples").unwrap();
+    assert_eq!((unseen.count, unseen.of), (3, 3));
     assert_eq!(unseen.parts, [("step".to_owned(), 3)]);
+    // The recorded file is missing: a file of the same name may be of another build.
+    for (recorded, same_build) in [(None, None), (Some(vec![1; 20]), Some(false))] {
+        let Event::Mmap(mapped) = mapped(100, &path, 0, recorded) else { unreachable!() };
+        let mapped = Event::Mmap(Box::new(Mmap { path: "/nowhere/program".to_owned(), ..*mapped }));
+        let mut found = events(&[mapped, stack.clone()]);
+        let coverage = found.check_binary(&mut Module::open(&path).unwrap());
+        assert_eq!((coverage.inside, coverage.functions, coverage.matching), (3, 0, None));
+        assert_eq!(coverage.same_build, same_build);
+        let differ = find(&found, "functions_differ").map(|finding| (finding.count, finding.of));
+        assert_eq!(differ, same_build.map(|_| (3, 3)));
+    }
+}
+
+/// Two programs, without build IDs: branches between them count for the functions of the given one,
+/// as the recorded file names them.
+#[test]
+fn coverage_of_one_of_two_programs() {
+    const MOVED: u64 = 0x1000_0000;
+    let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let [first, second] = folders.each_ref().map(|folder| folder.path().join("program"));
+    let other = folders[1].path().join("other");
+    let nested = ["-nostdlib", "-static", "-no-pie", "-Wl,--build-id=none"];
+    if compile("nested.S", &first, &nested).is_none()
+        || compile("inlined.c", &other, &["-no-pie", "-Wl,--build-id=none"]).is_none()
+    {
+        return;
+    }
+    std::fs::copy(&other, &second).unwrap();
+    let [down, c] = ["down", "c"].map(|name| symbol(&first, name));
+    let [main, step] = ["main", "step"].map(|name| symbol(&other, name) + MOVED);
+    let branches = [entry(down, c), entry(down, step), entry(main, down)];
+    let events = [
+        mapped(100, &first, 0, None),
+        mapped(100, &other, MOVED, None),
+        sample(1, branches.to_vec(), Integrity::UNKNOWN),
+    ];
+    let here = Meta { hostname: None, osrelease: None, ..meta() };
+    let mut found = events_as(here.clone(), &events);
+    let coverage = found.check_binary(&mut Module::open(&first).unwrap());
+    assert_eq!((coverage.inside, coverage.functions, coverage.matching), (3, 1, Some(1)));
+    let unseen = find(&found, "functions_without_samples").unwrap();
+    // Two of them enter a function, `down` or `c`.
+    assert_eq!((unseen.of, &unseen.parts[..]), (2, &[("c".to_owned(), 1)][..]));
+    // The second file of this name has no function of the first.
+    let mut found = events_as(here, &events);
+    let coverage = found.check_binary(&mut Module::open(&second).unwrap());
+    assert_eq!((coverage.functions, coverage.matching), (1, Some(0)));
+    assert_eq!(find(&found, "functions_differ").unwrap().parts, [("down".to_owned(), 2)]);
 }

@@ -189,6 +189,8 @@ fn spikes() {
     // Neighbours are merged into the more frequent one.
     assert_eq!(of(&[(10, 500), (12, 400)]), [10]);
     assert_eq!(of(&[(40, 90), (39, 1), (41, 2)]), [40]);
+    // Of equal ones, the lowest.
+    assert_eq!(of(&[(100, 500), (101, 500)]), [100]);
     // Below a twentieth.
     assert_eq!(of(&[(10, 960), (40, 40)]), [10]);
     // Fifteen of thirty are two modes; three of six may be chance.

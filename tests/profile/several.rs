@@ -2,12 +2,16 @@
 
 use std::io::Cursor;
 
-use lbr_msr::record::{BranchType, Comm, Event, Lost};
+use lbr_msr::record::{BranchType, Comm, Event, Lost, MoveKind, ThreadMove};
 use profile::flow::FlowCounter;
+use profile::lint::{DEFAULT_STRIDE, Lint};
 use profile::overview::{Overview, OverviewCounter, Task};
+use profile::perf_data::Meta;
+use profile::symbols::Sources;
 use profile::{Counter, Recording, View};
 
 use crate::recorded::{entry, exact, map, meta, sample, stream};
+use crate::views::{AT, CODE, elf, ran};
 
 fn open(bytes: &[u8]) -> Recording {
     Recording::from_stream(Box::new(Cursor::new(bytes.to_vec()))).unwrap()
@@ -81,6 +85,34 @@ fn a_page_has_the_data_of_all_recordings() {
     assert_eq!(judged(&both, "cut_off"), [false, true]);
     assert_eq!(judged(&page(&[first]), "lost"), [true]);
     assert_eq!(judged(&page(&[second]), "cut_off"), [true]);
+}
+
+/// A branch that is newest in every stack, and rare otherwise, is a bias of each recording.
+#[test]
+fn a_page_finds_the_bias_of_each_recording() {
+    let biased = " 0x90/0x10 0x20/0x10 0x20/0x10 0x20/0x10\n".repeat(100).into_bytes();
+    let even = " 0x20/0x10 0x20/0x10\n".repeat(100).into_bytes();
+    assert_eq!(judged(&page(&[biased.clone(), even]), "top_of_stack_bias"), [true, false]);
+    assert_eq!(judged(&page(&[biased]), "top_of_stack_bias"), [true]);
+}
+
+/// A thread ends after the two bytes at 2: the branch at 0 was passed once more than the one at 4.
+#[test]
+fn code_that_no_branch_ends_is_in_every_verdict() {
+    let (_dir, path) = elf(CODE);
+    let mut event = ran(1, &[(8, 0)]);
+    let Event::Sample(sample) = &mut event else { unreachable!() };
+    let moved = |newer, kind, from| ThreadMove { newer, kind, from, to: AT };
+    sample.stack.moves = vec![moved(1, MoveKind::Start, 0), moved(0, MoveKind::End, AT + 4)];
+    let meta = Meta { hostname: None, osrelease: None, ..meta() };
+    let bytes = stream(meta, &[map(&path, AT, 0x1000, 0x1000), event]);
+    let lint = Lint::check(&mut open(&bytes), DEFAULT_STRIDE, Sources::default(), |_, _| {});
+    for flow in [lint.unwrap().flow, page(&[bytes]).flow] {
+        let mut passed: Vec<_> =
+            flow.sites.iter().map(|site| (site.from - AT, site.not_taken)).collect();
+        passed.sort_unstable();
+        assert_eq!(passed, [(0, Some(2)), (4, Some(1)), (8, Some(0))]);
+    }
 }
 
 /// The threads with most samples first; equal ones by their numbers.

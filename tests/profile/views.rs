@@ -3,7 +3,9 @@
 use std::io::Cursor;
 
 use lbr_msr::BranchFilter;
-use lbr_msr::record::{BranchEntry, BranchType, Event, Head, Integrity, Label, Lost};
+use lbr_msr::record::{
+    BranchEntry, BranchType, Event, Head, Integrity, Label, Lost, MoveKind, ThreadMove,
+};
 use profile::basic::{Bound, Cuts};
 use profile::cycles::Cycles;
 use profile::flow::{Flow, FlowCounter, FlowCounts, Site, share_of};
@@ -466,6 +468,22 @@ fn basic_blocks_cut_at_every_end() {
         basics,
         [(a(0), Bound::Before(at(4)), 2), (a(4), a(4), 3), (Bound::After(at(4)), a(8), 1)]
     );
+}
+
+/// A thread starts at the jump at a, and ends after the branch at 4, which was not taken: the code
+/// between the three blocks did not run.
+#[test]
+fn code_that_did_not_run_is_no_basic_block() {
+    let (_dir, path) = elf(CODE);
+    let mut event = ran(1, &[(10, 14), (14, 0)]);
+    let Event::Sample(sample) = &mut event else { unreachable!() };
+    let moved = |newer, kind, from, to| ThreadMove { newer, kind, from: at(from), to: at(to) };
+    sample.stack.moves = vec![moved(2, MoveKind::Start, 0, 10), moved(0, MoveKind::End, 6, 0)];
+    let flow = count(&[map(&path, AT, 0x1000, 0x1000), event]);
+    let basics = Cuts::of(&flow.blocks).basic_blocks();
+    let basics: Vec<_> = basics.iter().map(|b| (b.start, b.end, b.count)).collect();
+    let a = |offset| Bound::At(at(offset));
+    assert_eq!(basics, [(a(0), a(0), 1), (a(2), a(4), 1), (a(10), a(10), 1), (a(14), a(14), 1)]);
 }
 
 /// A file at two addresses: its blocks are cut as one, hottest first.

@@ -27,13 +27,18 @@ fn slots_count_the_rounds_of_a_recursion() {
 }
 
 #[test]
-fn a_single_record_is_not_a_match() {
+fn a_single_record_is_a_match_only_in_its_slot() {
     let outer: Vec<Frame> = (0..40).rev().map(frame).collect();
     let mut before = Before { frames: outer, hw_idx: None, visible: 32, whole: true };
     // Only the outermost record is the same.
     let mut now: Vec<Frame> = (100..131).map(frame).chain([frame(20)]).collect();
     assert_eq!(before.clone().stitch(&mut now, None, Missing::Truncated), Stitched::Alone);
     assert_eq!(now.len(), 32);
+    // In its slot it is: there are twelve calls more than before.
+    let mut slots = Before { hw_idx: Some(8), ..before.clone() };
+    let mut same = now.clone();
+    assert_eq!(slots.stitch(&mut same, Some(20), Missing::Truncated), Stitched::Completed);
+    assert_eq!(same.len(), 52);
     let mut now: Vec<Frame> = (100..130).map(frame).chain([frame(21), frame(20)]).collect();
     assert_eq!(before.stitch(&mut now, None, Missing::Truncated), Stitched::Completed);
     assert_eq!(now.len(), 52);
