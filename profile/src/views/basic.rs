@@ -100,7 +100,6 @@ impl Group {
                 }
                 running = running.saturating_add(begins);
                 start = (running > 0).then_some(Bound::At(addr));
-                next = None;
             }
             if leaves {
                 if let Some(start) = start {

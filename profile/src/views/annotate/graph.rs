@@ -201,8 +201,7 @@ impl<'a> Builder<'a> {
             BranchType::RET | BranchType::COND_RET => EdgeKind::Return,
             _ => EdgeKind::Taken,
         };
-        let missed = branch.mispredicted.filter(|_| branch.known > 0);
-        let missed = missed.map(|missed| missed as f64 / branch.known as f64);
+        let missed = branch.mispredicted.map(|missed| missed as f64 / branch.known as f64);
         for went in &branch.went {
             let inside = went.target.inside.and_then(|first| self.starts.get(&first).copied());
             match inside {

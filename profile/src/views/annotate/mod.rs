@@ -147,8 +147,7 @@ impl Timed {
     /// Instructions per core cycle: the block's instructions divided by its mean cycles. An upper
     /// bound if cycles are saturated.
     pub fn ipc(&self) -> Option<f64> {
-        let mean = self.mean().filter(|mean| *mean > 0.0)?;
-        self.instructions.map(|count| count as f64 / mean)
+        Some(self.instructions? as f64 / self.mean()?)
     }
 }
 

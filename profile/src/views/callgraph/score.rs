@@ -18,13 +18,13 @@ pub fn score(ours: &CallGraph, truth: &CallGraph) -> Option<f64> {
     if all_ours <= 0.0 || all_truth <= 0.0 {
         return None;
     }
-    let theirs: HashMap<(usize, String), usize> = truth
+    let theirs: HashMap<(usize, String), (usize, u64)> = truth
         .nodes
         .iter()
         .enumerate()
         .filter_map(|(at, node)| {
             let label = truth.functions.get(node.function)?.label();
-            Some(((node.parent?, label), at))
+            Some(((node.parent?, label), (at, node.moves)))
         })
         .collect();
     // Parents come before their children.
@@ -37,12 +37,11 @@ pub fn score(ours: &CallGraph, truth: &CallGraph) -> Option<f64> {
         let parent = node.parent.and_then(|parent| same.get(parent).copied().flatten());
         let label = ours.functions.get(node.function).map(super::Function::label);
         let Some((parent, label)) = parent.zip(label) else { continue };
-        let Some(&their) = theirs.get(&(parent, label)) else { continue };
+        let Some(&(their, moves)) = theirs.get(&(parent, label)) else { continue };
         if let Some(place) = same.get_mut(at) {
             *place = Some(their);
         }
-        let theirs = truth.nodes.get(their).map_or(0, |node| node.moves);
-        agreed += (node.moves as f64 / all_ours).min(theirs as f64 / all_truth);
+        agreed += (node.moves as f64 / all_ours).min(moves as f64 / all_truth);
     }
     Some(agreed)
 }

@@ -161,16 +161,13 @@ impl Tree {
 
     /// Adds the counts of callees to each context.
     pub(super) fn add_up(&mut self) {
-        let mut totals: Vec<u64> = self.nodes.iter().map(|node| node.own).collect();
+        self.nodes.iter_mut().for_each(|node| node.total = node.own);
         // Parents come before their children.
-        for (at, node) in self.nodes.iter().enumerate().rev() {
-            let total = totals.get(at).copied().unwrap_or(0);
-            if let Some(sum) = node.parent.and_then(|parent| totals.get_mut(parent)) {
-                add(sum, total);
+        for at in (0..self.nodes.len()).rev() {
+            let Node { parent, total, .. } = self.nodes[at];
+            if let Some(parent) = parent {
+                self.add(parent, |node| &mut node.total, total);
             }
-        }
-        for (node, total) in self.nodes.iter_mut().zip(totals) {
-            node.total = total;
         }
     }
 }

@@ -296,9 +296,7 @@ impl Scan {
 
     /// Counts a stack's newest branch, given its number in the flow.
     pub(super) fn newest(&mut self, number: Option<u32>, weight: u64) {
-        let Some(number) = number.filter(|number| *number != u32::MAX && weight > 0) else {
-            return;
-        };
+        let Some(number) = number.filter(|number| *number != u32::MAX) else { return };
         let at = number as usize;
         self.at_top.resize(self.at_top.len().max(at + 1), 0);
         self.at_top.get_mut(at).into_iter().for_each(|times| add(times, weight));

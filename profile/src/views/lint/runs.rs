@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 use lbr_msr::record::Event;
 
-use crate::clean::{ByThread, Cleaned, Continuity, RecordedBranches, add};
+use crate::clean::{ByThread, Cleaned, RecordedBranches, add};
 use crate::read::crosses;
 use crate::read::names::is_name;
 use crate::read::note::Source;
@@ -58,7 +58,7 @@ impl Runs {
         {
             self.begun.insert(pid);
         }
-        if stack.joins == Continuity::Before && stack.holds == RecordedBranches::Everything {
+        if stack.holds == RecordedBranches::Everything {
             self.joins(stack);
         }
         let (Some(time), Some(newest)) = (head.time, stack.branches.get(0)) else { return };
