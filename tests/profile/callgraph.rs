@@ -4,7 +4,7 @@ use std::io::Cursor;
 
 use lbr_msr::BranchFilter;
 use lbr_msr::record::{
-    BranchEntry, BranchType, Event, Head, Integrity, MoveKind, Sample, Task, ThreadMove,
+    BranchEntry, BranchType, Event, Head, Integrity, Label, MoveKind, Sample, Task, ThreadMove,
 };
 use profile::Recording;
 use profile::callgraph::{CallGraph, DEEPEST, MISSING, Unit, score};
@@ -113,25 +113,38 @@ fn a_stack_is_full_if_none_is_deeper() {
     assert_eq!(truncated(&[(15, 1), (16, 1)]), 1);
     assert_eq!(truncated(&[(17, 1), (16, 1)]), 0);
     assert_eq!(truncated(&[(32, 1), (16, 1)]), 1);
+    // Another recording may be of another CPU.
+    let mut counter = profile::callgraph::counter(false);
+    for inner in [17, 16] {
+        let bytes = call_stacks(&[open(1, inner, 1)]);
+        counter.recording(&mut recording(&bytes), |_, _| {}).unwrap();
+    }
+    assert_eq!(counter.finish().passage.truncated, 1);
 }
 
 /// The kernel ran for the program: its frame is above the program's.
 #[test]
 fn where_it_stood_is_the_innermost_frame() {
+    const KERNEL: u64 = 0xFFFF_FFFF_8100_0000;
     let mut kernel = open(1, 2, 1);
     let mut tail = open(2, 2, 1);
-    if let (Event::Sample(kernel), Event::Sample(tail)) = (&mut kernel, &mut tail) {
-        kernel.ip = 0xFFFF_FFFF_8100_0000;
+    // The kernel called a function of its own.
+    let mut inside = sample(3, vec![entry(0x1008, KERNEL + 0x100)], Integrity::UNKNOWN);
+    if let (Event::Sample(kernel), Event::Sample(tail), Event::Sample(inside)) =
+        (&mut kernel, &mut tail, &mut inside)
+    {
+        (kernel.ip, inside.ip) = (KERNEL, KERNEL);
         // A tail call continued elsewhere.
         tail.ip = 0x9000;
     }
-    let graph = count(&call_stacks(&[kernel, tail]), false);
+    let graph = count(&call_stacks(&[kernel, tail, inside]), false);
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     let mut found = paths(&graph);
     found.sort();
-    let wanted: [(Vec<String>, u64); 2] = [
+    let wanted: [(Vec<String>, u64); 3] = [
         (names(&["0x1008", "0x2008", "0x3000", "0xffffffff81000000"]), 1),
         (names(&["0x1008", "0x2008", "0x9000"]), 1),
+        (names(&["0x1008", "0xffffffff81000000"]), 1),
     ];
     assert_eq!(found, wanted);
 }
@@ -148,6 +161,14 @@ fn empty_stacks_are_the_outermost_function() {
     found.sort_by_key(|(path, _)| path.len());
     let outermost = vec!["0x1008".to_owned()];
     assert_eq!(found, [(outermost, 3), (wanted(2, 1, true), 1), (wanted(40, 9, false), 1)]);
+    // The first executed a function without an open call, which need not be the outermost.
+    let mut first = empty(1);
+    let Event::Sample(sample) = &mut first else { unreachable!() };
+    sample.ip = 0x9000;
+    let mut found = paths(&count(&call_stacks(&[first, empty(2), open(3, 2, 1)]), false));
+    found.sort();
+    let one = |name: &str| (vec![name.to_owned()], 1);
+    assert_eq!(found, [one("0x1008"), (wanted(2, 1, true), 1), one("0x9000")]);
 }
 
 /// Each thread has its own outermost function, whichever thread comes next.
@@ -202,6 +223,16 @@ fn a_recursion_counts_once() {
     let sums = graph.sums();
     let sums: Vec<_> = sums.iter().map(|sum| (label(sum.function), sum.total, sum.own)).collect();
     assert_eq!(sums, [("0x1000".to_owned(), 2, 2), ("0x2000".to_owned(), 1, 0)]);
+    // 0x1000 calls itself in two contexts: directly, and more often from 0x3000.
+    let inner = |from| vec![entry(from, 0x1000), entry(0x1000, from)];
+    let calls = [inner(0x1000), inner(0x3000), inner(0x3000)];
+    let stacks = calls.map(|calls| sample(1, calls, Integrity::UNKNOWN));
+    let graph = count(&call_stacks(&stacks), false);
+    assert_eq!(graph.sums().iter().map(|sum| sum.total).collect::<Vec<_>>(), [3, 2]);
+    let outermost = graph.children()[0][0];
+    let totals: Vec<_> =
+        graph.children()[outermost].iter().map(|&node| graph.nodes[node].total).collect();
+    assert_eq!(totals, [2, 1]);
 }
 
 /// A context has at most 1024 frames, and an inverted one 64. By hand: 1100 calls are of 1101
@@ -335,7 +366,9 @@ fn a_branch_after_lost_ones_has_no_known_caller() {
         let mut events = heads.map(stack);
         let [_, Event::Sample(second)] = &mut events else { unreachable!() };
         second.tid += 1;
-        let mut found = paths(&count(&stream(meta(), &events), false));
+        let graph = count(&stream(meta(), &events), false);
+        assert!(!graph.complete);
+        let mut found = paths(&graph);
         found.sort_by_key(|(path, _)| path.len());
         let known = vec!["0x1008".to_owned()];
         let unknown = vec![MISSING.to_owned(), "0x1008".to_owned()];
@@ -343,8 +376,8 @@ fn a_branch_after_lost_ones_has_no_known_caller() {
     }
 }
 
-/// A call, a call inside it, and its return. Call stacks taken after each of the three branches are
-/// the same contexts.
+/// A call, a call inside it, and the returns of both. Call stacks taken after each of the four are
+/// the same contexts. Neither graph counts the last, which has no open call.
 #[test]
 fn a_replay_has_the_stacks_after_each_call_and_return() {
     let (outer, inner) = (entry(0x1008, 0x2000), entry(0x2000, 0x3000));
@@ -352,12 +385,42 @@ fn a_replay_has_the_stacks_after_each_call_and_return() {
         (0x1008, 0x2000, BranchType::CALL),
         (0x2000, 0x3000, BranchType::CALL),
         (0x3004, 0x2002, BranchType::RET),
+        (0x2004, 0x100A, BranchType::RET),
     ];
     let replay = count(&stream(meta(), &[typed(&branches)]), false);
-    let stacks = [vec![outer.clone()], vec![inner, outer.clone()], vec![outer]];
-    let stacks = stacks.map(|calls| sample(1, calls, Integrity::UNKNOWN));
-    let score = score(&count(&call_stacks(&stacks), false), &replay).unwrap();
-    assert!((score - 1.0).abs() < 1e-9, "{score}");
+    assert_eq!((replay.unit, replay.complete), (Unit::Branches, true));
+    let stacks = [vec![outer.clone()], vec![inner, outer.clone()], vec![outer], vec![]];
+    for last_ip in [0, 0x100A] {
+        let mut stacks = stacks.clone().map(|calls| sample(1, calls, Integrity::UNKNOWN));
+        let [.., Event::Sample(last)] = &mut stacks else { unreachable!() };
+        last.ip = last_ip;
+        let score = score(&count(&call_stacks(&stacks), false), &replay).unwrap();
+        assert!((score - 1.0).abs() < 1e-9, "{score}");
+    }
+}
+
+/// A return of a call before the recording: the function that it returns to has unknown callers.
+#[test]
+fn a_return_of_an_unseen_call_leaves_the_callers_unknown() {
+    let branches = [(0x3010, 0x1018, BranchType::RET), (0x1020, 0x1030, BranchType::COND)];
+    let graph = count(&stream(meta(), &[typed(&branches)]), false);
+    let unknown = vec![MISSING.to_owned(), "0x1018".to_owned()];
+    assert_eq!(paths(&graph), [(vec!["0x3010".to_owned()], 1), (unknown, 1)]);
+    assert_eq!(graph.passage.unseen_calls, 1);
+}
+
+/// Returns have emptied an LBR stack that had overflowed.
+#[test]
+fn callers_are_missing_after_an_underflow() {
+    let meta = Meta { filter: "stack,u".parse().unwrap(), ..meta() };
+    for underflow in [false, true] {
+        let integrity = Integrity { label: Label::Snapshot, underflow, ..exact() };
+        let calls = vec![entry(0x1008, 0x2000)];
+        let graph = count(&stream(meta.clone(), &[sample(1, calls, integrity)]), false);
+        assert_eq!(graph.passage.underflow, u64::from(underflow));
+        assert_eq!(paths(&graph), [(wanted(1, 1, !underflow), 1)]);
+        assert!(!graph.complete);
+    }
 }
 
 /// Without returns, no branch can be replayed.
@@ -393,6 +456,29 @@ fn a_cold_part_is_in_its_function() {
     }
 }
 
+/// f calls g, which continues in f.cold at its first instruction and there calls g: by hand, the
+/// branches taken in each function, and the calls to it.
+#[test]
+fn a_tail_call_replaces_the_caller() {
+    let graph = of_functions(&[
+        (0x1010, 0x3000, BranchType::CALL),
+        (0x3010, 0x2000, BranchType::UNCOND),
+        (0x2010, 0x3000, BranchType::CALL),
+    ]);
+    let path = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let found = [path(&["f"]), path(&["f", "g"]), path(&["f", "f.cold"])].map(|path| (path, 1));
+    assert_eq!(paths(&graph), found);
+    let label = |function: usize| graph.functions[function].label();
+    let mut sums: Vec<_> =
+        graph.sums().iter().map(|sum| (label(sum.function), sum.own, sum.calls)).collect();
+    sums.sort();
+    let sum = |name: &str, own, calls| (name.to_owned(), own, calls);
+    assert_eq!(sums, [sum("f", 1, 0), sum("f.cold", 1, 1), sum("g", 1, 2)]);
+    // A function that took no branch is listed with its calls.
+    let sums = of_functions(&[(0x1010, 0x3000, BranchType::CALL)]).sums();
+    assert_eq!(sums.iter().map(|s| (s.total, s.calls)).collect::<Vec<_>>(), [(1, 0), (0, 1)]);
+}
+
 /// A jump from g into the middle of f leaves the frames inside the innermost frame of f.
 #[test]
 fn a_longjmp_leaves_the_frames_inside_its_target() {
@@ -406,6 +492,9 @@ fn a_longjmp_leaves_the_frames_inside_its_target() {
         let passage = of_functions(&branches).passage;
         assert_eq!((passage.unwound, passage.tail_calls), (unwound, 0), "{branches:x?}");
     }
+    // So does a return that is not after a call.
+    let passage = of_functions(&[f_to_g, g_to_g, (0x3020, 0x1030, BranchType::RET)]).passage;
+    assert_eq!((passage.unmatched, passage.unwound), (1, 2));
 }
 
 /// A signal interrupts a function that was called: when the handler returns, the function still

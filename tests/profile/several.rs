@@ -2,7 +2,7 @@
 
 use std::io::Cursor;
 
-use lbr_msr::record::{BranchType, Comm, Event, Lost, MoveKind, ThreadMove};
+use lbr_msr::record::{BranchType, Comm, Event, Lost, MoveKind, Task as Fork, ThreadMove};
 use profile::flow::FlowCounter;
 use profile::lint::{DEFAULT_STRIDE, Lint};
 use profile::overview::{Overview, OverviewCounter, Task};
@@ -46,6 +46,8 @@ fn the_same_code_of_two_recordings_is_one() {
     let [one] = &loops.loops[..] else { panic!("{:?}", loops.loops) };
     assert_eq!(one.rounds, 8);
     assert_eq!(one.back_edges.iter().map(|back| back.count).collect::<Vec<_>>(), [8]);
+    let page = page(&both);
+    assert_eq!((page.flow.taken, page.flow.distinct, page.branches.len()), (12, 3, 3));
     let paths = all(profile::paths::counter(), &both).unwrap();
     assert_eq!((paths.taken, paths.distinct), (12, 3));
     assert_eq!(paths.quality.samples, 2);
@@ -94,6 +96,21 @@ fn a_page_finds_the_bias_of_each_recording() {
     let even = " 0x20/0x10 0x20/0x10\n".repeat(100).into_bytes();
     assert_eq!(judged(&page(&[biased.clone(), even]), "top_of_stack_bias"), [true, false]);
     assert_eq!(judged(&page(&[biased]), "top_of_stack_bias"), [true]);
+}
+
+/// Two processes, of which one is a child of the other in the first recording.
+#[test]
+fn a_page_finds_several_runs_in_one_recording() {
+    let of = |pid| {
+        let mut event = sample(2000, vec![entry(0x20, 0x10)], exact());
+        let Event::Sample(sample) = &mut event else { unreachable!() };
+        sample.pid = pid;
+        event
+    };
+    let fork = Event::Fork(Fork { time: 1, pid: 20, tid: 20, ppid: 10, ptid: 10 });
+    let two = [of(10), of(20)];
+    let recordings = [stream(meta(), &[&[fork][..], &two].concat()), stream(meta(), &two)];
+    assert_eq!(judged(&page(&recordings), "several_runs"), [false, true]);
 }
 
 /// A thread ends after the two bytes at 2: the branch at 0 was passed once more than the one at 4.

@@ -9,7 +9,7 @@ use lbr_msr::record::{
 use profile::basic::{Bound, Cuts};
 use profile::cycles::Cycles;
 use profile::flow::{Flow, FlowCounter, FlowCounts, Site, share_of};
-use profile::maps::Function;
+use profile::maps::{Function, Location};
 use profile::note::{Moves, Source};
 use profile::perf_data::Meta;
 use profile::{Entries, EntryFlags, RawBranch, Recording, SampleHead, Stack};
@@ -500,6 +500,9 @@ fn basic_blocks_of_two_processes() {
         other(ran(2, &[(MOVED + 8, MOVED + 4), (MOVED + 8, MOVED + 4)])),
     ]);
     let basics = Cuts::of(&flow.blocks).basic_blocks();
+    let file = flow.blocks[0].entry_location.file().unwrap();
+    let locations = [4, 6, 0, 2].map(|offset| Location::File { file, offset: 0x1000 + offset });
+    assert_eq!(basics.iter().map(|basic| basic.location).collect::<Vec<_>>(), locations);
     let basics: Vec<_> = basics.iter().map(|b| (b.start, b.end, b.count)).collect();
     let a = |offset| Bound::At(at(offset));
     assert_eq!(

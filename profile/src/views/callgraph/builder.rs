@@ -71,7 +71,6 @@ impl Builder {
             if empty > 0 {
                 let node = self.tree.child(ROOT, function.unwrap_or(NOBODY));
                 self.tree.add(node, |node| &mut node.own, empty);
-                self.tree.add(node, |node| &mut node.moves, empty);
             }
         }
     }
@@ -154,7 +153,9 @@ impl Builder {
             node = self.tree.child(node, function);
         }
         self.tree.add(node, |node| &mut node.own, weight);
-        self.tree.add(node, |node| &mut node.moves, weight);
+        if !frames.is_empty() {
+            self.tree.add(node, |node| &mut node.moves, weight);
+        }
     }
 
     /// Replays branches, or calls and returns.
