@@ -360,6 +360,26 @@ fn a_plain_number_is_interpreted_by_its_column() {
     assert!(error.starts_with("line 1: ") && error.contains("perf script -F"), "{error}");
 }
 
+/// Columns that fit three of four lines are those of the text, which is refused if they are
+/// ambiguous; otherwise only their lines are.
+#[test]
+fn columns_of_most_lines_are_those_of_the_text() {
+    let read = |ambiguous: usize, others: usize| {
+        let lines = |columns: &str, count| format!("{columns} 0x10/0x20/P/-/-/0\n").repeat(count);
+        let bytes = lines("31 7f06d6a21e00", ambiguous) + &lines("?", others);
+        let mut recording = text(bytes.as_bytes());
+        let mut samples = 0;
+        while let Some(item) = recording.next_item()? {
+            samples += usize::from(matches!(item, Item::Stack(_)));
+        }
+        let refused = recording.refused().unwrap();
+        Ok::<_, ReadError>((samples, refused.lines, refused.error))
+    };
+    let Err(ReadError::Line { number, error }) = read(3, 1) else { panic!() };
+    assert_eq!((number, error), (1, LineError::Ambiguous));
+    assert_eq!(read(2, 1).unwrap(), (1, 2, LineError::Ambiguous));
+}
+
 /// BOLT's format of counts, and addresses after build IDs.
 #[test]
 fn texts_of_other_tools() {
@@ -381,6 +401,8 @@ fn texts_of_other_tools() {
     let rows: Vec<_> =
         table.branches.iter().map(|row| (row.from, row.to, row.count, row.mispredicted)).collect();
     assert_eq!(rows, [(0x40_1000, 0x40_1010, 3, None), (0x40_10C0, 0x40_10D0, 5, Some(2))]);
+    // Neither a build ID nor X.
+    assert!(of_text(counts.replace("B 4010c0", "B prog:4010c0").as_bytes()).is_err());
     let ids =
         " aabb1122:400630 aabb1122:0x40062f/aabb1122:0x4005b0/P/-/-/9  0x7f00/0x8000/P/-/-/1\n";
     assert_eq!(
@@ -392,8 +414,9 @@ fn texts_of_other_tools() {
 /// A recorder without predictions writes 0 mispredictions, as a program without any would.
 #[test]
 fn counts_without_any_misprediction_have_no_predictions() {
-    for (missed, expected) in [(0, (0, None)), (1, (9, Some(1)))] {
+    for (missed, stacks, expected) in [(0, 2, (0, None)), (1, 3, (9, Some(1)))] {
         let counts = format!("B 401000 401010 5 0\nB 401020 401030 4 {missed}\n");
+        assert_eq!(of_text(counts.as_bytes()).unwrap().len(), stacks);
         let table = HotTable::count(&mut text(counts.as_bytes()), |_, _| {}).unwrap();
         assert_eq!((table.known, table.mispredicted), expected);
     }
@@ -447,18 +470,26 @@ fn counts_next_to_instructions_belong_to_their_branches() {
 \t0000000000401781\tinsn: 7e e3                     \tbr_cntr: A-\t# PRED 1 cycles [6] 2.00 IPC
 
 ";
-    let bytes = [legend, sample, instructions, sample, sample, instructions].concat();
-    let mut recording = text(bytes.as_bytes());
-    let mut counts = Vec::new();
-    while let Some(item) = recording.next_item().unwrap() {
-        if let Item::Stack(stack) = item {
-            assert_eq!((stack.head.tid, stack.entries.len()), (Some(332_203), 2));
-            counts.push(stack.counters.map(|of| [of.get(0).unwrap(), of.get(1).unwrap()]));
+    let elsewhere = &*instructions.replace("401774", "401770");
+    let bare = " 0x401781/0x401766/P/-/-/1  0x401774/0x40177a/P/-/-/5 \n";
+    for (sample, tid) in [(sample, Some(332_203)), (bare, None)] {
+        let bytes = [
+            [legend, sample, instructions].concat(),
+            [sample, sample, instructions].concat(),
+            [sample, elsewhere].concat(),
+        ];
+        let mut recording = text(bytes.concat().as_bytes());
+        let mut counts = Vec::new();
+        while let Some(item) = recording.next_item().unwrap() {
+            if let Item::Stack(stack) = item {
+                assert_eq!((stack.head.tid, stack.entries.len()), (tid, 2));
+                counts.push(stack.counters.map(|of| [of.get(0).unwrap(), of.get(1).unwrap()]));
+            }
         }
+        let said = Some([[Some(1), Some(0), None, None], [Some(3), Some(1), None, None]]);
+        // perf could not read the code of the second one; the last one has no counts of a branch.
+        assert_eq!(counts, [said, None, said, None]);
     }
-    let said = Some([[Some(1), Some(0), None, None], [Some(3), Some(1), None, None]]);
-    // perf could not read the code of the second one.
-    assert_eq!(counts, [said, None, said]);
 }
 
 /// Numbers at the sampled address or in a mapping are addresses, however low; without such evidence
@@ -484,4 +515,65 @@ fn low_numbers_are_addresses_if_code_is_known() {
     // The sample was in a library, and every branch is low: offsets in it.
     let far = format!("     7f06d6a21e00 {}\n", branches(0x2_1E00));
     assert!(read(far.repeat(4)).is_err());
+    // So are four such samples without low numbers, or one with four.
+    let far = format!("     7f06d6a21e00 {}\n", branches(0x40_1100));
+    assert!(read(far.repeat(4)).is_err());
+    assert_eq!(read(far.repeat(3)).unwrap(), 3);
+    let low =
+        |end: &str| format!("     7f06d6a21e00 0x1100/0x1110/P/-/-/0  0x1120/{end}/P/-/-/0 \n");
+    assert!(read(low("0x1130")).is_err());
+    assert_eq!(read(low("0x401130")).unwrap(), 1);
+    // A sample in the kernel is not near its program, wherever that is.
+    let kernel = format!(" ffffffff81068283 {}\n", branches(0x40_1100));
+    assert_eq!(read(kernel.repeat(4)).unwrap(), 4);
+    // A program that calls the kernel has a library for that.
+    let calls = branches(0x40_1100) + &branches(0xFFFF_FFFF_8100_0000);
+    assert!(read(format!("{calls}\n")).is_err());
+    assert_eq!(read(format!("{calls}{}\n", branches(0x7F06_D6A2_1E00))).unwrap(), 1);
+}
+
+/// `-F brstackoff,dso` prints offsets in libraries and in programs without a fixed address, other
+/// addresses as they are. A high number in a program can be either.
+#[test]
+fn offsets_in_files_are_distinguished_from_addresses() {
+    /// Four offsets below any library's address.
+    const LIBRARY: &str = " 0x29d90(/lib/a.so)/0x29e40(/lib/a.so)/P/-/-/0  \
+                           0x2a010(/lib/a.so)/0x28a010(/lib/a.so)/P/-/-/0 \n";
+    let read = |bytes: &str| {
+        let open = || Ok::<_, ReadError>(text(bytes.as_bytes()));
+        let table = HotTable::count(&mut open()?, |_, _| {})?;
+        let ends = table.branches.iter().map(|row| {
+            let from = place(&table.maps, row.from_location, row.from);
+            [from, place(&table.maps, row.to_location, row.to)]
+        });
+        let of_library = |ends: &[String; 2]| ends[0].starts_with("/lib/a.so+");
+        let (library, others): (Vec<_>, Vec<_>) = ends.partition(of_library);
+        assert_eq!(library.len(), 2);
+        Ok::<_, ReadError>(others)
+    };
+    let entry = |from: &str, to: &str| format!(" {from}/{to}/P/-/-/0 \n");
+    let offsets = entry("0x1139(/bin/x)", "0x401150(/bin/x)");
+    assert_eq!(
+        read(&(LIBRARY.to_owned() + &offsets)).unwrap(),
+        [["/bin/x+0x1139", "/bin/x+0x401150"]]
+    );
+    let kept = entry("0xffffffff81000010([kernel.kallsyms])", "0x0(/bin/x)");
+    assert_eq!(read(&(LIBRARY.to_owned() + &kept)).unwrap(), [["0xffffffff81000010", "0x0"]]);
+    let either = entry("0x401139(/bin/y)", "0x401150(/bin/y)");
+    let far = format!("     7f06d6a21e00 {either}");
+    let near = format!("           401139 {either}");
+    for text in [&either, &(far.clone() + &near), &near] {
+        let error = read(&format!("{LIBRARY}{offsets}{text}")).unwrap_err();
+        assert!(matches!(error, ReadError::Line { error: LineError::Offsets, .. }), "{error}");
+    }
+    // All samples were in code above 4 GiB, and none in a program at a fixed address.
+    assert_eq!(
+        read(&(LIBRARY.to_owned() + &far)).unwrap(),
+        [["/bin/y+0x401139", "/bin/y+0x401150"]]
+    );
+    // The first lines do not show this program.
+    let long = LIBRARY.repeat(2000);
+    let late = entry("0x1139(/bin/z)", "0x1150(/bin/z)");
+    assert_eq!(read(&(long.clone() + &late)).unwrap(), [["/bin/z+0x1139", "/bin/z+0x1150"]]);
+    assert!(read(&(long + &either)).is_err());
 }

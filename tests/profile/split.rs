@@ -60,10 +60,17 @@ fn stacks_in_several_lines() {
         format!("{first}\n{A}\n{B}\n{second}\n{C}\n{D}\n{A}\n"),
         format!("{first} \n  {A} \n  {B} \n\n{second} \n  {C} \n  {D} \n  {A} \n"),
         format!("{first}  {A}\n{B}\n{second}  {C}\n{D}\n{A}\n"),
+        format!("12/13 40100a\n{A}\n{B}\n12/13 90200a\n{C}\n{D}\n{A}\n"),
+        // Columns before the first stack only: each other line is a stack.
+        format!("{first}\n {A}  {B} \n {C}  {D}  {A} \n"),
     ] {
         let (stacks, _) = read(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
         assert_eq!(stacks, two(), "{text}");
     }
+    // A number of stacks.
+    let text = format!("3\n{first}\n{A}\n{B}\n{second}\n{C}\n{D}\n{A}\n");
+    let [near, far] = two().try_into().unwrap();
+    assert_eq!(read(&text).unwrap().0, [near.clone(), near.clone(), near, far]);
 }
 
 /// The oldest branch first, as a book prints it; the same text in the other order.
@@ -74,10 +81,9 @@ fn either_order_is_read() {
         ["0x40104e/0x401060/P/-/-/1", "0x401068/0x401070/M/-/-/2", "0x401079/0x401020/P/-/-/3"];
     let expected = vec![vec![0x40_1079, 0x40_1068, 0x40_104E]];
     let mut lines = oldest_first.to_vec();
-    for text in [format!("...\n{}\n...\n", lines.join("\n")), {
-        lines.reverse();
-        lines.join("\n")
-    }] {
+    let printed = ["\n", "\n  "].map(|indent| format!("...{indent}{}\n...\n", lines.join(indent)));
+    lines.reverse();
+    for text in printed.into_iter().chain([lines.join("\n")]) {
         let (stacks, notes) = read(&text).unwrap();
         assert_eq!((stacks, notes.guessed), (expected.clone(), true), "{text}");
     }
@@ -95,10 +101,13 @@ fn unknown_starts_are_refused() {
         format!("{A}\n{B}\n{A}\n{B}\n{A}\n{C}\n{D}\n{C}\n{D}\n"),
         // Words of columns.
         format!("{columns}{A}\n{B}\n{columns}{C}\n{D}\n"),
+        format!("{columns}{A}\n{B}\n{}{C}\n{D}\n", columns.replace("401002", "902002")),
         // Numbers of stacks, threads or anything else.
         format!("17\n{A}\n{B}\n4194305\n{A}\n{B}\n"),
         // Wrapped at 80 columns.
         format!(" {A}  {B}\n{A}  {B}\n{A}  {B}\n"),
+        format!(" {A}  {B}\n{A}  {B}\n {C}  {D}\n{C}  {D}\n"),
+        format!(" {A}  {B}\n{}  {B}\n{A}  {B}\n", A.replace("/COND/-", "")),
     ] {
         let error = read(&text).expect_err(&text).to_string();
         assert!(error.contains("perf script -F ip,brstack"), "{error}: {text}");
@@ -113,10 +122,16 @@ fn stacks_of_one_branch_stay_apart() {
         format!("          401002  {A} \n          401012  {B} \n          401002  {A} \n"),
         format!(" {C} \n {A} \n {C} \n"),
         format!("{C}\n{A}\n{C}\n"),
+        format!("{A}\n{B}\n{C}\n"),
     ] {
         let (stacks, notes) = read(&text).unwrap();
         assert!(stacks.len() == 3 && stacks.iter().all(|stack| stack.len() == 1), "{text}");
         assert!(!notes.guessed);
+    }
+    // Eight pairs that join are not chance.
+    for (lines, stacks) in [(8, 8), (9, 1)] {
+        let text: String = [A, B].iter().cycle().take(lines).map(|e| format!(" {e} \n")).collect();
+        assert_eq!(read(&text).unwrap().0.len(), stacks, "{lines}");
     }
 }
 
@@ -143,6 +158,12 @@ fn prose_is_refused() {
         let text = words + &format!(" {A}  {B} \n").repeat(samples);
         assert_eq!(read(&text).is_err(), is_refused, "{lines} {samples}");
     }
+    // A reading that was stopped there has not seen the samples.
+    let words = "Some words about branches.\n".repeat(12);
+    let text = format!("{words} {A}  {B} \n");
+    let mut recording = Recording::from_stream(Box::new(Cursor::new(text))).unwrap();
+    recording.stop_at(words.len() as u64);
+    assert!(recording.next_item().unwrap().is_none());
     // Other events of perf are not prose.
     let event = "prog 100 [000] 1.000000: sched:sched_switch: prev_comm=prog\n".repeat(12);
     assert_eq!(read(&format!("{event} {A}  {B} \n")).unwrap().0, [[OF_A, OF_B]]);
@@ -172,6 +193,8 @@ fn announced_branches_are_counted() {
 fn stacks_that_join_nowhere_are_noted() {
     let apart = " 0x40101e/0x701000/P/-/-/7  0x501008/0x601010/P/-/-/3 \n";
     assert_eq!(read(&apart.repeat(9)).unwrap().1.unjoined, 9);
+    // The older target is unknown.
+    assert_eq!(read(&apart.replace("0x601010", "0x0").repeat(9)).unwrap().1.unjoined, 0);
     assert_eq!(read(&format!("{} {A}  {B} \n", apart.repeat(9))).unwrap().1.unjoined, 0);
 }
 
@@ -199,6 +222,7 @@ fn a_symbol_before_the_stack_is_not_of_its_first_branch() {
     let text = "main main+0x1e/work+0x0/P/-/-/7  work+0x8/main+0x10/P/-/-/3 \n";
     assert_eq!(symbols(text), [["main", "work"]]);
     assert_eq!(symbols(&text.replace("main main", "work+0x4 main")), [["main", "work"]]);
+    assert_eq!(symbols(&text.replace("main main", "not_called main")), [["main", "work"]]);
     // Names of C++ have spaces.
     let text = "operator new+0x1e/work+0x0/P/-/-/7  work+0x8/operator new+0x10/P/-/-/3 \n";
     assert_eq!(symbols(text), [["operator new", "work"]]);
@@ -210,6 +234,13 @@ fn a_symbol_before_the_stack_is_not_of_its_first_branch() {
 fn symbols_in_several_lines() {
     let text = "main+0x1e/main+0x0/P/-/-/7\nmain+0x8/main+0x10/P/-/-/3\n";
     assert_eq!(symbols(&format!("{text}\n{text}")), [["main", "main"], ["main", "main"]]);
+    // After an event, each is a sample.
+    assert_eq!(
+        symbols(
+            &text.replace("main+0x1e", "cycles: main+0x1e").replace("main+0x8", "cycles: main+0x8")
+        ),
+        [["main"], ["main"]]
+    );
 }
 
 /// A partly filled LBR: perf prints its empty records like unknown places. The oldest branch has no
@@ -229,6 +260,13 @@ fn empty_records_among_symbols() {
     assert_eq!(
         symbols(&format!(" a+0x1/a+0x0/P/-/-/3  {unknown}  {empty}  {empty} \n")),
         [["a", "?", "?"]]
+    );
+    // One cycle is a time. A known target is no empty record.
+    assert_eq!(symbols(&format!(" a+0x1/a+0x0/P/-/-/1  {empty}  {empty} \n")), [["a", "?"]]);
+    let to_a = "[unknown]/a+0x0/P/-/-/0";
+    assert_eq!(
+        symbols(&format!(" a+0x1/a+0x0/P/-/-/3  a+0x1/a+0x0/P/-/-/0  {to_a} \n")),
+        [["a", "a", "?"]]
     );
     // Without a prediction among branches that have one, no branch is meant.
     let none = "[unknown]/[unknown]/-/-/-/0";

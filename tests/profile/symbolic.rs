@@ -144,6 +144,10 @@ fn code_without_a_symbol_is_unknown_or_an_address() {
         [(file("[unknown]"), file("/usr/bin/x"))]
     );
     assert_eq!(
+        ends("0x401000/0x401001/P/-/-/0 [unknown]/0x401002/P/-/-/0"),
+        [(End::At(0x40_1000), End::At(0x40_1001)), (unknown(), End::At(0x40_1002))]
+    );
+    assert_eq!(
         ends("0x401000/main+0x1/P/-/-/0 main+0x2/0x401002/P/-/-/0 0x401003/0x401004/P/-/-/0"),
         [
             (End::At(0x40_1000), named("main", 1)),
@@ -172,6 +176,10 @@ fn the_first_name_is_separated_from_the_preceding_fields() {
         ("     55555588286e f (/usr/bin/x)", None, Some(0x5555_5588_286E)),
         ("     55555588286e f+0x0 (/a (b)/c)", None, Some(0x5555_5588_286E)),
         ("     55555588286e [unknown] ([kernel.kallsyms])", None, Some(0x5555_5588_286E)),
+        ("     55555588286e f(int) (/usr/bin/x)", None, Some(0x5555_5588_286E)),
+        // As `lbr script -F ip,quality,brstack` prints it.
+        ("     55555588286e {stream,joined,whole}  ", None, Some(0x5555_5588_286E)),
+        ("     55555588286e {-}  ", None, Some(0x5555_5588_286E)),
         ("   12 ", Some(12), None),
         ("12345 ", Some(12345), None),
         ("   12/13    ", Some(12), None),
@@ -215,6 +223,7 @@ fn invalid_entries_are_refused() {
         ("main/f+0x0/P/-/-/0", 1, EntryError::NoPlace),
         ("main+0x1/P/-/-/0", 1, EntryError::NoPlace),
         ("+0x1/f+0x0/P/-/-/0", 1, EntryError::NoPlace),
+        ("   12 +0x1/f+0x0/P/-/-/0", 1, EntryError::NoPlace),
         ("main+0x1/+0x2/P/-/-/0", 1, EntryError::NoPlace),
         ("main+0x1/f+0x/P/-/-/0", 1, EntryError::NoPlace),
         ("main+0x1/f+0x00000000000000001/P/-/-/0", 1, EntryError::NoPlace),
@@ -281,6 +290,9 @@ fn addresses_are_not_mistaken_for_symbols() {
         let (_, refused) = count(&[&format!("{by_name} {ends}/P/-/-/0 \n")]);
         assert_eq!(refused, [1], "{ends}");
     }
+    let second = format!("{by_name} 0x10/0x20/P/-/-/0  0x5a00000000000010/0x20/P/-/-/0 \n");
+    let error = LineError::Entry { index: 2, error: EntryError::Impossible };
+    assert_eq!(read(&second).1, [(2, error)]);
     // Another recording is independent of it.
     for texts in [[by_name, odd], [odd, by_name]] {
         let (table, refused) = count(&texts);
