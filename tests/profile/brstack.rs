@@ -1,11 +1,14 @@
 //! Parsing of entries and lines as text.
 
+use std::io::Cursor;
+
 use lbr_msr::record::{BranchSpec, BranchType, Comm, Event, Task};
 use profile::brstack::{
     BranchCounters, EntryError, Line, LineError, Printed, event_text, parse_entry, parse_line,
 };
 use profile::maps::Location;
 use profile::names::Names;
+use profile::perf_data::ReadError;
 use profile::{EntryFlags, Item, RawBranch, Recording};
 use proptest::prelude::*;
 
@@ -75,6 +78,7 @@ fn wrong_entries_are_named() {
         ("0x1/0x2/P/-/-/x", EntryError::Cycles),
         ("0x1/0x2/P/-", EntryError::Fields(4)),
         ("0x1/0x2/P/-/-/0/a/b/c", EntryError::Fields(9)),
+        ("0x/0x20/P/-/-/0/COND/-", EntryError::Address),
     ] {
         assert_eq!(parse_entry(text.as_bytes()), Err(error), "{text}");
     }
@@ -126,6 +130,120 @@ fn lines() {
     assert_eq!((map.dev, map.ino, map.ino_generation, map.prot), ((0, 0x1d), 224, 9, 5));
     assert_eq!(map.path, "/a b/c");
     assert_eq!(line("PERF_RECORD_MMAP2 12/13: [0x201000("), Err(LineError::Mmap));
+    let old = "PERF_RECORD_MMAP 12/13: [0x201000(0x1000) @ 0x1000]: x /a b/c\n";
+    let Ok(Line::Event(Event::Mmap(map))) = line(old) else { panic!() };
+    assert_eq!((map.addr, map.len, map.pgoff, map.prot), (0x201000, 4096, 4096, 4));
+    assert_eq!((map.dev, map.ino, map.ino_generation), ((0, 0), 0, 0));
+}
+
+/// The process, thread, time and address of a sample with these columns; it has no period.
+fn columns(text: &str) -> (Option<u32>, Option<u32>, Option<u64>, Option<u64>) {
+    let line = format!("{text}0x1/0x2 ");
+    match parse_line(line.as_bytes(), &mut Vec::new(), &mut Names::default()) {
+        Ok(Line::Sample(head)) => {
+            assert_eq!(head.period, None, "{line}");
+            (head.pid, head.tid, head.time, head.ip)
+        }
+        other => panic!("{line}: {other:?}"),
+    }
+}
+
+/// The columns of perf (`%5d/%-5d pid/tid`, 7 columns from 6.4 on; ` %16x ip`), also with numbers
+/// longer than their column, and those of `lbr script`.
+#[test]
+fn columns_before_branches_are_read() {
+    let ip = Some(0x40_10AE);
+    let column = format!("{:>17} ", "4010ae");
+    for width in [5, 7] {
+        let task = format!("{:width$}/{:<width$} {column}", 100, 101);
+        assert_eq!(columns(&task), (Some(100), Some(101), None, ip), "{task}");
+    }
+    let long = format!("{:>16} {:>5} {column}", "prog", 123_456);
+    assert_eq!(columns(&long), (None, Some(123_456), None, ip));
+    let flags = format!("  {:<21} {column}", "jcc");
+    assert_eq!(columns(&flags), (None, None, None, ip));
+    let timeless = format!("{:>12}: {column}", "-");
+    assert_eq!(columns(&timeless), (None, None, None, ip));
+    let time = Some(2_500_000_000);
+    assert_eq!(columns("prog 123 2.5: 4010ae "), (None, Some(123), time, ip));
+    // A name of hexadecimal letters only.
+    assert_eq!(columns("cafe 12/13 2.5: 4010ae "), (Some(12), Some(13), time, ip));
+    // A path with a colon after the address; an address after a build ID; one without its columns.
+    assert_eq!(columns(&format!("{column}main (/a: b) ")), (None, None, None, ip));
+    assert_eq!(columns(" aabb1122:00004010ae "), (None, None, None, ip));
+    assert_eq!(columns("4010ae "), (None, None, None, ip));
+    assert_eq!(columns("0x4010ae 0x1(/a)/0x2(/a)/P/-/-/0 "), (None, None, None, ip));
+}
+
+/// perf prints a period in 10 columns.
+#[test]
+fn an_address_of_decimal_digits_is_not_a_period() {
+    let ip = Some(0x40_1000);
+    for (before, pid, tid, time) in [
+        ("  100/101   ", Some(100), Some(101), None),
+        ("  100 ", None, Some(100), None),
+        ("    2.500000: ", None, None, Some(2_500_000_000)),
+    ] {
+        let text = format!("{before}{:>17} ", "401000");
+        assert_eq!(columns(&text), (pid, tid, time, ip), "{text}");
+    }
+}
+
+/// The thread's columns are padded like the process's only if a space follows them.
+#[test]
+fn a_task_without_padding_is_read() {
+    let found = columns("work  7952/7953 [001] 2.500000: 4010ae ");
+    assert_eq!(found, (Some(7952), Some(7953), Some(2_500_000_000), Some(0x40_10AE)));
+}
+
+#[test]
+fn text_other_than_columns_is_unknown() {
+    let line = |text: &str| parse_line(text.as_bytes(), &mut Vec::new(), &mut Names::default());
+    for text in ["prog 12/13  more words", "12/13 40100a", "12/13 : 40100a", "more :0x1/0x2"] {
+        assert_eq!(line(text), Err(LineError::Unknown), "{text}");
+    }
+    // A thread or a period.
+    assert_eq!(line("31 7f06d6a21e00 0x1/0x2"), Err(LineError::Ambiguous));
+}
+
+/// `-F insnlen,insn` and page sizes.
+#[test]
+fn fields_after_branches_are_accepted() {
+    let mut entries = Vec::new();
+    let mut line = |after: &str| {
+        let text = format!("0x1/0x2/P/-/-/0  {after}");
+        parse_line(text.as_bytes(), &mut entries, &mut Names::default()).map(|_| ())
+    };
+    for after in ["ilen: 2", "ilen: 2 insn: eb 04", "insn: eb 04", "4K 2M", "N/A"] {
+        assert_eq!(line(after), Ok(()), "{after}");
+    }
+    let refused = Err(LineError::Entry { index: 2, error: EntryError::Address });
+    for after in ["ilen: x", "ilen: 2 code: eb", "ilen: 2 insn: eb jmp", "insn: jmp", "4K 2X"] {
+        assert_eq!(line(after), refused, "{after}");
+    }
+}
+
+/// Entries followed by enough text are parsed several bytes at a time, with the same grammar.
+#[test]
+fn entries_far_from_the_end_of_a_text_are_checked() {
+    let good = " 0x10/0x20/P/-/-/7/COND\n".repeat(8);
+    assert_eq!(read(&good).0.len(), 8);
+    let line = |entry: &str| read(&format!(" {entry}  {entry}\n{good}"));
+    for entry in [
+        "0x/0x20/P/-/-/7",
+        "0x10/0x/P/-/-/7",
+        "0x1g/0x20/P/-/-/7",
+        "0x10/0x2g/P/-/-/7",
+        "0x10/0x20/P/-/-/x",
+        "0x10/0x20/P/-/-/1:",
+        "0x10/0x20/P/-/-/7/COND/N/A",
+    ] {
+        let (found, refused) = line(entry);
+        assert_eq!((found.len(), refused), (8, Some((1, 1))), "{entry}");
+    }
+    // An unknown name of speculation.
+    let (found, refused) = line("0x10/0x20/P/-/-/7/COND/NEW");
+    assert_eq!((found.len(), found[0].1.len(), refused), (9, 2, None));
 }
 
 proptest! {
@@ -215,6 +333,9 @@ fn dumped_samples_are_read() {
     let without =
         "work  7952/7953 [001] 8380.958377:      48973 cycles:u:            4f851a work\n";
     assert_eq!(read(&format!("{DUMP}{without}{DUMP}")).0.len(), 2);
+    // Another thread's is not.
+    let (found, refused) = read(&format!("{DUMP}{}", without.replace("/7953", "/7954 ")));
+    assert_eq!((found, refused), (vec![sample.clone(), (Some(7952), vec![])], None));
     let with = " 0x4b52fd/0x4f82c0/P/-/-/0  0xffffffff8220137c/0x4b52f0/M/-/-/17  0x41d1c4/0x4b52f0/-/X/A/0 \n";
     assert_eq!(read(&format!("{DUMP}{with}")), (vec![sample.clone()], None));
     // Different branches are another sample, which follows it.
@@ -343,6 +464,29 @@ fn source_lines_are_accepted_below_frames() {
     assert_eq!(refused(&[head, frame, source, branches].concat()), (Some(1), None));
     assert_eq!(refused(&[head, frame, spaceless, branches].concat()), (Some(1), Some((1, 3))));
     assert_eq!(refused(&[head, frame, branches, source].concat()), (Some(1), Some((1, 5))));
+    // Without columns, frames are the first lines of a sample.
+    assert_eq!(refused(&[frame, source, branches].concat()), (Some(1), None));
+}
+
+/// `-F comm` before the frames of call chains: a name of any width.
+#[test]
+fn names_of_threads_before_frames_are_samples() {
+    let sample = |name: &str| format!("{name}\n\t  4f82c0 main\n 0x10/0x20/P/-/-/0 \n\n");
+    let (found, refused) = read(&(sample("my prog") + &sample("prog")));
+    assert_eq!((found.len(), refused), (2, None));
+}
+
+/// `-F brstackinsn` without `brstack` prints no branches.
+#[test]
+fn instructions_alone_are_refused() {
+    let instructions = "\t0000000000401774\tinsn: eb 04\n\t0000000000401776\tinsn: 90\n";
+    for (columns, number) in [("", 1), ("prog 12/13 2.5: 40177a\n", 2)] {
+        let text = format!("{columns}{instructions}");
+        let mut recording = Recording::from_stream(Box::new(Cursor::new(text))).unwrap();
+        let error = recording.next_item().unwrap_err();
+        let ReadError::Line { number: line, error } = error else { panic!("{error}") };
+        assert_eq!((line, error), (number, LineError::Instructions));
+    }
 }
 
 /// Text that arrives a few bytes at a time.
@@ -366,7 +510,17 @@ type Said = (Vec<(profile::SampleHead, Vec<RawBranch>)>, Option<profile::recordi
 
 fn said(text: &[u8], most: usize) -> Said {
     let pieces = Pieces { text: text.to_vec(), at: 0, most };
-    let mut recording = Recording::from_stream(Box::new(pieces)).unwrap();
+    said_by(Recording::from_stream(Box::new(pieces)).unwrap())
+}
+
+/// The same with a text that is read ahead in a number of threads.
+fn said_ahead(text: &[u8], threads: usize) -> Said {
+    let mut recording = Recording::from_stream(Box::new(Cursor::new(text.to_vec()))).unwrap();
+    recording.read_ahead(threads);
+    said_by(recording)
+}
+
+fn said_by(mut recording: Recording) -> Said {
     let mut samples = Vec::new();
     // A text without branches is an error, reported at the end.
     while let Ok(Some(item)) = recording.next_item() {
@@ -491,6 +645,9 @@ fn long_texts_are_read_the_same() {
     for most in [1000, 4096, 65_537] {
         assert_eq!(said(text.as_bytes(), most), whole);
     }
+    for threads in [1, 3] {
+        assert_eq!(said_ahead(text.as_bytes(), threads), whole, "{threads} threads");
+    }
     assert_eq!(said(&with_paths(text.as_bytes()), usize::MAX), whole);
 }
 
@@ -505,6 +662,51 @@ fn a_long_line_is_one_sample() {
         samples[0].1.iter().zip(1u64..).all(|(branch, n)| (branch.from, branch.to) == (n, n + 1))
     );
     assert_eq!(samples[0].1.len(), 20_000);
+}
+
+/// Entries of 32 bytes: a buffer whose size is a power of two ends between two of them.
+#[test]
+fn lines_of_several_buffers_are_read_ahead() {
+    let entries = |count: usize| "0x100010/0x100020/P/-/-/10/RET  ".repeat(count);
+    let line = |count| entries(count).trim_end().to_owned() + "\n";
+    let text: String = [1500, 30, 9000, 1, 1].map(line).concat();
+    let (samples, refused) = said_ahead(text.as_bytes(), 2);
+    let lengths: Vec<usize> = samples.iter().map(|(_, entries)| entries.len()).collect();
+    assert_eq!((lengths, refused), (vec![1500, 30, 9000, 1, 1], None));
+}
+
+/// A stream that fails after its data.
+struct Failing(Cursor<Vec<u8>>);
+
+impl std::io::Read for Failing {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        match self.0.read(buffer)? {
+            0 => Err(std::io::Error::from_raw_os_error(5)),
+            read => Ok(read),
+        }
+    }
+}
+
+#[test]
+fn samples_come_before_the_error_of_a_stream() {
+    let text = " 0x10/0x20/P/-/-/0 \n".repeat(5000);
+    for threads in [0, 1, 2] {
+        let stream = Failing(Cursor::new(text.clone().into_bytes()));
+        let mut recording = Recording::from_stream(Box::new(stream)).unwrap();
+        if threads > 0 {
+            recording.read_ahead(threads);
+        }
+        let mut samples = 0;
+        let error = loop {
+            match recording.next_item() {
+                Ok(Some(_)) => samples += 1,
+                Ok(None) => panic!("{threads}: no error"),
+                Err(error) => break error,
+            }
+        };
+        let is_io = matches!(error, ReadError::Io { offset, .. } if offset == text.len() as u64);
+        assert!(is_io && samples == 5000, "{threads} threads: {samples}, {error}");
+    }
 }
 
 /// A line above the maximum length is one line, and is rejected.
@@ -581,6 +783,10 @@ fn counts_of_a_branch_stop_at_three() {
         let counted = BranchCounters { at: 0x40_1774, word };
         assert_eq!(found, Ok(Line::Instruction(Some(counted))), "{letters}");
     }
+    // There are four counters, A to D.
+    let line = b"\t0000000000401774\tinsn: eb 04 \tbr_cntr: AE\t# PRED";
+    let found = parse_line(line, &mut Vec::new(), &mut Names::default());
+    assert_eq!(found, Ok(Line::Instruction(None)));
 }
 
 /// perf's default columns have only the thread. Records tell its process; a process has the number

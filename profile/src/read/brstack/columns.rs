@@ -257,7 +257,7 @@ impl<'a> Search<'a> {
                     columns @ (5 | 7) => width - word.len() + pid + 1 + columns,
                     _ => width,
                 };
-                let pad = rest.get(width..padded).unwrap_or_default();
+                let pad = rest.get(width..=padded).unwrap_or_default();
                 let is_padded = pad.iter().all(|byte| *byte == b' ');
                 let end = if is_padded { padded.max(width) } else { width };
                 ids.next().is_none().then_some(end + 1)?
@@ -332,10 +332,12 @@ impl<'a> Search<'a> {
     }
 
     fn is_period(&self, word: &[u8], width: usize, before: &Reading<'_>) -> bool {
+        /// The width of the address.
+        const IP: usize = 17;
         let earlier = [Column::Task, Column::Number, Column::Cpu, Column::Tod, Column::Time];
         width == 10
             || word.len() >= 10
-            || earlier.into_iter().any(|column| before.columns.has(column))
+            || width != IP && earlier.into_iter().any(|column| before.columns.has(column))
             || self.widths == Widths::Lost && width == word.len()
     }
 

@@ -118,7 +118,7 @@ fn in_common(lines: &[Numbered<'_>], widths: Widths) -> Option<Result<Option<Lay
             fit += 1;
         }
     }
-    if fit * 4 < lines.len() * 3 || fit == 0 {
+    if fit * 4 < lines.len() * 3 {
         return None;
     }
     // A thread's name or symbol can be any text.

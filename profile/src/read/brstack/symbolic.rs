@@ -283,8 +283,7 @@ impl<'a> Head<'a, '_> {
     /// The name; `None` if it cannot be separated from the text before it.
     fn name(&self) -> Option<&'a [u8]> {
         let end = self.reading.end;
-        let has_ip = self.reading.columns.has(Column::Ip);
-        let after = match has_ip {
+        let after = match self.reading.columns.has(Column::Ip) {
             true => after_quality(self.text, end).or_else(|| after_file(self.text, end)),
             false => None,
         };
@@ -297,7 +296,7 @@ impl<'a> Head<'a, '_> {
             return Some(name);
         }
         // Realigned texts have spaces between words.
-        let is_glued = has_ip && after.is_none() && self.reading.in_column && blanks == 1;
+        let is_glued = after.is_none() && self.reading.in_column && blanks == 1;
         if !is_glued {
             return Some(text);
         }

@@ -209,7 +209,7 @@ impl Piece {
             }
             let begun = brstack::begin(rest, &mut entries);
             let after = rest.get(begun..).unwrap_or_default();
-            let is_whole = begun > 0 && matches!(after, [b'\n', ..] | [b' ', b'\n', ..]);
+            let is_whole = matches!(after, [b'\n', ..] | [b' ', b'\n', ..]);
             if is_whole {
                 self.entries.append(&mut entries);
                 self.lines.push((at, begun, self.entries.len()));
