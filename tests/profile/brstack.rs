@@ -164,6 +164,7 @@ fn columns_before_branches_are_read() {
     assert_eq!(columns(&flags), (None, None, None, ip));
     let timeless = format!("{:>12}: {column}", "-");
     assert_eq!(columns(&timeless), (None, None, None, ip));
+    assert_eq!(columns(&format!("[-] {column}")), (None, None, None, ip));
     let time = Some(2_500_000_000);
     assert_eq!(columns("prog 123 2.5: 4010ae "), (None, Some(123), time, ip));
     // A name of hexadecimal letters only.

@@ -380,7 +380,7 @@ impl<'a> Search<'a> {
             let comm = comm.trim_ascii();
             // A name is neither a number nor a self-describing column.
             let is_number = is_hex(comm) && (comm.len() > 8 || comm.iter().any(u8::is_ascii_digit));
-            let is_cpu = matches!(comm, [b'[', b'0'..=b'9', ..]);
+            let is_cpu = matches!(comm, [b'[', b'0'..=b'9', ..] | b"[-]");
             let is_task = comm.contains(&b'/')
                 && comm.split(|byte| *byte == b'/').all(|id_text| id(id_text).is_some());
             if !comm.is_empty() && !is_number && !is_cpu && !is_task && !comm.ends_with(b":") {
