@@ -6,6 +6,7 @@ use profile::annotate::{
     Annotated, EdgeKind, FindError, Node, Stretch, Syntax, annotate, find, hottest, hottest_one,
 };
 use profile::maps::LocationFilter;
+use profile::note::Source;
 use profile::perf_data::Meta;
 
 use crate::compiled::{compile, extent, mapped, symbol};
@@ -219,7 +220,8 @@ fn fused_pairs_and_contradictions() {
     let (_dir, path) = elf(CODE);
     let mapped = map(&path, AT, 0x1000, 0x1000);
     let branches = [(10, 12), (12, 0), (8, 12), (12, 0), (10, 12)];
-    let mut flow = count(&[mapped, ran(1, &branches)]);
+    let hardware = Meta { source: Source::Hardware, ..meta() };
+    let mut flow = count_as(hardware, &[mapped, ran(1, &branches)]);
     let annotated = all(&mut flow, CODE.len());
     assert_eq!((annotated.exact, annotated.contradicted), (false, 1));
     let of = |offset: u64| {
@@ -229,6 +231,19 @@ fn fused_pairs_and_contradictions() {
     assert_eq!([of(0), of(8), of(10), of(12), of(14)], [Some(1), Some(1), None, Some(2), Some(2)]);
     let pair = annotated.blocks.iter().find(|block| block.entry == at(12)).unwrap();
     assert_eq!((pair.instructions, pair.count, pair.last), (Some(2), 2, 9));
+}
+
+/// Of three times round, a signal ended the last before the branch at 4, which a software LBR would
+/// have recorded.
+#[test]
+fn a_branch_after_an_interrupt_did_not_run() {
+    let (_dir, path) = elf(CODE);
+    let interrupt = BranchEntry { branch_type: Some(BranchType::IRQ), ..entry(at(3), at(0x50)) };
+    let jump = |from| entry(at(from), at(0));
+    let stack = sample(1, vec![interrupt, jump(8), jump(8), jump(5)], exact());
+    let annotated = all(&mut count(&[map(&path, AT, 0x1000, 0x1000), stack]), 10);
+    let wanted = [(0, 3), (2, 3), (3, 3), (4, 2), (6, 2), (7, 2), (8, 2)];
+    assert_eq!(counts(&annotated), wanted.map(|(offset, n)| (offset, Some(n))));
 }
 
 /// The code after a jump to 0: up to an interrupt at 3, before a branch; up to the jump at 8, where a

@@ -32,6 +32,8 @@ pub fn annotate(
         return Err(FindError::TooLong { name, len });
     }
     let complete = flow.is_complete();
+    // A software LBR records the branch; what leaves before it was not fused with it.
+    let fuses = flow.quality.software < flow.quality.samples;
     let Flow { blocks, sites, maps, block_quality, .. } = flow;
     let blocks: Vec<&Block> = blocks.iter().filter(|block| function.is_in(block)).collect();
     let sites: Vec<&Site> =
@@ -55,7 +57,8 @@ pub fn annotate(
     let contradicted = contradicted.fold(0, |sum: u64, block| sum.saturating_add(block.count));
     let exact = complete && contradicted == 0;
 
-    let fused = |exit: u64| sites.iter().any(|site| function.distance(site.location) == Some(exit));
+    let is_site = |exit| sites.iter().any(|site| function.distance(site.location) == Some(exit));
+    let fused = |exit: u64| fuses && is_site(exit);
     let decoded = blocks.iter().copied().filter(|block| block.decoded);
     let spans: Vec<(&Block, usize, usize)> = decoded
         .filter_map(|block| {
