@@ -2,7 +2,9 @@
 
 use std::io::Cursor;
 
-use lbr_msr::record::{BranchEntry, Comm, Event, Label, Lost, MoveKind, Task, ThreadMove};
+use lbr_msr::record::{
+    BranchEntry, Comm, Event, Integrity, Label, Lost, MoveKind, Task, ThreadMove,
+};
 use profile::flow::{Flow, FlowCounter};
 use profile::interval::{Clusters, Interval};
 use profile::maps::Maps;
@@ -212,19 +214,25 @@ impl View for Followed {
 }
 
 /// A signal comes before the second branch, and the return of its handler before the third: neither
-/// follows a branch, and their cycles started elsewhere.
+/// follows a branch, and their cycles started elsewhere. Another signal comes after the last branch,
+/// so the next stack's first branch does not follow it.
 #[test]
 fn no_branch_follows_across_a_move() {
     let mut event = ran(1, &[(0x10, 0x20), (0x108, 0x110), (0x28, 0x30), (0x38, 0x40)]);
     let Event::Sample(sample) = &mut event else { unreachable!() };
     let moved = |newer, kind, from, to| ThreadMove { newer, kind, from: at(from), to: at(to) };
-    sample.stack.moves =
-        vec![moved(3, MoveKind::Signal, 0x24, 0x100), moved(2, MoveKind::Return, 0x118, 0x24)];
+    sample.stack.moves = vec![
+        moved(3, MoveKind::Signal, 0x24, 0x100),
+        moved(2, MoveKind::Return, 0x118, 0x24),
+        moved(0, MoveKind::Signal, 0x44, 0x100),
+    ];
     sample.stack.entries.iter_mut().for_each(|entry| entry.cycles = Some(7));
+    let next = ran(2, &[(0x108, 0x110), (0x118, 0x120)]);
     let mut recording =
-        Recording::from_stream(Box::new(Cursor::new(stream(meta(), &[event])))).unwrap();
+        Recording::from_stream(Box::new(Cursor::new(stream(meta(), &[event, next])))).unwrap();
     let found = Counter::<Followed>::new().count(&mut recording, |_, _| {}).unwrap();
-    assert_eq!(found, [(false, Some(7)), (false, None), (false, None), (true, Some(7))]);
+    let first = [(false, Some(7)), (false, None), (false, None), (true, Some(7))];
+    assert_eq!(found, [&first[..], &[(false, None), (true, None)]].concat());
 }
 
 /// An empty newest entry: unknown code ran after the branch before it.
@@ -371,6 +379,21 @@ fn no_block_has_an_end_that_was_not_recorded() {
     assert_eq!((backwards.crossing, backwards.backwards), (0, 1));
 }
 
+/// The distance of two symbols is unknown, that of two addresses is known, also in one text. A
+/// perf.data has only addresses, even impossible ones.
+#[test]
+fn only_symbols_are_at_an_unknown_distance() {
+    let quality =
+        text(" 0x10/0x20/P/-/-/0 0x30/0x1000/P/-/-/0 f+0x1/g+0x2/P/-/-/0\n").block_quality;
+    assert_eq!((quality.apart, quality.backwards, quality.unjoined()), (1, 1, 2));
+    let mut file = Crafted::new(false);
+    file.attr(128, 1 | 1 << 11, 0, 1 << 3, &[]);
+    file.sample(&[0xa0, 2, 0x5a00_0000_0000_0010, 0x20, 2, 0x30, 0x5a00_0000_0000_0020, 2]);
+    let mut recording = Recording::from_stream(Box::new(Cursor::new(file.bytes))).unwrap();
+    let quality = FlowCounter::new().count(&mut recording, |_, _| {}).unwrap().block_quality;
+    assert_eq!((quality.apart, quality.backwards, quality.unjoined()), (0, 1, 1));
+}
+
 /// Text tells neither its source nor labels.
 #[test]
 fn text_has_no_labels() {
@@ -395,6 +418,19 @@ fn sums_of_periods() {
         quality.sample(&SampleHead { period, weight, ..SampleHead::default() }, 1);
     }
     assert_eq!(quality.periods, Periods { events: 11, squares: 9 + 9 + 25, unknown: 5 });
+}
+
+/// Stacks of unknown continuity count, unlike torn ones.
+#[test]
+fn torn_stacks_are_excluded() {
+    let mut quality = Quality::default();
+    let mut sample = |label, weight| {
+        let integrity = Integrity { label, ..exact() };
+        let source = Source::Hardware;
+        quality.sample(&SampleHead { integrity, source, weight, ..SampleHead::default() }, 1)
+    };
+    assert!(sample(Label::Gap, 1) && !sample(Label::Torn, 2));
+    assert_eq!((quality.samples, quality.excluded), (3, 2));
 }
 
 #[test]

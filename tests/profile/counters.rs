@@ -69,6 +69,11 @@ fn an_empty_entry_shifts_no_counts() {
     let counts = table.branches.iter().map(|b| (b.from, b.counters.as_deref().copied()));
     let of = |count| Some([Some(count), None, None, None]);
     assert_eq!(counts.collect::<Vec<_>>(), [(0x10, of(1)), (0x30, of(3))]);
+    // Nor those of a later stack without such an entry.
+    file.sample(&[1, 2, 0x50, 0x60, 0, 0x70, 0x80, 0, 2, 1]);
+    let table = HotTable::count(&mut open(&file), |_, _| {}).unwrap();
+    let later = table.branches.iter().find(|branch| branch.from == 0x70).unwrap();
+    assert_eq!(later.counters.as_deref().copied(), of(1));
 }
 
 /// The leader of a group can have counts although its attribute does not announce them, and an
@@ -80,9 +85,13 @@ fn present_counters_decide() {
     file.attr(128, 0x10000 | BRANCH_STACK, 0, ANY | COUNTERS, &[2]);
     file.sample(&[1, 1, 0x10, 0x20, 0, 2]);
     file.sample(&[2, 1, 0x30, 0x40, 0]);
+    // Two words are not the counts of one branch.
+    file.sample(&[1, 1, 0x50, 0x60, 0, 2, 2]);
     let mut recording = open(&file);
     let Some(Item::Stack(stack)) = recording.next_item().unwrap() else { panic!() };
     assert_eq!(stack.counters.unwrap().get(0), Some([Some(2), None, None, None]));
+    let Some(Item::Stack(stack)) = recording.next_item().unwrap() else { panic!() };
+    assert!(stack.counters.is_none());
     let Some(Item::Stack(stack)) = recording.next_item().unwrap() else { panic!() };
     assert!(stack.counters.is_none());
     let table = HotTable::count(&mut open(&file), |_, _| {}).unwrap();

@@ -385,7 +385,7 @@ fn columns_of_most_lines_are_those_of_the_text() {
 fn texts_of_other_tools() {
     let counts = "B 4010c0 4010d0 5 2\nT 401000 401010 401020 3\nF 401010 401020 7\n\
                   R 401070 401010 401020 4\nf 401010 401030 2\nr 401010 401020 1\nE cycles\nS 401010 9\n\
-                  F 401010 401040 0\n";
+                  F 401010 401040 0\nF 401020 401010 6\n";
     let open = || text(counts.as_bytes());
     let mut table = HotTable::count(&mut open(), |_, _| {}).unwrap();
     // One for each execution of a branch, and samples without one.
@@ -394,6 +394,7 @@ fn texts_of_other_tools() {
     let flow = FlowCounter::new().count(&mut open(), |_, _| {}).unwrap();
     let blocks: Vec<_> = flow.blocks.iter().map(|b| (b.entry, b.exit, b.count)).collect();
     assert_eq!(blocks, [(0x40_1010, 0x40_1020, 3 + 7 + 4 + 1), (0x40_1010, 0x40_1030, 2)]);
+    assert_eq!(flow.block_quality.backwards, 6);
     let ret = table.branches.iter().find(|row| row.from == 0x40_1070).unwrap();
     assert_eq!(ret.branch_type, Some(lbr_msr::record::BranchType::RET));
     table.branches.retain(|row| row.from != 0x40_1070);

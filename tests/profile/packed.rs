@@ -93,6 +93,20 @@ fn compressed_records_hold_what_the_plain_ones_do() {
     }
 }
 
+/// A record may hold any part of a zstd block, also one that decompresses to nothing yet.
+#[test]
+fn a_zstd_block_may_continue_in_the_next_record() {
+    let plain = stream(meta(), &many());
+    let (head, records) = plain.split_at(first_event(&plain));
+    let mut split = head.to_vec();
+    for part in zstd::encode_all(records, 3).unwrap().chunks(8) {
+        let size = 8 + part.len() as u16;
+        split.extend([81u32.to_le_bytes(), [0, 0, size as u8, 0]].concat());
+        split.extend(part);
+    }
+    assert_eq!(read(&split), read(&plain));
+}
+
 #[test]
 fn data_before_damage_is_read() {
     let plain = stream(meta(), &many());
@@ -126,6 +140,7 @@ fn stopped_within_a_compressed_record() {
         found += 1;
     }
     assert!(recording.notes().stopped);
+    assert_eq!(recording.notes().cut_at, None);
     assert!(0 < found && found < whole.len() / 2, "{found} of {}", whole.len());
 }
 

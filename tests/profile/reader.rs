@@ -74,6 +74,24 @@ fn as_read(mut events: Vec<Event>) -> Vec<Event> {
     events
 }
 
+/// A pipe that delivers a byte at a time.
+struct Slow(Cursor<Vec<u8>>);
+
+impl std::io::Read for Slow {
+    fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
+        let most = to.len().min(1);
+        self.0.read(&mut to[..most])
+    }
+}
+
+#[test]
+fn a_slow_pipe_is_read_to_its_end() {
+    let bytes = stream(meta(), &events());
+    let mut slow = Recording::from_stream(Box::new(Slow(Cursor::new(bytes)))).unwrap();
+    assert_eq!(read(&mut slow).unwrap(), as_read(events()));
+    assert_eq!(slow.notes(), Default::default());
+}
+
 /// Truncated at every byte: the part before is read, or there is an error message.
 #[test]
 fn cut_at_every_byte() {
@@ -244,11 +262,29 @@ fn attributes_of_every_size() {
 #[test]
 fn an_attribute_without_its_size() {
     let mut file = Crafted::new(false);
-    let words = [0, 0, 1000, 0x10000 | 1 | BRANCH_STACK, 0, 0, 0, 0, 11];
+    let words = [0, 0, 0, 0x10000 | 1 | BRANCH_STACK, 0, 0, 0, 0, 11];
     file.record(64, 0, &words.map(u64::to_le_bytes).concat());
     file.attr(128, 0x10000 | 1 | 4 | BRANCH_STACK, 0, 8, &[12]);
     file.sample(&[11, 0xa0, 1, 0x10, 0x20, 2]);
     assert_eq!(stacks(&file), [[branch(0x10, 0x20, 2)]]);
+    let mut reader = reader(&file.bytes).unwrap();
+    read(&mut reader).unwrap();
+    // This form has no branch filter, and a period of 0 is none.
+    let attr = &reader.events()[0];
+    assert_eq!((attr.branch_sample_type, attr.rate()), (0, None));
+}
+
+/// The first published form has 64 bytes.
+#[test]
+fn shorter_attributes_are_malformed() {
+    let mut file = Crafted::new(false);
+    file.record(64, 0, &[0; 56]);
+    file.attr(128, 1 | BRANCH_STACK, 0, 8, &[]);
+    file.sample(&[0xa0, 1, 0x10, 0x20, 2]);
+    let mut reader = reader(&file.bytes).unwrap();
+    assert_eq!(read(&mut reader).unwrap().len(), 1);
+    let notes = reader.notes();
+    assert_eq!((notes.malformed, notes.first_malformed), (1, Some(16)));
 }
 
 /// Without its own, a sample has the fixed period of its event, unless that is a frequency.
@@ -458,6 +494,11 @@ fn the_other_byte_order() {
     assert_eq!((entry.mispredicted, entry.abort), (Some(true), Some(true)));
     assert_eq!((entry.cycles, entry.branch_type), (Some(0x1234), Some(BranchType(21))));
     assert_eq!(entry.spec, Some(BranchSpec::NonSpecCorrectPath));
+    // Each of the lowest four flags.
+    let mut file = Crafted::new(true);
+    file.attr(112, 1 | BRANCH_STACK, 0, 8, &[]);
+    (0..4).for_each(|bit| file.sample(&[0xa0, 1, 0x10, 0x20, 1 << (63 - bit)]));
+    assert_eq!(stacks(&file), [1, 2, 4, 8].map(|flag| [branch(0x10, 0x20, flag)]));
 }
 
 /// Counts beyond the record's size skip the record, not the file.
@@ -518,6 +559,9 @@ fn payloads_are_passed_over() {
         file.u64(word);
     }
     file.bytes.extend([0xFF; 40]);
+    let mut cut = reader(&file.bytes[..file.bytes.len() - 1]).unwrap();
+    let missing = read(&mut cut);
+    assert!(missing.unwrap().is_empty() && cut.notes().cut_at.is_some());
     file.header(66, 0, 16);
     file.u64(5);
     file.bytes.extend([0xFF; 8]);
@@ -575,12 +619,16 @@ fn build_ids_of_either_length() {
         body.extend([length, 0, 0, 0]);
         file.record(67, misc, &[&body[..], b"/prog\0\0\0"].concat());
     }
+    // PATH_MAX includes the NUL.
+    let longest = format!("/{}", "a".repeat(4094));
+    file.record(67, 0, &[&[0xFF; 4][..], &[7; 24], longest.as_bytes(), &[0]].concat());
     file.sample(&[0xa0, 1, 0x30, 0x40, 2]);
     let mut reader = reader(&file.bytes).unwrap();
     read(&mut reader).unwrap();
     let ids = &reader.info().unwrap().build_ids;
     let expected = [16, 20, 20, 20].map(|length| ("/prog".to_owned(), (1..=length).collect()));
-    assert_eq!(ids[..], expected);
+    assert_eq!(ids[..4], expected);
+    assert_eq!(ids[4..], [(longest, vec![7; 20])]);
 }
 
 /// Of the features of perf.data (`perf_header` in the kernel's `tools/perf`), a copy holds those
@@ -607,6 +655,65 @@ fn features_of_a_copy() {
     }
     let kept = (3..=12).chain([16, 17, 21, 23, 29]);
     assert_eq!((features, samples), (kept.collect::<Vec<u64>>(), 1));
+}
+
+/// A copy of a recording. The header of a seekable one is written last, over its start.
+pub(crate) fn copied(recording: &mut Recording, seekable: bool) -> Vec<u8> {
+    let mut copy = Vec::new();
+    let header = profile::export::perf_data(recording, seekable, &mut copy, |_, _| {});
+    let header = header.unwrap().unwrap();
+    copy[..header.len()].copy_from_slice(&header);
+    copy
+}
+
+/// Copies of either form, of recordings of either form.
+#[test]
+fn a_copy_is_complete() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("perf.data");
+    let id = Some((1..=20).collect());
+    let with_id = Mmap { path: "/nowhere/other".to_owned(), build_id: id, ..Mmap::default() };
+    let events = [&events()[..], &[Event::Mmap(Box::new(with_id))]].concat();
+    write(&path, meta(), &events);
+    let open = |bytes: &[u8]| {
+        std::fs::write(&path, bytes).unwrap();
+        Recording::open(&path).unwrap()
+    };
+    let content = |bytes: &[u8]| {
+        let mut recording = open(bytes);
+        let events = read(&mut recording).unwrap();
+        let info = recording.info().unwrap().clone();
+        (events, info, recording.events().to_vec(), recording.notes())
+    };
+    for bytes in [std::fs::read(&path).unwrap(), stream(meta(), &events)] {
+        let original = content(&bytes);
+        assert_eq!(original.1.build_ids, [("/nowhere/other".to_owned(), (1..=20).collect())]);
+        for seekable in [false, true] {
+            let copy = copied(&mut open(&bytes), seekable);
+            assert_eq!(content(&copy), original, "{seekable}");
+        }
+    }
+}
+
+/// In a file, attributes have equal sizes, and their ids are elsewhere.
+#[test]
+fn attributes_of_a_seekable_copy() {
+    for big in [false, true] {
+        let mut file = Crafted::new(big);
+        file.attr(80, 0x10000 | 1 | BRANCH_STACK, 0, 8, &[11]);
+        file.attr(128, 0x10000 | 1 | 4 | BRANCH_STACK, 0, 8, &[12, 13]);
+        file.sample(&[13, 0xa0, 99, 1, 0x10, 0x20, 2]);
+        file.sample(&[11, 0xa0, 1, 0x30, 0x40, 2]);
+        let copy = copied(&mut reader(&file.bytes).unwrap(), true);
+        let mut copy = reader(&copy).unwrap();
+        let mut found = Vec::new();
+        each_stack(&mut copy, |stack| found.push((stack.head.event, stack.head.time))).unwrap();
+        assert_eq!(found, [(1, Some(99)), (0, None)]);
+        let attrs = copy.events().iter();
+        let attrs =
+            attrs.map(|attr| (&attr.ids[..], attr.branch_sample_type, attr.sample_regs_user));
+        assert_eq!(attrs.collect::<Vec<_>>(), [(&[11][..], 8, 0), (&[12, 13], 8, 0)]);
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Seekable files created here: old ones, ones with sections in another order, and compressed or
 //! damaged ones.
 
-use std::io::{Cursor, Write};
+use std::io::{Cursor, Read, Write};
 
 use lbr_msr::record::Event;
 use profile::perf_data::{Notes, ReadError};
@@ -147,6 +147,9 @@ fn attributes_after_the_records() {
     for found in [from_pipe(&bytes), from_pipe(&gzip(&bytes)), from_file(&gzip(&bytes))] {
         assert!(sentence(found).contains("decompress it to a file"));
     }
+    // Without any attribute, a file would not help.
+    let none = file.file(&[], &[file.sample(0x1234)]);
+    assert!(sentence(from_pipe(&none)).contains("does not describe an event"));
 }
 
 #[test]
@@ -197,6 +200,22 @@ fn damaged_archives() {
         assert!(sentence(from_pipe(&packed)).starts_with("cannot be unpacked: "));
         assert!(matches!(from_file(&packed), Err(ReadError::Packed { .. })));
     }
+}
+
+/// The features of a piped file follow its records: they may be missing, but are not ignored after
+/// a read error.
+#[test]
+fn read_errors_after_the_records() {
+    struct Broken;
+    impl Read for Broken {
+        fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+            Err(std::io::ErrorKind::ConnectionReset.into())
+        }
+    }
+    let bytes = PLAIN.file(&[(IP | BRANCH_STACK, 7)], &[PLAIN.sample(0x1234)]);
+    let mut recording = Recording::from_stream(Box::new(Cursor::new(bytes).chain(Broken))).unwrap();
+    assert!(matches!(recording.next_item(), Ok(Some(Item::Stack(_)))));
+    assert!(matches!(recording.next_item(), Err(ReadError::Io { .. })));
 }
 
 #[test]

@@ -7,11 +7,12 @@ use lbr_msr::record::{Comm, Event, Head, Integrity, Label, Lost, Task};
 use profile::flow::FlowCounter;
 use profile::lint::{DEFAULT_STRIDE, Lint};
 use profile::maps::{Location, LocationFilter, Maps};
+use profile::perf_data::Meta;
 use profile::select::{Field, Names, SelectError, Times, Why};
 use profile::symbols::Sources;
 use profile::{HotTable, Item, Recording, Selection};
 
-use crate::reader::Crafted;
+use crate::reader::{Crafted, copied};
 use crate::recorded::{entry, exact, map, meta, sample, stream, write};
 use crate::support::mapping::mapping;
 
@@ -203,6 +204,7 @@ fn events_without_names() {
         (1, 8, 0, "emulation-faults:HG"),
         (1, 10, 0, "unknown-software:HG"),
         (2, 5, 0, "unknown tracepoint"),
+        (0, 9, flags(&[6]), "ref-cycles:ku"),
     ];
     let mut file = Crafted::new(false);
     for (at, (kind, config, flags, _)) in attributes.iter().enumerate() {
@@ -266,15 +268,16 @@ fn shares_of_the_time() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("perf.data");
     let at = |time| sample(time, vec![entry(time, 1)], Integrity::UNKNOWN);
-    write(&path, meta(), &[at(1000), at(1400), at(1500), at(2000)]);
+    let named = Meta { event: "taken:u".to_owned(), ..meta() };
+    write(&path, named, &[at(1000), at(1400), at(1500), at(2000)]);
     let mut recording = selected(Recording::open(&path).unwrap(), share.clone());
     assert_eq!(chosen(&mut recording), [1500, 2000]);
-    // In a compressed file, the time comes after the samples.
+    // In a compressed file, the time and the event's name come after the samples.
     let packed = folder.path().join("perf.data.zst");
     std::fs::write(&packed, zstd::encode_all(&*std::fs::read(&path).unwrap(), 1).unwrap()).unwrap();
     let mut recording = selected(Recording::open(&packed).unwrap(), share);
     assert_eq!(chosen(&mut recording), [1500, 2000]);
-    let mut recording = selected(Recording::open(&packed).unwrap(), event(&["branches"]));
+    let mut recording = selected(Recording::open(&packed).unwrap(), event(&["taken"]));
     assert_eq!(chosen(&mut recording).len(), 4);
     assert_eq!(recording.names().known_events, [true]);
 }
@@ -399,6 +402,9 @@ fn columns_of_text() {
     );
     let left = |field, other| vec![((field, Why::Other), other), ((field, Why::Unsaid), 2)];
     assert_eq!(counts(file, event(&["cycles"])), (vec![0x10, 0x30], left(Field::Event, 1)));
+    let mut recording = selected(open(file), comm(&["prog"]));
+    assert_eq!(chosen(&mut recording), [0x10, 0x30, 0x40]);
+    assert_eq!(recording.names().events, ["cycles:u", "branch-misses:u"]);
     let unsaid = |field, other| vec![((field, Why::Other), other), ((field, Why::Unsaid), 1)];
     assert_eq!(counts(file, comm(&["my prog 2"])), (vec![0x20], unsaid(Field::Comm, 3)));
     let none = Selection::default;
@@ -636,6 +642,23 @@ fn losses_in_files_of_other_recorders() {
     }
     let file = stream(meta(), &[of(1), of(2), lost(2, None)]);
     assert_eq!(quality(&file, tid(1)).lost_total(), 5);
+}
+
+/// A copy's stacks join only to those that it contains; it has no losses of other threads.
+#[test]
+fn a_copy_of_selected_samples() {
+    let copy = |bytes: &[u8], selection| copied(&mut selected(open(bytes), selection), false);
+    let inside = |part: u64| (0x5000 + 0x1000 * part, 0x5900 + 0x1000 * part, 1);
+    let cpu = copy(&joined(), Selection { cpus: vec![0], ..Selection::default() });
+    let found = blocks(&cpu, Selection::default());
+    assert_eq!(found, (vec![inside(0), inside(2), inside(8)], 2, false));
+    let label = Some(Label::Torn);
+    let lost = |tid| Event::Lost(Lost { time: 2500, pid: 100, tid, cpu: 0, stacks: 5, label });
+    let ran = sample(2000, vec![entry(0x10, 0x10)], exact());
+    let file = stream(meta(), &[lost(101), ran, lost(102)]);
+    let tid = copy(&file, Selection { tids: vec![101], ..Selection::default() });
+    let quality = HotTable::count(&mut open(&tid), |_, _| {}).unwrap().quality;
+    assert_eq!((quality.samples, quality.lost_total()), (1, 5));
 }
 
 /// A reused number is another thread, which starts from the beginning.

@@ -370,6 +370,8 @@ fn blocks_span_only_contiguous_stacks() {
     assert_eq!(counts(&[stack(2, exact())]), (Some((2, 2)), Some((1, 0))));
     let lost = profile_integrity(Head::Lost, false, Label::Gap);
     assert_eq!(counts(&[stack(2, lost)]), (Some((2, 2)), None));
+    let after_gap = profile_integrity(Head::Joined, false, Label::Gap);
+    assert_eq!(counts(&[stack(2, after_gap)]), (Some((2, 2)), None));
     let unknown = profile_integrity(Head::Unknown, false, Label::Stream);
     assert_eq!(counts(&[stack(2, unknown)]), (Some((2, 2)), None));
     let gone = Lost { time: 2, pid: 100, tid: 101, cpu: 1, stacks: 1, label: Some(Label::Torn) };

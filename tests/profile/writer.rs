@@ -1,11 +1,11 @@
 //! Other readers understand the files of the writer.
 
-use std::io::Read;
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::process::Stdio;
 
-use lbr_msr::record::{BranchEntry, Comm, Event, Label, Sink};
-use profile::perf_data::{Meta, Writer};
+use lbr_msr::record::{BranchEntry, Comm, Event, Label, Mmap, Sink};
+use profile::perf_data::{Meta, WriteError, Writer};
 use profile::{Item, Recording};
 
 use crate::recorded::{BASE, each_stack, entry, events, exact, map, meta, sample, stream, write};
@@ -114,7 +114,13 @@ fn unknown_fields_are_announced() {
     let mut reader = Recording::from_stream(Box::new(std::io::Cursor::new(bytes))).unwrap();
     while reader.next_item().unwrap().is_some() {}
     // USER, ANY, NO_FLAGS, NO_CYCLES.
-    assert_eq!(reader.events()[0].branch_sample_type, 1 | 8 | 0x4000 | 0x8000);
+    let attr = &reader.events()[0];
+    assert_eq!(attr.branch_sample_type, 1 | 8 | 0x4000 | 0x8000);
+    assert_eq!((attr.sample_regs_user, attr.sample_regs_intr), (0, 0));
+    // inherit, exclude_kernel, exclude_hv, mmap, comm, task, sample_id_all, mmap2, comm_exec of
+    // `struct perf_event_attr`.
+    let flags = [1, 5, 6, 8, 9, 13, 18, 23, 24].map(|bit| 1 << bit);
+    assert_eq!(attr.flags, flags.into_iter().sum::<u64>());
 }
 
 /// `enum perf_branch_sample_type` (Linux `include/uapi/linux/perf_event.h`).
@@ -243,7 +249,109 @@ fn finishing_does_not_move_records() {
     assert_eq!((word(8), word(16)), (104, 144));
     let (data_at, data_size) = (word(40) as usize, word(48) as usize);
     assert!(data_at >= 256 && data_at % 8 == 0);
+    // The ids, between the header and the attribute.
+    assert_eq!((word(104), word(24), word(240), word(248)), (0x4242, 112, 104, 8));
     assert_eq!(finished[data_at..data_at + data_size], pipe[data_at..data_at + data_size]);
+}
+
+/// Kind and `misc` of each record after the features.
+fn kinds(bytes: &[u8]) -> Vec<(u32, u16)> {
+    let (mut at, mut found) = (16, Vec::new());
+    while at < bytes.len() {
+        let half = |from: usize| u16::from_le_bytes([bytes[at + from], bytes[at + from + 1]]);
+        found.push((u32::from(half(0)), half(4)));
+        at += usize::from(half(6));
+    }
+    let is_head = |(kind, _): &&(u32, u16)| matches!(kind, 64 | 80);
+    found.split_off(found.iter().take_while(is_head).count())
+}
+
+/// `perf_event.h`: PERF_RECORD_MISC_COMM_EXEC is bit 13, user mode is 2, and tasks and losses have
+/// no bits. Build IDs with their length (bit 15) follow the compressed records.
+#[test]
+fn kinds_of_records() {
+    let mut events = events();
+    let comm = "other".to_owned();
+    events.push(Event::Comm(Comm { time: 6000, pid: 7, tid: 7, comm, exec: false }));
+    let (comm, mmap, fork, sample, lost, exit) =
+        ((3, 1 << 13), (10, 2), (7, 0), (9, 2), (2, 0), (4, 0));
+    let all = [comm, mmap, fork, sample, sample, sample, lost, lost, exit, (3, 0)];
+    assert_eq!(kinds(&stream(meta(), &events)), all);
+    if let Event::Mmap(map) = &mut events[1] {
+        map.build_id = Some(vec![7; 20]);
+    }
+    let mut packed = kinds(&stream(Meta { compression: Some(1), ..meta() }, &events));
+    packed.dedup();
+    assert_eq!(packed, [(81, 0), (67, 1 << 15 | 2)]);
+}
+
+/// Records have at most 65,535 bytes; the header strings of a command line are multiples of 64.
+#[test]
+fn a_command_line_longer_than_a_record_is_dropped() {
+    for (blocks, is_kept) in [(1012, true), (1013, false)] {
+        let mut cmdline = vec!["x".to_owned(); 10];
+        cmdline.push("x".repeat(64 * blocks - 1));
+        let bytes = stream(Meta { cmdline: cmdline.clone(), ..meta() }, &events());
+        let mut reader = Recording::from_stream(Box::new(std::io::Cursor::new(bytes))).unwrap();
+        let mut stacks = 0;
+        each_stack(&mut reader, |_| stacks += 1).unwrap();
+        let expected = if is_kept { cmdline } else { vec![] };
+        assert_eq!((stacks, &reader.info().unwrap().cmdline), (3, &expected), "{blocks}");
+    }
+}
+
+/// The build IDs of a file may be longer than a record.
+#[test]
+fn build_ids_of_many_files() {
+    let mapped = |number: u64| {
+        let path = format!("/nowhere/{number}");
+        let build_id = Some(vec![7; 20]);
+        Event::Mmap(Box::new(Mmap { path, build_id, addr: number << 12, ..Mmap::default() }))
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("perf.data");
+    write(&file, meta(), &(1..=700).map(mapped).collect::<Vec<_>>());
+    assert_eq!(Recording::open(&file).unwrap().info().unwrap().build_ids.len(), 700);
+}
+
+/// A file that is full when its header is flushed.
+#[derive(Default)]
+struct Full {
+    bytes: std::io::Cursor<Vec<u8>>,
+    at_header: bool,
+}
+
+impl Write for Full {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.bytes.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        if self.at_header { Err(std::io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+    }
+}
+
+impl Seek for Full {
+    fn seek(&mut self, to: SeekFrom) -> std::io::Result<u64> {
+        self.at_header = true;
+        self.bytes.seek(to)
+    }
+}
+
+#[test]
+fn an_error_of_the_last_flush_is_reported() {
+    let writer = Writer::new(Full::default(), meta()).unwrap();
+    assert!(matches!(writer.finish_file(), Err(WriteError::Io(_))));
+}
+
+#[test]
+fn a_recording_names_its_machine() {
+    let uname = |option| {
+        let out = tool("uname").arg(option).output().unwrap();
+        Some(String::from_utf8(out.stdout).unwrap().trim().to_owned())
+    };
+    let Meta { hostname, osrelease, .. } = Meta::of_this_machine();
+    assert_eq!((hostname, osrelease), (uname("-n"), uname("-r")));
 }
 
 /// Stacks whose label excludes them become losses, empty entries are dropped.

@@ -241,12 +241,9 @@ pub struct Symbols {
 }
 
 impl Symbols {
-    /// Adds a symbol from the recording.
+    /// Adds the recording's next symbol: they arrive in order of their numbers.
     pub fn add(&mut self, symbol: Symbol<'_>) {
-        // Symbols arrive in order of their numbers.
-        if symbol.slot() == self.symbols.len() {
-            self.symbols.push(symbol);
-        }
+        self.symbols.push(symbol);
     }
 
     /// The symbol and offset for a number of an entry; `None` if it is an address. Only for entries

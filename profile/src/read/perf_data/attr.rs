@@ -97,7 +97,8 @@ impl EventAttr {
         })
     }
 
-    /// The 128 bytes that every perf since 6.1 accepts (it refuses 136).
+    /// The fields that a [`Meta`](super::Meta) sets, in the 128 bytes that every perf since 6.1
+    /// accepts (it refuses 136).
     pub(crate) fn encode(&self) -> [u8; 128] {
         let mut bytes = [0; 128];
         let mut put = |at: usize, value: &[u8]| {
@@ -110,11 +111,9 @@ impl EventAttr {
         put(8, &self.config.to_le_bytes());
         put(16, &self.sample_period.to_le_bytes());
         put(24, &self.sample_type.to_le_bytes());
-        put(32, &self.read_format.to_le_bytes());
         put(40, &self.flags.to_le_bytes());
         put(72, &self.branch_sample_type.to_le_bytes());
         put(80, &self.sample_regs_user.to_le_bytes());
-        put(96, &self.sample_regs_intr.to_le_bytes());
         bytes
     }
 

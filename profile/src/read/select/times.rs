@@ -62,7 +62,8 @@ impl Times {
         match self {
             Times::Between { from, to } => Some((from.unwrap_or(0), to.unwrap_or(u64::MAX))),
             Times::Share { from, to } => {
-                let (first, last) = whole.filter(|(first, last)| first < last)?;
+                // perf writes zeros for unknown times.
+                let (first, last) = whole.filter(|(first, last)| first <= last && *last > 0)?;
                 let all = (last - first) as f64;
                 let at = |share: f64| first.saturating_add((share * all).round() as u64);
                 Some((at(from), at(to)))

@@ -17,9 +17,6 @@ use crate::read::perf_data::layout::{
     HEADER_SIZE, MAGIC, MAGIC_BIG, PIPE_HEADER_SIZE, feature, record,
 };
 
-/// Features that do not fit into a record are dropped.
-const LARGEST: usize = u16::MAX as usize - 16;
-
 /// The parts of a copy that the reader passes only once.
 #[derive(Debug, Default)]
 pub(super) struct Copied {
@@ -207,13 +204,14 @@ impl Reader {
         of_note.into_iter().for_each(|code| *code = head_code(head));
     }
 
-    /// Appends the features read so far as records: some files have them at the end.
+    /// Appends the features read so far as records: some files have them at the end. Drops those
+    /// that do not fit.
     fn copy_features(&mut self, to: &mut Vec<u8>) {
         let order = self.order;
         for (bit, payload) in self.copied.features() {
             if bit != feature::BUILD_ID {
                 let number = order.write_u64(bit.into());
-                if fits_record(bit) && payload.len() <= LARGEST {
+                if fits_record(bit) {
                     put(to, order, (record::HEADER_FEATURE, 0), &[&number, &payload]);
                 }
                 continue;

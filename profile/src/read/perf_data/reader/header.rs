@@ -14,8 +14,10 @@ use crate::read::perf_data::sample::{SampleLayout, Trailer, id_in_sample};
 
 impl Reader {
     pub(super) fn read_header(&mut self) -> Result<(), ReadError> {
-        let whole = self.fill(PIPE_HEADER_SIZE as usize)?;
-        let head = self.buffer.get(..self.end.min(16)).unwrap_or_default();
+        if !self.fill(PIPE_HEADER_SIZE as usize)? {
+            return Err(ReadError::Header { what: "the file ends inside it".to_owned() });
+        }
+        let head = &self.buffer;
         self.order = match head.first_chunk::<8>() {
             Some(&MAGIC_BIG) => Order::Big,
             Some(&MAGIC_OLD)
@@ -26,9 +28,6 @@ impl Reader {
             // The caller has checked the magic.
             _ => Order::Little,
         };
-        if !whole {
-            return Err(ReadError::Header { what: "the file ends inside it".to_owned() });
-        }
         let size = u64_at(head, 8, self.order).unwrap_or(0);
         if size == PIPE_HEADER_SIZE {
             self.consume(PIPE_HEADER_SIZE as usize);

@@ -21,16 +21,13 @@ use self::features::{build_id_body, mode_of_file};
 use self::pack::Packer;
 use super::attr::EventAttr;
 use super::bytes::{Order, put, put_words};
-use super::layout::{HEADER_SIZE, MAGIC, PIPE_HEADER_SIZE, misc, record};
+use super::layout::{MAGIC, PIPE_HEADER_SIZE, misc, record};
 use super::meta::{EVENT_ID, Meta};
 use super::side::{LOST_NOTE, NO_LABEL};
 use crate::read::note::{StackNote, label_code, with_moves};
 use crate::read::registers::ARGUMENTS;
 use crate::read::stack::EntryFlags;
 
-/// The earliest position of records in a seekable file: after header, one id, and the attribute
-/// with its ids section.
-const MIN_DATA_AT: u64 = HEADER_SIZE + 8 + 128 + 16;
 /// Bytes collected before a write.
 const CHUNK: usize = 64 * 1024;
 /// The longest time that a record waits in memory while others arrive.
@@ -150,6 +147,8 @@ impl<W: Write> Writer<W> {
         self.event_fully_written()
     }
 
+    /// Writes the header, the attribute and the features: always more than the 256 bytes that the
+    /// seekable form overwrites.
     fn begin(&mut self) -> Result<(), WriteError> {
         self.pending.extend_from_slice(&MAGIC);
         put_words(&mut self.pending, Order::Little, &[PIPE_HEADER_SIZE]);
@@ -159,14 +158,7 @@ impl<W: Write> Writer<W> {
         for (bit, payload) in self.early_features() {
             let mut body = u64::from(bit).to_le_bytes().to_vec();
             body.extend_from_slice(&payload);
-            // A command line longer than a record would be truncated.
-            if body.len() < usize::from(u16::MAX) - 16 {
-                self.record(record::HEADER_FEATURE, 0, &body);
-            }
-        }
-        // Space for the seekable header. Every reader skips empty rounds.
-        while (self.pending.len() as u64) < MIN_DATA_AT {
-            self.record(record::FINISHED_ROUND, 0, &[]);
+            self.record(record::HEADER_FEATURE, 0, &body);
         }
         let packer = self.packer.take();
         self.event_fully_written()?;
@@ -175,7 +167,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Appends a record. The caller checks that it fits; others are dropped.
+    /// Appends a record; drops one that does not fit, such as a long command line.
     fn record(&mut self, kind: u32, misc_bits: u16, body: &[u8]) {
         put(&mut self.pending, Order::Little, (kind, misc_bits), &[body]);
     }

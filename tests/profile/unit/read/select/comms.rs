@@ -12,6 +12,11 @@ fn the_last_of_two_names_counts() {
     }
     let found = [4, 5, 6].map(|time| comms.at(7, Some(time)));
     assert_eq!(found, [None, Some("second"), Some("second")]);
+    // A stream may have an earlier name later.
+    let comm = "earlier".to_owned();
+    comms.event(&Event::Comm(Comm { pid: 7, tid: 7, time: 3, comm, exec: false }));
+    let found = [2, 3, 5].map(|time| comms.at(7, Some(time)));
+    assert_eq!(found, [None, Some("earlier"), Some("second")]);
 }
 
 /// Dropped changes are counted, for a file read twice and for a stream.

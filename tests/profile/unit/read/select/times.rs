@@ -34,5 +34,9 @@ fn shares_are_of_the_time_between_the_first_and_the_last_sample() {
     // To the nearest nanosecond.
     assert_eq!(share.resolve(Some((1000, 2003))), Some((1251, 1502)));
     assert_eq!(share.resolve(None), None);
+    // A single sample; and perf's numbers for unknown times.
+    assert_eq!(share.resolve(Some((1000, 1000))), Some((1000, 1000)));
+    assert_eq!(share.resolve(Some((0, 0))), None);
+    assert_eq!(share.resolve(Some((2000, 1000))), None);
     assert_eq!(between(None, Some(5)).resolve(None), Some((0, 5)));
 }
