@@ -662,6 +662,7 @@ pub(crate) fn copied(recording: &mut Recording, seekable: bool) -> Vec<u8> {
     let mut copy = Vec::new();
     let header = profile::export::perf_data(recording, seekable, &mut copy, |_, _| {});
     let header = header.unwrap().unwrap();
+    assert_eq!(header.is_empty(), !seekable);
     copy[..header.len()].copy_from_slice(&header);
     copy
 }
