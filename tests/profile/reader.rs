@@ -646,15 +646,25 @@ fn features_of_a_copy() {
     let (mut at, mut features, mut samples) = (16, Vec::new(), 0);
     while at < copy.len() {
         let word = |from: usize| u64::from_le_bytes(copy[from..from + 8].try_into().unwrap());
-        match word(at) as u32 {
-            80 => features.push(word(at + 8)),
-            9 => samples += 1,
-            kind => assert_eq!(kind, 64, "at {at:#x}"),
+        match (word(at) as u32, (word(at) >> 32) as u16) {
+            // Features come before the first sample.
+            (80, 0) if samples == 0 => features.push(word(at + 8)),
+            (9, 2) => samples += 1,
+            kind => assert_eq!(kind, (64, 0), "at {at:#x}"),
         }
         at += (word(at) >> 48) as usize;
     }
     let kept = (3..=12).chain([16, 17, 21, 23, 29]);
     assert_eq!((features, samples), (kept.collect::<Vec<u64>>(), 1));
+    // Nothing is padded in a file, which has everything except trace data, statistics, the form of
+    // a directory and compression.
+    let copy = copied(&mut reader(&file.bytes).unwrap(), true);
+    let word = |at: usize| u64::from_le_bytes(copy[at..at + 8].try_into().unwrap());
+    let bits = (0..64).filter(|bit| word(72) >> bit & 1 == 1);
+    let kept = (3..=31).filter(|bit| ![18, 19, 24, 27].contains(bit));
+    assert_eq!(bits.collect::<Vec<_>>(), kept.collect::<Vec<_>>());
+    // No event types.
+    assert_eq!((word(56), word(64)), (0, 0));
 }
 
 /// A copy of a recording. The header of a seekable one is written last, over its start.
@@ -711,9 +721,8 @@ fn attributes_of_a_seekable_copy() {
         each_stack(&mut copy, |stack| found.push((stack.head.event, stack.head.time))).unwrap();
         assert_eq!(found, [(1, Some(99)), (0, None)]);
         let attrs = copy.events().iter();
-        let attrs =
-            attrs.map(|attr| (&attr.ids[..], attr.branch_sample_type, attr.sample_regs_user));
-        assert_eq!(attrs.collect::<Vec<_>>(), [(&[11][..], 8, 0), (&[12, 13], 8, 0)]);
+        let attrs = attrs.map(|a| (a.size, &a.ids[..], a.branch_sample_type, a.sample_regs_user));
+        assert_eq!(attrs.collect::<Vec<_>>(), [(128, &[11][..], 8, 0), (128, &[12, 13], 8, 0)]);
     }
 }
 

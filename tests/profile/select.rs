@@ -13,7 +13,7 @@ use profile::symbols::Sources;
 use profile::{HotTable, Item, Recording, Selection};
 
 use crate::reader::{Crafted, copied};
-use crate::recorded::{entry, exact, map, meta, sample, stream, write};
+use crate::recorded::{each_stack, entry, exact, map, meta, sample, stream, write};
 use crate::support::mapping::mapping;
 
 fn open(bytes: &[u8]) -> Recording {
@@ -654,11 +654,44 @@ fn a_copy_of_selected_samples() {
     assert_eq!(found, (vec![inside(0), inside(2), inside(8)], 2, false));
     let label = Some(Label::Torn);
     let lost = |tid| Event::Lost(Lost { time: 2500, pid: 100, tid, cpu: 0, stacks: 5, label });
-    let ran = sample(2000, vec![entry(0x10, 0x10)], exact());
-    let file = stream(meta(), &[lost(101), ran, lost(102)]);
+    let ran = |tid| {
+        let mut event = sample(2000, vec![entry(0x10, 0x10)], exact());
+        if let Event::Sample(sample) = &mut event {
+            sample.tid = tid;
+        }
+        event
+    };
+    // The ends of two rounds, which belong to no thread.
+    let head = stream(meta(), &[]).len();
+    let records = |event: Event| stream(meta(), &[event]).split_off(head);
+    let round = [68, 0, 0, 0, 0, 0, 8, 0].to_vec();
+    let mut file = stream(meta(), &[lost(101), ran(101)]);
+    for records in [&round, &records(ran(102)), &round, &records(lost(102)), &records(ran(101))] {
+        file.extend(records);
+    }
     let tid = copy(&file, Selection { tids: vec![101], ..Selection::default() });
     let quality = HotTable::count(&mut open(&tid), |_, _| {}).unwrap().quality;
-    assert_eq!((quality.samples, quality.lost_total()), (1, 5));
+    assert_eq!((quality.samples, quality.lost_total()), (2, 5));
+    let (mut copy, mut rounds) = (open(&tid), Vec::new());
+    each_stack(&mut copy, |stack| rounds.push(stack.head.round)).unwrap();
+    assert_eq!(rounds, [0, 2]);
+}
+
+/// The first and the last sample of a copy may be others.
+#[test]
+fn a_copy_of_selected_samples_has_no_times_of_the_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("perf.data");
+    let at = |time| sample(time, vec![entry(time, 1)], Integrity::UNKNOWN);
+    write(&path, meta(), &[at(1000), at(2000)]);
+    let whole = Times::Between { from: None, to: None };
+    for (wanted, times) in [(vec![whole], None), (vec![], Some((1000, 2000)))] {
+        let selection = Selection { times: wanted, ..Selection::default() };
+        let copy = copied(&mut selected(Recording::open(&path).unwrap(), selection), true);
+        let mut copy = open(&copy);
+        chosen(&mut copy);
+        assert_eq!(copy.info().unwrap().sample_time, times);
+    }
 }
 
 /// A reused number is another thread, which starts from the beginning.

@@ -85,10 +85,10 @@ impl Copied {
     }
 }
 
-/// Whether a feature remains valid with a record's padding: build IDs, host, CPU, command line,
-/// events, units and groups of events, times, clocks.
+/// Whether a feature remains valid with a record's padding: host, CPU, command line, events,
+/// units and groups of events, times, clocks.
 const fn fits_record(bit: u8) -> bool {
-    matches!(bit, 2..=12 | 16 | 17 | feature::SAMPLE_TIME | 23 | 29)
+    matches!(bit, 3..=12 | 16 | 17 | feature::SAMPLE_TIME | 23 | 29)
 }
 
 /// Whether a record is copied as it is: compressed ones are copied uncompressed, trace data is
@@ -190,7 +190,6 @@ impl Reader {
             copied.records.truncate(copied.last);
         }
         to.append(&mut copied.records);
-        copied.last = 0;
     }
 
     /// Appends the current sample. `head` is its continuity, because earlier stacks may be missing
