@@ -98,11 +98,11 @@ fn a_call_in_a_loop_has_edges_to_its_target_and_to_the_next_instruction() {
     let (call, back) = (entry(at(1), at(0x20)), entry(at(0x20), at(6)));
     let oldest_first = [
         entry(at(0x40), at(0)),
-        call.clone(),
-        back.clone(),
+        call,
+        back,
         missed(true),
-        call.clone(),
-        back.clone(),
+        call,
+        back,
         missed(false),
         call,
         back,

@@ -389,7 +389,7 @@ fn a_replay_has_the_stacks_after_each_call_and_return() {
     ];
     let replay = count(&stream(meta(), &[typed(&branches)]), false);
     assert_eq!((replay.unit, replay.complete), (Unit::Branches, true));
-    let stacks = [vec![outer.clone()], vec![inner, outer.clone()], vec![outer], vec![]];
+    let stacks = [vec![outer], vec![inner, outer], vec![outer], vec![]];
     for last_ip in [0, 0x100A] {
         let mut stacks = stacks.clone().map(|calls| sample(1, calls, Integrity::UNKNOWN));
         let [.., Event::Sample(last)] = &mut stacks else { unreachable!() };

@@ -372,8 +372,11 @@ fn mapped(files: &[(&str, u64)], branches: &[(u64, u64)]) -> Vec<u8> {
     stream(meta(), &maps.chain(stacks).collect::<Vec<_>>())
 }
 
+/// The file of a row on one side, and its count there.
+type Counted = Option<(String, u64)>;
+
 /// Of each branch row, in order: how it was matched, and its file and count on each side.
-fn files(comparison: &Comparison) -> Vec<(By, [Option<(String, u64)>; 2])> {
+fn files(comparison: &Comparison) -> Vec<(By, [Counted; 2])> {
     let rows = comparison.rows.iter().filter(|row| row.change(Measure::Trips).is_none());
     let side = |side: &Option<compare::Side>| {
         side.as_ref().map(|of| (of.file.clone().unwrap_or_default(), of.count))
@@ -571,7 +574,7 @@ fn only_sampled_totals_widen_the_interval() {
     assert!((low - 2.8155).abs() < 1e-4 && (high - 6.1664).abs() < 1e-4, "{low} {high}");
 }
 
-/// What a recording of every call has: each is counted, so that the total has no error.
+/// A recording of every call counts each, so that its total has no error.
 #[test]
 fn totals_of_filtered_recordings() {
     let of = |stacks: u64| {

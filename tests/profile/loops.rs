@@ -314,7 +314,7 @@ fn a_handler_continues_elsewhere() {
 fn a_thread_that_starts_in_a_loop_is_in_its_first_trip() {
     let trace = [(0x1020, 0x1000, BranchType::COND); 3];
     let trace = [&trace[..], &[(0x1040, 0x3000, BranchType::UNCOND)]].concat();
-    let [one] = &loops_of(&[trace.clone()], exact())[..] else { panic!("one loop") };
+    let [one] = &loops_of(std::slice::from_ref(&trace), exact())[..] else { panic!("one loop") };
     assert_eq!((histogram(one), one.headless), (BTreeMap::from([(4, 1)]), 0));
     // Also if it executes another program, in a loop of the first.
     let mut events = events([vec![ENTRY, trace[0]], trace].into_iter(), exact());
