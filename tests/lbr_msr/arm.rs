@@ -322,6 +322,37 @@ fn arming_releases_a_freeze_by_a_pmi() {
 }
 
 #[test]
+fn without_a_freeze_nothing_is_released() {
+    for (caps, value, perf) in
+        [(by_hand::skylake(), 0, 5), (by_hand::golden_cove(), 0x7F_0005, 0x3F)]
+    {
+        let plan = ArmPlan::new(&caps, value, FREEZING).unwrap();
+        let mut log = Faulty::new(SoftLbr::new(&caps, Some(perf)), 0..0);
+        let saved = plan.save(&mut log).unwrap();
+        plan.arm(&mut log, &saved).unwrap();
+        plan.restore(&mut log, &saved).unwrap();
+        assert!(log.log.contains(&(Access::Read, STATUS)));
+        assert!(!log.log.contains(&(Access::Write, STATUS_RESET)));
+    }
+}
+
+/// Intel PT disables the LBR of some CPUs; from perfmon version 4 on, a PMI freezes by the status.
+#[test]
+fn all_registers_that_recording_depends_on_are_saved() {
+    let saved = |caps: &LbrCaps, value| plan(caps, value).saved_registers();
+    assert_eq!(saved(&by_hand::nehalem(), 0), [DEBUGCTL, SELECT]);
+    assert_eq!(saved(&by_hand::core2(), 0), [DEBUGCTL]);
+    assert_eq!(saved(&by_hand::broadwell(), 0), [Msr(0x570), DEBUGCTL, SELECT]);
+    assert_eq!(saved(&by_hand::golden_cove(), 0x7F_0005), [LBR_CTL, LBR_DEPTH, STATUS]);
+    assert_eq!(saved(&by_hand::zen4(), 0), [DBG_EXTN_CFG, AMD_SELECT]);
+    let frozen =
+        |caps: &LbrCaps, value| ArmPlan::new(caps, value, FREEZING).unwrap().saved_registers();
+    assert_eq!(frozen(&by_hand::goldmont(), 0), [DEBUGCTL, SELECT, STATUS]);
+    let arch = [LBR_CTL, DEBUGCTL, LBR_DEPTH, STATUS];
+    assert_eq!(frozen(&by_hand::golden_cove(), 0x7F_0005), arch);
+}
+
+#[test]
 fn call_stack_mode_clears_the_freeze_bit_and_restores_it() {
     let rows =
         [(by_hand::skylake(), 0x3C5, Some(5)), (by_hand::golden_cove(), 0x38_000D, Some(0x3F))];

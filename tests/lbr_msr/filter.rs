@@ -170,7 +170,9 @@ fn values_read_back() {
     assert_eq!(read(0x3F_0005, ARCH).filter(), Some(BranchFilter::DEFAULT));
     assert_eq!(read(0x3C5, HASWELL).filter(), Some(filter("stack,u")));
     assert_eq!(read(0x0E5, SANDY_BRIDGE).filter(), Some(filter("any_call,u")));
-    assert_eq!(read(0, FilterRegister::None).filter(), Some(filter("any,u,k")));
+    for value in [0, !0] {
+        assert_eq!(read(value, FilterRegister::None).filter(), Some(filter("any,u,k")));
+    }
 
     // Captured sets that perf's names cannot express.
     let relative_jumps_only = read(0x1FF & !0x82, HASWELL);

@@ -177,3 +177,18 @@ fn zero_length_calls_are_calls_except_in_architectural_lbr() {
     soft.write(LBR_CTL, 0x7F_0005).unwrap();
     assert!(!soft.retire(&pic));
 }
+
+/// DEBUGCTL.LBR of AMD records the newest branch in a pair of its own, whatever the stack's filter.
+#[test]
+fn the_pair_of_amd_has_no_filter() {
+    const LASTBRANCHFROMIP: lbr_msr::Msr = lbr_msr::Msr(0x1DB);
+    let mut soft = SoftLbr::new(&by_hand::zen4(), None);
+    // No conditional branches.
+    soft.write(AMD_SELECT, 1 << 2).unwrap();
+    soft.write(DBG_EXTN_CFG, 1 << 6).unwrap();
+    soft.write(DEBUGCTL, 1).unwrap();
+    for (from, class, recorded) in [(0x1000, Cond, false), (0x2000, RelJmp, true)] {
+        assert_eq!(soft.retire(&Retired::user(from, 0x20, class)), recorded, "{class:?}");
+        assert_eq!(soft.read(LASTBRANCHFROMIP), Ok(from));
+    }
+}

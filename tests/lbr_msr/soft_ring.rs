@@ -83,6 +83,7 @@ fn a_reset_cpu_reads_as_a_new_one() {
             used.exception();
         }
         used.reset();
+        assert!(!used.retire(&jump(9)), "{name}");
         for msr in addresses {
             assert_eq!(used.read(msr), new.read(msr), "{name} {msr:?}");
         }

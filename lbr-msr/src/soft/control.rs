@@ -26,7 +26,6 @@ impl SoftLbr {
     /// Whether a PMI freezes by GLOBAL_STATUS.LBR_FRZ and keeps the enable bit.
     pub(super) fn freezes_by_status(&self) -> bool {
         self.caps.quirks.contains(Quirks::STREAMLINED_FREEZE)
-            || self.is_intel() && self.caps.perfmon_version >= 4
     }
 
     /// The register with the enable bit.

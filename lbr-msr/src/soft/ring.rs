@@ -235,7 +235,6 @@ impl SoftLbr {
         let turned = branches.saturating_sub(self.depth as u64) % self.depth as u64;
         self.top = (self.top + turned as usize) % self.depth;
         self.recorded = self.recorded.wrapping_add(branches);
-        self.cycles = 0;
         self.cycles_known = false;
     }
 
@@ -389,7 +388,6 @@ impl SoftLbr {
     pub(super) fn clear_records(&mut self) {
         self.slots = [Slot::default(); MAX_DEPTH];
         self.top = 0;
-        self.cycles = 0;
         self.cycles_known = false;
     }
 
