@@ -43,6 +43,25 @@ fn cycles_saturate_and_leave_the_other_bits() {
     assert_eq!(decoded, [Some(false), Some(true)]);
 }
 
+/// Bits 2 and 3. A clear bit says something only if the CPU has transactions.
+#[test]
+fn transactions_are_known_by_their_bits_or_by_the_cpu() {
+    let decode = |word, tsx_known| {
+        let raw = RawBranch { from: 1, to: 2, flags: EntryFlags(word) };
+        let entry = raw.decode(tsx_known);
+        (entry.in_tx, entry.abort)
+    };
+    assert_eq!(decode(0, false), (None, None));
+    assert_eq!(decode(0, true), (Some(false), Some(false)));
+    for tsx_known in [false, true] {
+        assert_eq!(decode(1 << 2 | 1 << 3, tsx_known), (Some(true), Some(true)));
+    }
+    let word = |in_tx, abort| {
+        EntryFlags::of(&BranchEntry { in_tx, abort, ..BranchEntry::default() }, true).0
+    };
+    assert_eq!((word(Some(true), Some(false)), word(None, Some(true))), (1 << 2, 1 << 3));
+}
+
 /// Bits 23:20 are the type, 25:24 the speculation, 29:26 the type if bits 23:20 are 15.
 #[test]
 fn a_type_replaces_the_one_before() {

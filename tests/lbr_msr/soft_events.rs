@@ -273,3 +273,22 @@ fn branch_trace_messages_leave_the_records_undefined_on_core_2() {
     soft.write(DEBUGCTL, 1 | 1 << 6).unwrap();
     assert!(soft.retire(&jump(1)));
 }
+
+/// Intel's status came with perfmon version 2; AMD's exists only if CPUID 8000_0022H EAX\[2\] says
+/// that a PMI freezes the LBR. The pair at 1DBH is P6's and AMD's.
+#[test]
+fn registers_of_other_cpus_fault() {
+    let rows: [(_, _, &[u32]); 5] = [
+        (by_hand::pentium_m(), None, &[0x1C8, 0x345, 0x38E, 0x570, 0x14CE]),
+        (by_hand::nehalem(), Some(0), &[0x1DB, 0x1E0, 0x391, 0x570, 0x14CE, 0xC000_010F]),
+        (by_hand::goldmont(), Some(6), &[0x1DB, 0x1E0, 0x14CF, 0xC000_0300]),
+        (by_hand::golden_cove(), Some(0x3F), &[0x1C8, 0x1C9, 0x1DB, 0x680, 0xC000_0300]),
+        (by_hand::zen4(), None, &[0x345, 0x38E, 0x1E0, 0x570, 0x680, 0xC000_0300]),
+    ];
+    for (caps, perf, absent) in rows {
+        let mut soft = SoftLbr::new(&caps, perf);
+        for msr in absent {
+            assert!(soft.read(Msr(*msr)).is_err(), "{} {msr:#x}", caps.cpu.key());
+        }
+    }
+}
