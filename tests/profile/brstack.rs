@@ -167,6 +167,7 @@ fn columns_before_branches_are_read() {
     assert_eq!(columns(&format!("[-] {column}")), (None, None, None, ip));
     let time = Some(2_500_000_000);
     assert_eq!(columns("prog 123 2.5: 4010ae "), (None, Some(123), time, ip));
+    assert_eq!(columns("prog [001] 2.5: 4010ae "), (None, None, time, ip));
     // A name of hexadecimal letters only.
     assert_eq!(columns("cafe 12/13 2.5: 4010ae "), (Some(12), Some(13), time, ip));
     // A path with a colon after the address; an address after a build ID; one without its columns.
@@ -201,6 +202,10 @@ fn a_task_without_padding_is_read() {
 fn text_other_than_columns_is_unknown() {
     let line = |text: &str| parse_line(text.as_bytes(), &mut Vec::new(), &mut Names::default());
     for text in ["prog 12/13  more words", "12/13 40100a", "12/13 : 40100a", "more :0x1/0x2"] {
+        assert_eq!(line(text), Err(LineError::Unknown), "{text}");
+    }
+    // Too short for a build ID, and no digits: neither starts an entry.
+    for text in ["more fade:0x1/0x2", "more 0x (a)/0x2"] {
         assert_eq!(line(text), Err(LineError::Unknown), "{text}");
     }
     // A thread or a period.
@@ -344,8 +349,16 @@ fn dumped_samples_are_read() {
     assert_eq!((found.len(), refused), (3, None));
     assert_eq!(found[0], sample);
     assert_eq!((found[1].1[0].from, found[2].1.len()), (0x10, 3));
+    // So do they after the line that repeats the sample, and so does a second such line.
+    let (found, refused) = read(&format!("{DUMP}{without} 0x10/0x20/P/-/-/0 \n"));
+    assert_eq!((found.len(), refused, &found[0]), (2, None, &sample));
+    assert_eq!(found[1].1[0].from, 0x10);
+    let (found, refused) = read(&format!("{DUMP}{without}{without}"));
+    assert_eq!((found, refused), (vec![sample.clone(), (Some(7952), vec![])], None));
     // An invalid branch is reported with its line.
     let (found, refused) = read(&DUMP.replace("41d1c4 ->", "41d1cg ->"));
+    assert_eq!((found[0].1.len(), refused), (2, Some((1, 9))));
+    let (found, refused) = read(&DUMP.replace("0 cycles   AT", "0 turns   AT"));
     assert_eq!((found[0].1.len(), refused), (2, Some((1, 9))));
 }
 

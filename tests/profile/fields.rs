@@ -356,6 +356,11 @@ fn a_plain_number_is_interpreted_by_its_column() {
     assert_eq!(head("        31      7f06d6a21e00 "), Ok((None, Some(31), ip)));
     assert_eq!(head("   31      7f06d6a21e00 "), Ok((Some(31), None, ip)));
     assert_eq!(head("     31      7f06d6a21e00 "), Ok((Some(31), None, ip)));
+    // Another line shows which of them it is: no thread has so high a number.
+    let lines = "31 7f06d6a21e00 0x400010/0x400020/P/-/-/0\n\
+                 5000000000 7f06d6a21e00 0x400010/0x400020/P/-/-/0\n";
+    let periods: Vec<_> = of_text(lines.as_bytes()).unwrap().iter().map(|of| of.0).collect();
+    assert_eq!(periods, [Some(31), Some(5_000_000_000)]);
     let error = head("31 7f06d6a21e00 ").unwrap_err();
     assert!(error.starts_with("line 1: ") && error.contains("perf script -F"), "{error}");
 }
@@ -492,6 +497,16 @@ fn counts_next_to_instructions_belong_to_their_branches() {
         // perf could not read the code of the second one; the last one has no counts of a branch.
         assert_eq!(counts, [said, None, said, None]);
     }
+    // A sample without branches has no counts.
+    let none = sample.split_once(" 0x").unwrap().0;
+    let mut recording = text([sample, instructions, none, "\n"].concat().as_bytes());
+    let mut counts = Vec::new();
+    while let Some(item) = recording.next_item().unwrap() {
+        if let Item::Stack(stack) = item {
+            counts.push((stack.entries.len(), stack.counters.is_some()));
+        }
+    }
+    assert_eq!(counts, [(2, true), (0, false)]);
 }
 
 /// Numbers at the sampled address or in a mapping are addresses, however low; without such evidence

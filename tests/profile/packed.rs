@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use lbr_msr::record::Event;
-use profile::perf_data::Notes;
+use profile::perf_data::{Notes, ReadError};
 use profile::{Item, Recording};
 use proptest::prelude::*;
 
@@ -93,6 +93,24 @@ fn compressed_records_hold_what_the_plain_ones_do() {
     }
 }
 
+/// perf writes some records uncompressed.
+#[test]
+fn plain_records_follow_compressed_ones() {
+    let (plain, others) = (stream(meta(), &many()), stream(meta(), &events()));
+    let others = &others[first_event(&others)..];
+    let packed = packed(&plain, &[600_000], false);
+    assert_eq!(read(&[&packed, others].concat()), read(&[&plain, others].concat()));
+}
+
+/// The last block of a record may exceed the rest of the decompression buffer.
+#[test]
+fn the_end_of_a_compressed_record_is_read() {
+    let plain = stream(meta(), &many());
+    let last = 1 << 18;
+    let first = plain.len() - first_event(&plain) - last;
+    assert_eq!(read(&packed(&plain, &[first, last], false)), read(&plain));
+}
+
 /// A record may hold any part of a zstd block, also one that decompresses to nothing yet.
 #[test]
 fn a_zstd_block_may_continue_in_the_next_record() {
@@ -173,6 +191,16 @@ fn whole_files_are_unpacked() {
         }
         assert_eq!(count, expected.0.len());
     }
+}
+
+/// Each layer has its own buffers, so an archive must not have any number of them.
+#[test]
+fn an_archive_may_contain_three_others() {
+    let text = b"  0x10/0x20/P/-/-/5 \n";
+    let four = (0..4).fold(text.to_vec(), |bytes, _| gzip(&bytes));
+    assert_eq!(read(&four).0.len(), 1);
+    let five = Recording::from_stream(Box::new(Cursor::new(gzip(&four))));
+    assert!(matches!(five.err(), Some(ReadError::NoBranches)));
 }
 
 #[test]

@@ -122,6 +122,24 @@ fn a_target_is_an_address_in_the_process_of_its_branch() {
     assert_eq!(targets, [0x10u64.wrapping_sub(0x800), 0x20u64.wrapping_sub(0x800)]);
 }
 
+/// An address outside of files is another place in each process; code of a file is the same.
+#[test]
+fn a_branch_to_an_address_outside_of_files_is_of_its_process() {
+    let (program, outside) = (0x5500_0000_0000, 0x7000_0000_0000);
+    let mut events = Vec::new();
+    for pid in 1..=2 {
+        events.push(mapping(pid, program, 0x1000, 0, "/nowhere/program"));
+        events.push(stack(
+            pid,
+            vec![entry(program + 0x40, outside), entry(program + 0x30, program + 0x10)],
+        ));
+    }
+    let table = HotTable::count(&mut open(&stream(others(), &events)), |_, _| {}).unwrap();
+    let mut rows: Vec<_> = table.branches.iter().map(|row| (row.to, row.count)).collect();
+    rows.sort_unstable();
+    assert_eq!(rows, [(program + 0x10, 2), (outside, 1), (outside, 1)]);
+}
+
 #[test]
 fn the_same_code_of_a_thousand_processes_is_one() {
     let bytes = thousand();

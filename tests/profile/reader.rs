@@ -141,6 +141,13 @@ fn sentences() {
         sentence(&wrong),
         "damaged perf.data header: its size is 112, but only 104 and 16 are known"
     );
+    // A stream's header is kept until its records start.
+    let header = [104u64, 144, 104, 144, (16 << 20) + 1].map(u64::to_le_bytes).concat();
+    let late = [b"PERFILE2", &header[..], &[0; 56 + 144]].concat();
+    assert_eq!(
+        sentence(&late),
+        "damaged perf.data header: its records start at byte 16777217, which is impossible"
+    );
     let missing = Recording::open(std::path::Path::new("/nonexistent/perf.data")).unwrap_err();
     assert!(missing.to_string().starts_with("cannot open /nonexistent/perf.data: No such file"));
 }
@@ -230,6 +237,18 @@ impl Crafted {
         self.bytes.extend_from_slice(body);
     }
 
+    /// Names the first two events, which have no ids: `first` and `second`.
+    fn name_events(&mut self) {
+        let mut body = 12u64.to_le_bytes().to_vec();
+        body.extend([2u32, 128].map(u32::to_le_bytes).concat());
+        for name in [b"first\0\0\0", b"second\0\0"] {
+            body.extend([0; 128]);
+            body.extend([0u32, 8].map(u32::to_le_bytes).concat());
+            body.extend(name);
+        }
+        self.record(80, 0, &body);
+    }
+
     pub(crate) fn sample(&mut self, words: &[u64]) {
         self.header(9, 2, 8 + 8 * words.len());
         words.iter().for_each(|word| self.u64(*word));
@@ -309,6 +328,14 @@ fn periods_of_events() {
         let rate = if flags == 0 { Rate::Period(1000) } else { Rate::Frequency(1000) };
         assert_eq!(reader.events()[0].rate(), Some(rate));
     }
+    let mut file = Crafted::new(false);
+    file.attr(128, 1 | BRANCH_STACK, 0, 8, &[]);
+    // `sample_period` follows the type, the size and the config.
+    file.bytes[40..48].copy_from_slice(&1u64.to_le_bytes());
+    file.sample(&[0xa0, 1, 0x10, 0x20, 2]);
+    let mut periods = Vec::new();
+    each_stack(&mut reader(&file.bytes).unwrap(), |stack| periods.push(stack.head.period)).unwrap();
+    assert_eq!(periods, [Some(1)]);
 }
 
 /// HEADER_EVENT_DESC (`perf.data-file-format.txt`): each attribute, its number of ids, its name, its
@@ -318,19 +345,29 @@ fn names_of_events_without_ids() {
     let mut file = Crafted::new(false);
     file.attr(128, 1 | BRANCH_STACK, 0, 8, &[]);
     file.attr(128, 1 | BRANCH_STACK, 0, 8, &[]);
-    let mut body = 12u64.to_le_bytes().to_vec();
-    body.extend([2u32, 128].map(u32::to_le_bytes).concat());
-    for name in [b"first\0\0\0", b"second\0\0"] {
-        body.extend([0; 128]);
-        body.extend([0u32, 8].map(u32::to_le_bytes).concat());
-        body.extend(name);
-    }
-    file.record(80, 0, &body);
+    file.name_events();
     file.sample(&[0xa0, 1, 0x10, 0x20, 2]);
     let mut reader = reader(&file.bytes).unwrap();
-    read(&mut reader).unwrap();
+    // Without ids, a sample is of the first event.
+    assert_eq!(read(&mut reader).unwrap().len(), 1);
     let names = reader.events().iter().map(|event| event.name.as_deref());
     assert_eq!(names.collect::<Vec<_>>(), [Some("first"), Some("second")]);
+}
+
+/// The error lists the events of the recording, also if it has no samples.
+#[test]
+fn recordings_without_branch_stacks_are_refused() {
+    for (unnamed, samples, expected) in
+        [(0, 1, "first, second"), (0, 0, "first, second"), (1, 0, "first, second, 1 unnamed")]
+    {
+        let mut file = Crafted::new(false);
+        (0..2 + unnamed).for_each(|_| file.attr(128, 1, 0, 0, &[]));
+        file.name_events();
+        (0..samples).for_each(|_| file.sample(&[0xa0]));
+        let error = read(&mut reader(&file.bytes).unwrap()).unwrap_err();
+        let ReadError::NoBranchStacks { events } = error else { panic!("{error}") };
+        assert_eq!(events, expected);
+    }
 }
 
 /// FORK and EXIT (`perf_event.h`): pid, ppid, tid, ptid, time; then maybe the fields that all records
@@ -366,6 +403,13 @@ fn index_and_counters() {
         let found: Vec<_> = stack.entries.iter().collect();
         assert_eq!(found, [branch(0x10, 0x20, 2), branch(0x30, 0x40, 1)]);
     }
+    // An event without counters, and a stack without branches.
+    let mut file = Crafted::new(false);
+    file.attr(128, 1 | BRANCH_STACK, 0, 8, &[]);
+    file.sample(&[0xa0, 0]);
+    let mut reader = reader(&file.bytes).unwrap();
+    let Some(Item::Stack(stack)) = reader.next_item().unwrap() else { panic!() };
+    assert!(stack.counters.is_none());
 }
 
 /// Every field that can precede the stack.

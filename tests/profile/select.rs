@@ -702,11 +702,14 @@ fn a_reused_thread_id() {
     let file = stream(meta(), &[at(2000, 0x10), exit, at(3000, 0x20)]);
     let times = Times::parse("0.000003,").unwrap();
     let mut recording = selected(open(&file), Selection { times, ..Selection::default() });
+    let mut exits = 0;
     while let Some(item) = recording.next_item().unwrap() {
-        if let Item::Stack(stack) = item {
-            assert_eq!(stack.head.integrity.head, Head::Joined);
+        match item {
+            Item::Stack(stack) => assert_eq!(stack.head.integrity.head, Head::Joined),
+            item => exits += usize::from(matches!(item, Item::Event(Event::Exit(_)))),
         }
     }
+    assert_eq!(exits, 1);
 }
 
 /// Files by perf's names for them.

@@ -3,6 +3,7 @@
 
 use std::io::Cursor;
 
+use profile::brstack::LineError;
 use profile::names::Symbols;
 use profile::perf_data::{Notes, ReadError};
 use profile::{Item, Recording};
@@ -63,6 +64,9 @@ fn stacks_in_several_lines() {
         format!("12/13 40100a\n{A}\n{B}\n12/13 90200a\n{C}\n{D}\n{A}\n"),
         // Columns before the first stack only: each other line is a stack.
         format!("{first}\n {A}  {B} \n {C}  {D}  {A} \n"),
+        // After frames, and below a heading.
+        format!("{first}\n\t  401002 main\n{A}\n{B}\n{second}\n\t  902001 f\n{C}\n{D}\n{A}\n"),
+        format!("branches\n          401002\n{A}\n{B}\n          902001\n{C}\n{D}\n{A}\n"),
     ] {
         let (stacks, _) = read(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
         assert_eq!(stacks, two(), "{text}");
@@ -89,6 +93,16 @@ fn either_order_is_read() {
     }
 }
 
+/// Lines of several branches have the newest first, even if more of the lines join in the other order:
+/// code elsewhere leads to 0x401000.
+#[test]
+fn lines_of_several_branches_are_in_the_order_of_perf() {
+    let elsewhere = "0x902036/0x401000/P/-/-/2";
+    let columns = "prog 100/101 [001] 1.000000: 1 cycles:u: 401002 main (/bin/prog)";
+    let text = format!("{columns}\n{A}  {B}\n{A}  {elsewhere}\n{A}  {B}\n");
+    assert_eq!(read(&text).unwrap().0, [[OF_A, OF_B, OF_A, 0x90_2036, OF_A, OF_B]]);
+}
+
 /// Where stacks start is unknown: the text is refused, and the error tells how to print it.
 #[test]
 fn unknown_starts_are_refused() {
@@ -112,6 +126,9 @@ fn unknown_starts_are_refused() {
         let error = read(&text).expect_err(&text).to_string();
         assert!(error.contains("perf script -F ip,brstack"), "{error}: {text}");
     }
+    // A number of stacks, although empty lines separate them.
+    let error = read(&format!("3\n{A}\n{B}\n\n{C}\n{D}\n{A}\n")).unwrap_err();
+    assert!(matches!(error, ReadError::Line { number: 1, error: LineError::Split }), "{error}");
 }
 
 /// The output of perf for stacks of one branch.
@@ -128,6 +145,10 @@ fn stacks_of_one_branch_stay_apart() {
         assert!(stacks.len() == 3 && stacks.iter().all(|stack| stack.len() == 1), "{text}");
         assert!(!notes.guessed);
     }
+    // A thread's name is in the line of a sample.
+    let text: String =
+        [A, B].iter().cycle().take(9).map(|e| format!("{:>16}  {e} \n", "prog")).collect();
+    assert_eq!(read(&text).unwrap().0.len(), 9);
     // Eight pairs that join are not chance.
     for (lines, stacks) in [(8, 8), (9, 1)] {
         let text: String = [A, B].iter().cycle().take(lines).map(|e| format!(" {e} \n")).collect();
@@ -139,10 +160,14 @@ fn stacks_of_one_branch_stay_apart() {
 #[test]
 fn stacks_of_equal_length_are_read() {
     let (near, far) = ([A, B, A, B].join("\n"), [C, D, C, D].join("\n"));
-    let (stacks, notes) = read(&[near.clone(), far.clone(), near, far].join("\n")).unwrap();
+    let text = [near.clone(), far.clone(), near, far].join("\n");
     let (near, far) = (vec![OF_A, OF_B, OF_A, OF_B], vec![OF_C, OF_D, OF_C, OF_D]);
-    assert_eq!(stacks, [near.clone(), far.clone(), near, far]);
-    assert!(notes.guessed);
+    // Also below a heading.
+    for text in [format!("Four stacks\n{text}"), text] {
+        let (stacks, notes) = read(&text).unwrap();
+        assert_eq!(stacks, [near.clone(), far.clone(), near.clone(), far.clone()]);
+        assert!(notes.guessed);
+    }
 }
 
 /// A text of which most is something else: 12 lines of prose, 1 sample.

@@ -214,6 +214,18 @@ fn the_first_name_is_separated_from_the_preceding_fields() {
     // After the name has occurred, it is recognized.
     let (found, _) = read(&format!("other+0x1/g+0x0/P/-/-/0\n{glued}"));
     assert_eq!(found[1].2[0].0, named("dead_end", 8));
+    // `foo` and `domain`: the function of the previous branch is only the end of the name.
+    let glued = "     55555588286e foodomain+0x8/f+0x0/P/-/-/0 g+0x1/main+0x2/P/-/-/0\n";
+    let (found, _) = read(&format!("foo+0x1/domain+0x0/P/-/-/0\n{glued}"));
+    assert_eq!(found[1].2[0].0, named("domain", 8));
+}
+
+/// A template's name may contain a space and another function's name.
+#[test]
+fn a_known_name_may_end_another() {
+    let (found, _) = read("g<x>(int)+0x1/f+0x0/P/-/-/0\nunsigned g<x>(int)+0x8/f+0x0/P/-/-/0\n");
+    assert_eq!(found[0].2[0].0, named("g<x>(int)", 1));
+    assert_eq!(found[1].2[0].0, named("unsigned g<x>(int)", 8));
 }
 
 #[test]

@@ -285,6 +285,23 @@ fn kinds_of_records() {
     assert_eq!(packed, [(81, 0), (67, 1 << 15 | 2)]);
 }
 
+/// A build ID record (`perf.data-file-format.txt`): header, process, 24 bytes of ID, and the path,
+/// which perf pads with NULs to a multiple of 64.
+#[test]
+fn paths_of_build_ids_are_padded() {
+    let mut events = events();
+    if let Event::Mmap(map) = &mut events[1] {
+        map.build_id = Some(vec![7; 20]);
+    }
+    let bytes = stream(Meta { compression: Some(1), ..meta() }, &events);
+    let at = bytes.windows(14).rposition(|part| part == b"/nowhere/prog\0").unwrap();
+    let record = &bytes[at - (8 + 4 + 24)..at + 64];
+    assert_eq!((record[0], record[6], record[7]), (67, 100, 0));
+    let mut path = b"/nowhere/prog".to_vec();
+    path.resize(64, 0);
+    assert_eq!(record[36..], path);
+}
+
 /// Records have at most 65,535 bytes; the header strings of a command line are multiples of 64.
 #[test]
 fn a_command_line_longer_than_a_record_is_dropped() {

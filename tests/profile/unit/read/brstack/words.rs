@@ -1,4 +1,4 @@
-use super::{append_decimal, append_hex, hex_slowly, leading_hex as hex, tod};
+use super::{append_decimal, append_hex, flags, hex_slowly, leading_hex as hex, tod};
 
 /// `perf script --ns` prints nine digits.
 #[test]
@@ -7,6 +7,15 @@ fn dates_have_a_fraction_of_six_or_nine_digits() {
     assert_eq!([of("123456 1.0: "), of("123456789 1.0: ")], [Some(27), Some(30)]);
     assert_eq!([of("1234567 "), of("123456"), of("12345 ")], [None; 3]);
     assert_eq!(tod(b"2024/05/01 12:00:00.123456 "), None);
+}
+
+/// perf prints `  %-21s `; before 5.12, `  %-11s `. A sample of another kind has spaces only.
+#[test]
+fn the_type_of_a_branch_is_in_a_column() {
+    let column = |word: &str, width: usize| format!("  {word:<width$} ");
+    let widths =
+        [21, 11].map(|width| ["jcc", "", " jcc"].map(|word| flags(column(word, width).as_bytes())));
+    assert_eq!(widths, [24, 14].map(|width| [Some(width), Some(width), None]));
 }
 
 #[test]
