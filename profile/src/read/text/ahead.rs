@@ -203,14 +203,10 @@ impl Piece {
         let mut entries = Vec::new();
         let mut at = 0;
         while let Some(rest) = self.bytes.get(at..).filter(|rest| !rest.is_empty()) {
-            if rest.starts_with(b"\n") {
-                at += 1;
-                continue;
-            }
             let begun = brstack::begin(rest, &mut entries);
             let after = rest.get(begun..).unwrap_or_default();
             let is_whole = matches!(after, [b'\n', ..] | [b' ', b'\n', ..]);
-            if is_whole {
+            if is_whole && begun > 0 {
                 self.entries.append(&mut entries);
                 self.lines.push((at, begun, self.entries.len()));
             }

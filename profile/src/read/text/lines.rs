@@ -103,7 +103,7 @@ impl Lines {
 
     /// The whole lines at the start, as examined before reading.
     pub(super) fn head(&mut self) -> Result<&[u8], ReadError> {
-        while self.end - self.start < HEAD && !self.is_stop_asked() && self.more()? {}
+        while self.end - self.start < HEAD && self.more()? {}
         let unread = self.unread();
         let whole = if self.ended { Some(unread.len()) } else { None };
         let end = whole.or(memchr::memrchr(b'\n', unread).map(|at| at + 1)).unwrap_or_default();
@@ -171,10 +171,6 @@ impl Lines {
         }
     }
 
-    fn is_stop_asked(&self) -> bool {
-        self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
-    }
-
     /// Reads more input after the buffer's contents; returns the number of bytes.
     fn read(&mut self) -> std::io::Result<usize> {
         let Some(ahead) = &mut self.ahead else {
@@ -195,7 +191,7 @@ impl Lines {
 
     /// Reads more; `false` at the end.
     fn more(&mut self) -> Result<bool, ReadError> {
-        self.stopped |= self.is_stop_asked();
+        self.stopped |= self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed));
         if self.stopped || self.ended {
             return Ok(false);
         }

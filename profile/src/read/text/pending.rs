@@ -54,9 +54,6 @@ impl Pending {
     /// Whether a sample's line continues the pending sample: the branches of an open one, or the
     /// text of a dumped one.
     pub(super) fn goes_on(&self, head: &SampleHead, entries: &[RawBranch]) -> bool {
-        if self.counted.is_some() {
-            return false;
-        }
         if entries.is_empty() {
             let dumped = self.dump.head.as_ref();
             let is_dumped =
