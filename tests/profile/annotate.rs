@@ -50,6 +50,8 @@ fn each_instruction_has_its_count() {
     assert_eq!((jmp.branch_type, jmp.taken, jmp.taken_share), (BranchType::UNCOND, 4, None));
     let inside = |at: usize| branch(at).target.as_ref().unwrap().inside;
     assert_eq!([inside(0), inside(3), inside(6), inside(9)], [Some(3), Some(6), Some(0), Some(0)]);
+    // The last jump never ran.
+    assert_eq!((branch(9).taken, branch(9).not_taken, branch(9).known), (0, 0, 0));
     assert!(jne.taken_interval.is_none() && jne.mispredicted.is_none());
     let blocks: Vec<_> =
         annotated.basic_blocks().iter().map(|b| (b.first, b.end, b.count)).collect();
@@ -126,23 +128,27 @@ fn a_call_in_a_loop_has_edges_to_its_target_and_to_the_next_instruction() {
     assert!(graph.edges.iter().all(|edge| edge.back == edge.trips.is_some()));
 }
 
-/// Two blocks after a branch that was never taken are one node; the first falls through into the
-/// second.
+/// Two blocks after a branch that was never taken are one node; the first continues in the second,
+/// also after a call.
 #[test]
 fn connected_blocks_that_never_ran_are_one_node() {
     // 0: je 4    2: jmp 0    4: jne 0    6: nop    7: jmp 0
-    let code = [0x74, 0x02, 0xEB, 0xFC, 0x75, 0xFA, 0x90, 0xEB, 0xF7];
-    let (_dir, path) = elf(&code);
-    let mapped = map(&path, AT, 0x1000, 0x1000);
-    let graph = all(&mut count(&[mapped, ran(1, &[(2, 0), (2, 0)])]), code.len()).graph();
-    let edges = graph.edges.iter().map(|edge| (edge.from, edge.to, edge.kind, edge.count));
-    let wanted = [
-        (0, 2, EdgeKind::Taken, Some(0)),
-        (0, 1, EdgeKind::FallThrough, Some(1)),
-        (1, 0, EdgeKind::Taken, Some(2)),
-    ];
-    assert_eq!(edges.collect::<Vec<_>>(), wanted);
-    assert_eq!((&graph.nodes[2..], graph.cold), (&[Node::Folded { blocks: 2 }][..], 2));
+    let falls = [0x74, 0x02, 0xEB, 0xFC, 0x75, 0xFA, 0x90, 0xEB, 0xF7];
+    // 0: je 4    2: jmp 0    4: call 20    9: jmp 0
+    let calls = [0x74, 0x02, 0xEB, 0xFC, 0xE8, 0x17, 0x00, 0x00, 0x00, 0xEB, 0xF5];
+    for code in [&falls[..], &calls[..]] {
+        let (_dir, path) = elf(code);
+        let mapped = map(&path, AT, 0x1000, 0x1000);
+        let graph = all(&mut count(&[mapped, ran(1, &[(2, 0), (2, 0)])]), code.len()).graph();
+        let edges = graph.edges.iter().map(|edge| (edge.from, edge.to, edge.kind, edge.count));
+        let wanted = [
+            (0, 2, EdgeKind::Taken, Some(0)),
+            (0, 1, EdgeKind::FallThrough, Some(1)),
+            (1, 0, EdgeKind::Taken, Some(2)),
+        ];
+        assert_eq!(edges.collect::<Vec<_>>(), wanted);
+        assert_eq!((&graph.nodes[2..], graph.cold), (&[Node::Folded { blocks: 2 }][..], 2));
+    }
 }
 
 /// The file has the code at 0x401000.
@@ -246,6 +252,19 @@ fn a_branch_after_an_interrupt_did_not_run() {
     assert_eq!(counts(&annotated), wanted.map(|(offset, n)| (offset, Some(n))));
 }
 
+/// A CPU fuses no compare with an unconditional jump: an interrupt at 7 came before the jump at 8.
+#[test]
+fn a_jump_after_an_interrupt_did_not_run() {
+    let (_dir, path) = elf(CODE);
+    let interrupt = BranchEntry { branch_type: Some(BranchType::IRQ), ..entry(at(7), at(0x50)) };
+    let stack = vec![interrupt, entry(at(8), at(0)), entry(at(0x40), at(0))];
+    let events = [map(&path, AT, 0x1000, 0x1000), sample(1, stack, exact())];
+    let hardware = Meta { source: Source::Hardware, ..meta() };
+    let annotated = all(&mut count_as(hardware, &events), 10);
+    let wanted = [(0, 2), (2, 2), (3, 2), (4, 2), (6, 2), (7, 2), (8, 1)];
+    assert_eq!(counts(&annotated), wanted.map(|(offset, n)| (offset, Some(n))));
+}
+
 /// The code after a jump to 0: up to an interrupt at 3, before a branch; up to the jump at 8, where a
 /// branch was recorded at 5 too, in the middle of an instruction that ran.
 #[test]
@@ -305,6 +324,11 @@ fn functions_without_code() {
     // Executed code is found by its address: here 10 bytes, up to the end of the last block.
     let executed = find(&mut flow, &format!("{AT:#x}")).unwrap();
     assert_eq!((executed.name, executed.len), (format!("{AT:#x}"), 10));
+    // Of two blocks that overlap there, the longer one.
+    let mapped = map(&path, AT, 0x1000, 0x1000);
+    let mut overlapping = count(&[mapped, ran(1, &[(8, 0), (8, 4), (8, 0)])]);
+    let executed = find(&mut overlapping, &format!("{:#x}", at(6))).unwrap();
+    assert_eq!((executed.address, executed.len), (AT, 10));
     let error = find(&mut flow, &format!("{:#x}", at(0x20))).unwrap_err();
     assert!(is_stripped(&error), "{error}");
     assert_eq!(find(&mut flow, "0x10"), Err(FindError::Unmapped { addr: 0x10 }));
@@ -321,8 +345,11 @@ fn functions_without_code() {
         Err(FindError::NoCode { why, .. }) => why,
         found => panic!("{found:?}"),
     };
-    assert!(why(find(&mut flow, "0xffffffff81000000")).starts_with("it is in the kernel"));
+    for address in ["0xffffffff81000000", "0x8000000000000000"] {
+        assert!(why(find(&mut flow, address)).starts_with("it is in the kernel"));
+    }
     let mut anonymous = count(&[ran(1, &[(8, 0), (8, 0)])]);
+    assert!(matches!(find(&mut anonymous, "main"), Err(FindError::Unknown { .. })));
     assert!(why(find(&mut anonymous, &format!("{AT:#x}"))).starts_with("it is in no file"));
     for wrong in ["..", "a..", "0x700000000008..0x700000000000", "", "\u{0}", "x..y..z"] {
         assert!(find(&mut flow, wrong).is_err(), "{wrong:?}");
@@ -369,6 +396,12 @@ fn functions_recorded_by_symbol_have_no_code() {
     let mut flow = text(&format!("{mapping}\n{branches}"));
     let error = find(&mut flow, &format!("{AT:#x}..{:#x}", at(8))).unwrap_err();
     assert!(matches!(error, FindError::NoCode { why, .. } if why.contains(WHY)), "{error}");
+    // Recorded addresses have code.
+    let jump = format!("{:#x}/{AT:#x}/P/-/-/0", at(8));
+    let mut flow =
+        text(&format!("{mapping}\n{branches}prog 7 1.000000: 1 branch: 0 {jump} {jump}\n"));
+    let found = find(&mut flow, &format!("{AT:#x}..{:#x}", at(8))).unwrap();
+    assert_eq!((found.address, found.len), (AT, 8));
 }
 
 /// `inner` exists only as a part of `step`.

@@ -317,6 +317,29 @@ fn shares_that_grow_because_another_shrank_are_no_change() {
         [row("gone", 0.1 / 0.5 - 1.0, false), row("less", 0.3 / 0.2 - 1.0, true)]
     );
     assert_eq!(rows[2..], ["three", "two", "one"].map(|name| row(name, 1.0, true)));
+    assert_eq!(found.rows.iter().filter(|row| row.is_significant()).count(), 1);
+}
+
+/// By hand: 12 stacks whose cycles are all at the split of 5 against 12 with all above it, each
+/// stack worth one draw.
+#[test]
+fn slower_blocks_are_a_change_of_cycles() {
+    let stacks = |cycles| {
+        let branch = format!(" main+0x8(/bin/a)/main+0x0(/bin/a)/P/-/-/{cycles}");
+        format!("{}\n", branch.repeat(10)).repeat(12)
+    };
+    let (before, after) = (stacks(5), stacks(50));
+    let sources = Sources::default();
+    let comparison = compared([(&sources, before.as_bytes()), (&sources, after.as_bytes())], None);
+    assert_eq!(found(&comparison), [("main".to_owned(), Measure::Cycles)]);
+}
+
+/// A stack that counts twice; its oldest cycles, and the prediction of one branch, are unknown.
+#[test]
+fn a_side_counts_known_predictions_and_cycles() {
+    let stack = b"2\n 0x30/0x10/M/-/-/5 0x30/0x10/P/-/-/7 0x30/0x10/-/-/-/9 0x30/0x10/P/-/-/0\n";
+    let looked = count(compare::looker(), &Sources::default(), stack);
+    assert_eq!((looked.taken, looked.known, looked.missed, looked.timed), (8, 6, 2, 6));
 }
 
 /// Of each loop, in order of its rounds: its function, and rounds and mean trips of each side.
@@ -483,7 +506,9 @@ fn functions(comparison: &Comparison) -> Vec<(String, By, [u64; 2])> {
     let rows = comparison.rows.iter().filter(|row| row.change(Measure::Trips).is_none());
     let count = |side: &Option<compare::Side>| side.as_ref().map_or(0, |of| of.count);
     let rows = rows.map(|row| {
-        let function = row.side().unwrap().function.clone().unwrap();
+        let side = row.side().unwrap();
+        assert_eq!(side.line.is_some(), row.by == By::Line);
+        let function = side.function.clone().unwrap();
         (function, row.by, [count(&row.before), count(&row.after)])
     });
     let mut rows: Vec<_> = rows.collect();
@@ -604,11 +629,13 @@ fn totals_that_cannot_be_compared() {
     let lost = Lost { time: 2001, pid: 100, tid: 101, cpu: 1, stacks: 1, label: None };
     let lossy = looked(&stream(meta(), &[stack, Event::Lost(lost)]));
     let (timed, plain) = (looked(line("7").as_bytes()), looked(line("").as_bytes()));
+    let mixed = looked((line("7") + &line("")).as_bytes());
     for (sides, one_event, reason) in [
         ([&timed, &lossy], false, Some(NotComparable::Lost)),
         ([&lossy, &plain], true, Some(NotComparable::Lost)),
         ([&plain, &timed], false, Some(NotComparable::NoPeriod)),
         ([&timed, &plain], true, Some(NotComparable::NoPeriod)),
+        ([&timed, &mixed], true, Some(NotComparable::NoPeriod)),
         ([&timed, &timed], false, Some(NotComparable::Events)),
         ([&timed, &timed], true, None),
     ] {

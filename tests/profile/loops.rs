@@ -245,6 +245,7 @@ fn only_branches_to_the_head_are_back_edges() {
     let [one] = &loops_of(&[trace], exact())[..] else { panic!("one loop") };
     let back: Vec<(u64, u64)> = one.back_edges.iter().map(|b| (b.from, b.count)).collect();
     assert_eq!((one.head, back, one.falls_from.len()), (0x1020, vec![(near.0, 2), (far.0, 1)], 0));
+    assert!(!one.types_unknown);
     // Falls into the head from outside are entries.
     let trace = vec![(0x900, 0xFF0, BranchType::UNCOND), BACK, BACK, EXIT];
     let [one] = &loops_of(&[trace], exact())[..] else { panic!("one loop") };
@@ -309,6 +310,26 @@ fn a_handler_continues_elsewhere() {
     assert_eq!((one.exits.y, one.exits.x), (1, 1 + 3));
 }
 
+/// A signal interrupts a round on its way to the head, and another one its handler, which returns to
+/// the loop at once.
+#[test]
+fn a_handlers_return_ends_the_handlers_inside_it() {
+    let round: Branch = (0x1020, 0xFF0, BranchType::COND);
+    let handler = |at: u64| (at + 8, at + 0x10, BranchType::UNCOND);
+    let trace = vec![ENTRY, round, handler(0x9000), handler(0xA000), round, EXIT];
+    let mut stacks = events([trace].into_iter(), exact());
+    let Event::Sample(sample) = &mut stacks[0] else { unreachable!() };
+    let moved = |newer, kind, from, to| ThreadMove { newer, kind, from, to };
+    sample.stack.moves = vec![
+        moved(4, MoveKind::Signal, 0xFF4, 0x9000),
+        moved(3, MoveKind::Signal, 0x9014, 0xA000),
+        moved(2, MoveKind::Return, 0xA018, 0xFF4),
+    ];
+    let found = loops(&stream(meta(), &stacks));
+    let one = found.loops.iter().find(|one| one.head == ENTRY.1).unwrap();
+    assert_eq!((one.rounds, one.falls_back, histogram(one)), (2, 2, BTreeMap::from([(2, 1)])));
+}
+
 /// The thread starts after the head of a `do` loop: it is in its first trip.
 #[test]
 fn a_thread_that_starts_in_a_loop_is_in_its_first_trip() {
@@ -323,6 +344,37 @@ fn a_thread_that_starts_in_a_loop_is_in_its_first_trip() {
     let found = loops(&stream(meta(), &events));
     let one = found.loops.iter().find(|one| one.trips.ended.n() > 0).unwrap();
     assert_eq!((histogram(one), one.headless), (BTreeMap::from([(4, 1)]), 0));
+}
+
+/// By hand: three trips of the inner `do` loop in the first of three trips of the outer one, then
+/// two and one.
+#[test]
+fn a_thread_that_starts_in_nested_loops_is_in_the_first_trip_of_each() {
+    let inner: Branch = (0x1020, 0x1010, BranchType::COND);
+    let outer: Branch = (0x1030, 0x1000, BranchType::COND);
+    let trace = vec![inner, inner, outer, inner, outer, DONE];
+    let [first, second] = &loops_of(&[trace], exact())[..] else { panic!("two loops") };
+    assert_eq!((first.head, first.depth, second.head, second.depth), (0x1010, 2, 0x1000, 1));
+    assert_eq!(histogram(first), BTreeMap::from([(1, 1), (2, 1), (3, 1)]));
+    assert_eq!((histogram(second), second.headless), (BTreeMap::from([(3, 1)]), 0));
+}
+
+/// After a branch that does not lead to the next one, the thread is in a loop whose start is not
+/// known.
+#[test]
+fn a_thread_starts_only_once() {
+    let trace = vec![ENTRY, BACK, EXIT, BACK, EXIT];
+    let [one] = &loops_of(&[trace], exact())[..] else { panic!("one loop") };
+    assert_eq!((histogram(one), one.headless), (BTreeMap::from([(1, 1)]), 1));
+}
+
+/// Entered twice at the head, which ends without a branch, and once after it, before the test.
+#[test]
+fn the_test_at_the_head_is_its_first_branch() {
+    let late: Branch = (0x910, 0x1004, BranchType::UNCOND);
+    let stacks = [vec![ENTRY, BACK, EXIT], vec![ENTRY, BACK, EXIT], vec![late, BACK, EXIT]];
+    let [one] = &loops_of(&stacks, Integrity::UNKNOWN)[..] else { panic!("one loop") };
+    assert_eq!((one.head, one.irreducible, one.tested_at_head), (0x1000, true, true));
 }
 
 /// Of two entrances the head is the one that was entered more often, or the lower address.
@@ -481,6 +533,13 @@ fn a_call_in_a_loop_is_in_the_loops_around_it() {
         let made: Vec<(u64, bool)> = found.iter().map(|one| (one.head, one.calls)).collect();
         assert_eq!(made, [(0x1010, calls), (0x1000, calls)]);
     }
+}
+
+/// Without types and code, a call may be among the branches back.
+#[test]
+fn types_of_a_loop_are_unknown_without_code() {
+    let [one] = &loops(b" 0x1020/0x1000 0x1020/0x1000\n").loops[..] else { panic!("one loop") };
+    assert!(one.types_unknown);
 }
 
 /// A saturated count is a lower bound, so no trip that contains it is timed, nor one without a

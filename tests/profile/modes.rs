@@ -196,6 +196,10 @@ fn spikes() {
     // Fifteen of thirty are two modes; three of six may be chance.
     assert_eq!(of(&[(10, 15), (40, 15)]), [10, 40]);
     assert_eq!(of(&[(10, 3), (40, 3)]).len(), 1);
+    // By hand: 14 is above 3.6·√(14 + 1), 13 is below 3.6·√(13 + 1).
+    assert_eq!([of(&[(5, 14), (10, 14)]).len(), of(&[(5, 13), (10, 13)]).len()], [2, 1]);
+    // The density is highest around 24, and 26 is in its window.
+    assert_eq!(of(&[(22, 100), (23, 100), (24, 100), (25, 100), (26, 110)]), [26]);
     // All of them, but 2 and 4 are merged.
     let comb: Vec<(u32, u64)> = (1..=9).map(|k| (1 << k, 1000)).collect();
     assert_eq!(of(&comb), [2, 8, 16, 32, 64, 128, 256, 512]);

@@ -486,6 +486,7 @@ fn code_that_did_not_run_is_no_basic_block() {
     let basics: Vec<_> = basics.iter().map(|b| (b.start, b.end, b.count)).collect();
     let a = |offset| Bound::At(at(offset));
     assert_eq!(basics, [(a(0), a(0), 1), (a(2), a(4), 1), (a(10), a(10), 1), (a(14), a(14), 1)]);
+    assert_eq!(outcome(&flow, 4), (0, Some(1)));
 }
 
 /// A file at two addresses: its blocks are cut as one, hottest first.
@@ -568,19 +569,23 @@ fn mispredictions_by_stack() {
     assert_eq!((misses.xx, misses.xy, misses.yy), (9 + 1 + 2, 6 + 2, 4 + 2));
     let flow = text(" 0x30/0x10/-/-/-/0\n");
     assert_eq!((flow.sites[0].known, flow.sites[0].mispredicted), (0, None));
+    assert_eq!((flow.known, flow.mispredicted), (0, None));
 }
 
-/// Two executions after 200 other branches are of one stack.
+/// Two executions after 200 or 300 other branches are of one stack.
 #[test]
 fn a_repeated_branch_of_a_long_stack() {
-    let others: String = (0..200u64)
-        .map(|n| format!(" {:#x}/{:#x}/P/-/-/0", 0x40_1000 + 16 * n, 0x40_1008 + 16 * n))
-        .collect();
-    let flow = text(&format!(" 0x500030/0x500010/M/-/-/0 0x500030/0x500010/P/-/-/0{others}\n"));
-    let site = flow.sites.iter().find(|site| site.from == 0x50_0030).unwrap();
-    let misses = site.misses();
-    assert_eq!((misses.stacks, misses.x, misses.y), (1, 2, 1));
-    assert_eq!((misses.xx, misses.xy, misses.yy), (4, 2, 1));
+    for others in [200, 300] {
+        let others: String = (0..others)
+            .map(|n| format!(" {:#x}/{:#x}/P/-/-/0", 0x40_1000 + 16 * n, 0x40_1008 + 16 * n))
+            .collect();
+        let twice = "0x500030/0x500010/M/-/-/0 0x500030/0x500010/P/-/-/0";
+        let flow = text(&format!(" {twice}{others}\n"));
+        let site = flow.sites.iter().find(|site| site.from == 0x50_0030).unwrap();
+        let misses = site.misses();
+        assert_eq!((misses.stacks, misses.x, misses.y), (1, 2, 1));
+        assert_eq!((misses.xx, misses.xy, misses.yy), (4, 2, 1));
+    }
 }
 
 /// Newest entries that no code can repeat are counted once.
@@ -668,6 +673,18 @@ fn recorded_outcomes_count_without_code() {
     // The code from that target to the taken branch ran straight.
     let blocks: Vec<_> = flow.blocks.iter().map(|b| (b.entry, b.exit, b.count)).collect();
     assert_eq!(blocks, [(0x40_00F0, 0x40_0100, 1)]);
+}
+
+/// The code from 2 ran up to a branch whose outcome was recorded.
+#[test]
+fn a_recorded_outcome_counts_once() {
+    let (_dir, path) = elf(CODE);
+    let [two, four, six] = [2, 4, 6].map(at);
+    let flow = text(&format!(
+        "PERF_RECORD_MMAP2 100/100: [{AT:#x}(0x1000) @ 0x1000 08:01 77 3]: r-xp {path}\n\
+         prog 100 1.000000: 1 branch: 0 {four:#x}/{six:#x}/PN/-/-/0/COND/-  0x0/{two:#x}/-/-/-/0//-\n"
+    ));
+    assert_eq!(outcome(&flow, 4), (0, Some(1)));
 }
 
 /// By hand: the code from 4 to 8 passes the branch at 4, which no record is of.

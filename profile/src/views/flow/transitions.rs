@@ -130,7 +130,7 @@ impl Packed {
     fn learn_type(&mut self, branch_type: Option<BranchType>) {
         let code = branch_type.map_or(0, |branch_type| u64::from(branch_type.0));
         let known = self.0 >> Packed::TYPE;
-        if code != known && code != 0 && (known == 0 || code < known) {
+        if code != 0 && (known == 0 || code < known) {
             self.0 = self.0 & ((1 << Packed::TYPE) - 1) | code << Packed::TYPE;
         }
     }

@@ -116,9 +116,6 @@ impl Tracker {
     /// Ends loops without events that a frame was found in, and that are left from a node: the
     /// first of these and its enclosing loops, up to the second.
     fn leave_found(&mut self, from: Option<usize>, until: Option<usize>, source: usize) {
-        if !self.counts {
-            return;
-        }
         let mut at = from;
         while let Some(number) = at.filter(|_| at != until) {
             let tested = self.ground.tests.get(number).copied().flatten() == Some(source);

@@ -37,14 +37,10 @@ impl Trips {
     /// Open entries are included with their known minimum: the product-limit estimator for censored
     /// observations (Kaplan and Meier, 1958). Without any, this is the plain quantile.
     pub fn quantile(&self, share: f64) -> Quantile {
-        let all = self.ended.n().saturating_add(self.open.n());
-        if all == 0 {
-            return Quantile::Unknown;
-        }
         if self.open.n() == 0 {
             return self.ended.quantile(share).map_or(Quantile::Unknown, Quantile::Is);
         }
-        let mut risk = all as f64;
+        let mut risk = self.ended.n().saturating_add(self.open.n()) as f64;
         let mut left = 1.0;
         let mut open = self.open.iter().peekable();
         for (trips, n) in self.ended.iter() {

@@ -226,7 +226,6 @@ impl<V: Visit> View for Walk<V> {
         edges.table.look_up(keys, &mut self.found, |edge| edge.count);
         let before = stack.before.and_then(|b| edges.find(b.space, b.from, b.to));
         let mut parts = self.contexts.begin(stack, before);
-        self.steps.clear();
         for (at, (taken, place)) in stack.transitions.iter().zip(&self.found).enumerate() {
             let (branch, recorded) = (&taken.branch, taken.branch.flags.branch_type());
             let key = (space, branch.from, branch.to);

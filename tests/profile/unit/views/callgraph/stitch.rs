@@ -39,9 +39,25 @@ fn a_single_record_is_a_match_only_in_its_slot() {
     let mut same = now.clone();
     assert_eq!(slots.stitch(&mut same, Some(20), Missing::Truncated), Stitched::Completed);
     assert_eq!(same.len(), 52);
+    // Also if it was the innermost: there are 31 calls more than before.
+    let mut slots = Before { hw_idx: Some(8), ..before.clone() };
+    let mut deeper: Vec<Frame> = (100..131).map(frame).chain([frame(39)]).collect();
+    assert_eq!(slots.stitch(&mut deeper, Some(39 % 32), Missing::Truncated), Stitched::Completed);
+    assert_eq!(deeper.len(), 32 + 39);
     let mut now: Vec<Frame> = (100..130).map(frame).chain([frame(21), frame(20)]).collect();
     assert_eq!(before.stitch(&mut now, None, Missing::Truncated), Stitched::Completed);
     assert_eq!(now.len(), 52);
+}
+
+/// Two records of three are at the old depth, all three are further in.
+#[test]
+fn the_longest_run_of_equal_records_matches() {
+    let frames = |calls: &[u64]| calls.iter().copied().map(frame).collect::<Vec<_>>();
+    let older = frames(&[9, 3, 2, 1, 8, 2, 1, 7]);
+    let mut before = Before { frames: older, hw_idx: None, visible: 7, whole: true };
+    let mut now = frames(&[3, 2, 1]);
+    assert_eq!(before.stitch(&mut now, None, Missing::Truncated), Stitched::Completed);
+    assert_eq!(now, frames(&[3, 2, 1, 8, 2, 1, 7]));
 }
 
 /// Returns emptied the LBR stack: the calling function is still open.
