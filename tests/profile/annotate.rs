@@ -417,6 +417,8 @@ fn an_inlined_function_is_in_another_one() {
     let mut flow = count(&[mapped(100, &path, 0, None), sample(1, branches, exact())]);
     let inlined = FindError::Inlined { name: "inner".to_owned(), into: vec!["step".to_owned()] };
     assert_eq!(find(&mut flow, "inner"), Err(inlined));
+    // The line of a loop with code before and after its body.
+    assert_eq!(find(&mut flow, "inlined.c:29").unwrap().name, "main");
 }
 
 /// At most 4 MiB are shown, here mostly after the end of the file.

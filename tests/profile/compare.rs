@@ -629,7 +629,8 @@ fn totals_that_cannot_be_compared() {
     let lost = Lost { time: 2001, pid: 100, tid: 101, cpu: 1, stacks: 1, label: None };
     let lossy = looked(&stream(meta(), &[stack, Event::Lost(lost)]));
     let (timed, plain) = (looked(line("7").as_bytes()), looked(line("").as_bytes()));
-    let mixed = looked((line("7") + &line("")).as_bytes());
+    let (mixed, once) = (line("7") + &line(""), looked(line("1").as_bytes()));
+    let mixed = looked(mixed.as_bytes());
     for (sides, one_event, reason) in [
         ([&timed, &lossy], false, Some(NotComparable::Lost)),
         ([&lossy, &plain], true, Some(NotComparable::Lost)),
@@ -638,6 +639,7 @@ fn totals_that_cannot_be_compared() {
         ([&timed, &mixed], true, Some(NotComparable::NoPeriod)),
         ([&timed, &timed], false, Some(NotComparable::Events)),
         ([&timed, &timed], true, None),
+        ([&once, &timed], true, None),
     ] {
         assert_eq!(Total::of(sides, [1, 1], one_event).err(), reason);
     }

@@ -388,6 +388,12 @@ fn bias() {
     let newest = [0x90, 0x20, 0x20].map(|from| entry(from, 0x10)).to_vec();
     let complete: Vec<Event> = (0..100).map(|time| sample(time, newest.clone(), exact())).collect();
     assert_eq!(find(&events(&complete), "top_of_stack_bias"), None);
+    // An empty stack has no newest branch.
+    let sampled = (0..100).map(|time| sample(time, newest.clone(), Integrity::UNKNOWN));
+    let sampled: Vec<Event> = sampled.chain([sample(100, vec![], Integrity::UNKNOWN)]).collect();
+    let lint = events(&sampled);
+    let finding = find(&lint, "top_of_stack_bias").unwrap();
+    assert_eq!((finding.count, finding.of), (100, 100));
 }
 
 /// Ten stacks of a loop in thread 101, ten nanoseconds each, that join.

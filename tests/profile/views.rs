@@ -675,18 +675,6 @@ fn recorded_outcomes_count_without_code() {
     assert_eq!(blocks, [(0x40_00F0, 0x40_0100, 1)]);
 }
 
-/// The code from 2 ran up to a branch whose outcome was recorded.
-#[test]
-fn a_recorded_outcome_counts_once() {
-    let (_dir, path) = elf(CODE);
-    let [two, four, six] = [2, 4, 6].map(at);
-    let flow = text(&format!(
-        "PERF_RECORD_MMAP2 100/100: [{AT:#x}(0x1000) @ 0x1000 08:01 77 3]: r-xp {path}\n\
-         prog 100 1.000000: 1 branch: 0 {four:#x}/{six:#x}/PN/-/-/0/COND/-  0x0/{two:#x}/-/-/-/0//-\n"
-    ));
-    assert_eq!(outcome(&flow, 4), (0, Some(1)));
-}
-
 /// By hand: the code from 4 to 8 passes the branch at 4, which no record is of.
 #[test]
 fn branches_without_a_record_are_dropped_if_outcomes_are_recorded() {
