@@ -286,7 +286,7 @@ fn kinds_of_records() {
 }
 
 /// A build ID record (`perf.data-file-format.txt`): header, process, 24 bytes of ID, and the path,
-/// which perf pads with NULs to a multiple of 64.
+/// which perf pads with NULs to a multiple of 64. Records end at multiples of 8.
 #[test]
 fn paths_of_build_ids_are_padded() {
     let mut events = events();
@@ -296,7 +296,7 @@ fn paths_of_build_ids_are_padded() {
     let bytes = stream(Meta { compression: Some(1), ..meta() }, &events);
     let at = bytes.windows(14).rposition(|part| part == b"/nowhere/prog\0").unwrap();
     let record = &bytes[at - (8 + 4 + 24)..at + 64];
-    assert_eq!((record[0], record[6], record[7]), (67, 100, 0));
+    assert_eq!((record[0], record[6], record[7]), (67, 104, 0));
     let mut path = b"/nowhere/prog".to_vec();
     path.resize(64, 0);
     assert_eq!(record[36..], path);
