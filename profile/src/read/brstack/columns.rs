@@ -166,6 +166,8 @@ pub(super) fn readings(text: &[u8], widths: Widths, after: AfterColumns) -> Vec<
 
 /// Maximum number of readings considered per line.
 const MOST: usize = 64;
+/// The width of perf's column of an address, with the space before it.
+const IP_WIDTH: usize = 17;
 
 /// The best reading of a line on its own: the one that explains most of it, preferably with perf's
 /// widths.
@@ -332,25 +334,23 @@ impl<'a> Search<'a> {
     }
 
     fn is_period(&self, word: &[u8], width: usize, before: &Reading<'_>) -> bool {
-        /// The width of the address.
-        const IP: usize = 17;
         let earlier = [Column::Task, Column::Number, Column::Cpu, Column::Tod, Column::Time];
         width == 10
             || word.len() >= 10
-            || width != IP && earlier.into_iter().any(|column| before.columns.has(column))
+            || width != IP_WIDTH && earlier.into_iter().any(|column| before.columns.has(column))
             || self.widths == Widths::Lost && width == word.len()
     }
 
     /// The address: a space, and the digits, right-aligned in 16 columns. After an event or time,
     /// any number is the address.
     fn ip(&self, rest: &[u8], before: &Reading<'_>) -> Option<(Option<u64>, usize, bool)> {
-        let strict = rest.get(..17).and_then(|column| column.strip_prefix(b" "));
+        let strict = rest.get(..IP_WIDTH).and_then(|column| column.strip_prefix(b" "));
         if let Some(digits) = strict.map(<[u8]>::trim_ascii_start) {
             if digits == b"-" {
-                return Some((None, 17, true));
+                return Some((None, IP_WIDTH, true));
             }
             if let Some(ip) = hex(digits) {
-                return Some((Some(ip), 17, true));
+                return Some((Some(ip), IP_WIDTH, true));
             }
         }
         let (word, width) = word(rest)?;
