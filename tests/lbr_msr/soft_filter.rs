@@ -178,7 +178,7 @@ fn zero_length_calls_are_calls_except_in_architectural_lbr() {
     assert!(!soft.retire(&pic));
 }
 
-/// DEBUGCTL.LBR of AMD records the newest branch in a pair of its own, whatever the stack's filter.
+/// DEBUGCTL.LBR of AMD records every branch in a separate pair, whatever the stack's filter.
 #[test]
 fn the_pair_of_amd_has_no_filter() {
     const LASTBRANCHFROMIP: lbr_msr::Msr = lbr_msr::Msr(0x1DB);

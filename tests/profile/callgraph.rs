@@ -128,7 +128,7 @@ fn where_it_stood_is_the_innermost_frame() {
     const KERNEL: u64 = 0xFFFF_FFFF_8100_0000;
     let mut kernel = open(1, 2, 1);
     let mut tail = open(2, 2, 1);
-    // The kernel called a function of its own.
+    // The kernel called another kernel function.
     let mut inside = sample(3, vec![entry(0x1008, KERNEL + 0x100)], Integrity::UNKNOWN);
     if let (Event::Sample(kernel), Event::Sample(tail), Event::Sample(inside)) =
         (&mut kernel, &mut tail, &mut inside)

@@ -286,7 +286,7 @@ fn empty_records_among_symbols() {
         symbols(&format!(" a+0x1/a+0x0/P/-/-/3  {unknown}  {empty}  {empty} \n")),
         [["a", "?", "?"]]
     );
-    // One cycle is a time. A known target is no empty record.
+    // An entry with one cycle, or with a known target, is not empty.
     assert_eq!(symbols(&format!(" a+0x1/a+0x0/P/-/-/1  {empty}  {empty} \n")), [["a", "?"]]);
     let to_a = "[unknown]/a+0x0/P/-/-/0";
     assert_eq!(

@@ -675,7 +675,7 @@ fn recorded_outcomes_count_without_code() {
     assert_eq!(blocks, [(0x40_00F0, 0x40_0100, 1)]);
 }
 
-/// By hand: the code from 4 to 8 passes the branch at 4, which no record is of.
+/// By hand: the code from 4 to 8 passes the branch at 4, which has no record.
 #[test]
 fn branches_without_a_record_are_dropped_if_outcomes_are_recorded() {
     let (_dir, path) = elf(CODE);

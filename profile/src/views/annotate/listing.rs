@@ -32,7 +32,7 @@ pub fn annotate(
         return Err(FindError::TooLong { name, len });
     }
     let complete = flow.is_complete();
-    // A software LBR records the branch; what leaves before it was not fused with it.
+    // FROM of a software LBR is never the compare before the branch.
     let fuses = flow.quality.software < flow.quality.samples;
     let Flow { blocks, sites, maps, block_quality, .. } = flow;
     let blocks: Vec<&Block> = blocks.iter().filter(|block| function.is_in(block)).collect();

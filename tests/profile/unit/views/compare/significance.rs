@@ -56,8 +56,8 @@ fn entries_that_are_alike() {
     // the tail with 18 degrees of freedom beyond its root 0.642.
     let p = of_ratios(&a, &b, 20);
     assert!((0.635..0.65).contains(&p), "{p}");
-    // Divided by the 40 hits, they are 8.33 hits a draw. With 1.7 and 3.1 draws of 2.4, twice the logarithm is 0.414, and the
-    // tail with 18 degrees of freedom beyond its root 0.528.
+    // Divided by the 40 hits, they are 8.33 hits a draw. With 1.7 and 3.1 draws of 2.4, twice the
+    // logarithm is 0.414, and the tail with 18 degrees of freedom beyond its root 0.528.
     let p = of_counts(&a, &b, 1.0, 20);
     assert!((0.52..0.54).contains(&p), "{p}");
 }
