@@ -239,14 +239,18 @@ fn fused_pairs_and_contradictions() {
     assert_eq!((pair.instructions, pair.count, pair.last), (Some(2), 2, 9));
 }
 
-/// Of three times round, a signal ended the last before the branch at 4, which a software LBR would
-/// have recorded.
+/// An interrupt out of [`CODE`].
+fn interrupt(from: u64) -> BranchEntry {
+    BranchEntry { branch_type: Some(BranchType::IRQ), ..entry(at(from), at(0x50)) }
+}
+
+/// The code from 0 ran three times. An interrupt ended the last one before the branch at 4: a
+/// software LBR records no compare in place of a branch.
 #[test]
 fn a_branch_after_an_interrupt_did_not_run() {
     let (_dir, path) = elf(CODE);
-    let interrupt = BranchEntry { branch_type: Some(BranchType::IRQ), ..entry(at(3), at(0x50)) };
     let jump = |from| entry(at(from), at(0));
-    let stack = sample(1, vec![interrupt, jump(8), jump(8), jump(5)], exact());
+    let stack = sample(1, vec![interrupt(3), jump(8), jump(8), jump(5)], exact());
     let annotated = all(&mut count(&[map(&path, AT, 0x1000, 0x1000), stack]), 10);
     let wanted = [(0, 3), (2, 3), (3, 3), (4, 2), (6, 2), (7, 2), (8, 2)];
     assert_eq!(counts(&annotated), wanted.map(|(offset, n)| (offset, Some(n))));
@@ -256,8 +260,7 @@ fn a_branch_after_an_interrupt_did_not_run() {
 #[test]
 fn a_jump_after_an_interrupt_did_not_run() {
     let (_dir, path) = elf(CODE);
-    let interrupt = BranchEntry { branch_type: Some(BranchType::IRQ), ..entry(at(7), at(0x50)) };
-    let stack = vec![interrupt, entry(at(8), at(0)), entry(at(0x40), at(0))];
+    let stack = vec![interrupt(7), entry(at(8), at(0)), entry(at(0x40), at(0))];
     let events = [map(&path, AT, 0x1000, 0x1000), sample(1, stack, exact())];
     let hardware = Meta { source: Source::Hardware, ..meta() };
     let annotated = all(&mut count_as(hardware, &events), 10);
@@ -270,9 +273,8 @@ fn a_jump_after_an_interrupt_did_not_run() {
 #[test]
 fn counts_end_where_the_code_was_left() {
     let (_dir, path) = elf(CODE);
-    let interrupt = BranchEntry { branch_type: Some(BranchType::IRQ), ..entry(at(3), at(0x50)) };
     let jump = |from| entry(at(from), at(0));
-    for (newest_first, later) in [([interrupt, jump(8)], 0), ([jump(8), jump(5)], 1)] {
+    for (newest_first, later) in [([interrupt(3), jump(8)], 0), ([jump(8), jump(5)], 1)] {
         let stack = sample(1, newest_first.to_vec(), exact());
         let annotated = all(&mut count(&[map(&path, AT, 0x1000, 0x1000), stack]), 10);
         let wanted = [(0, 1), (2, 1), (3, 1), (4, later), (6, later), (7, later), (8, 1)];

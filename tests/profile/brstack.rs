@@ -1,6 +1,6 @@
 //! Parsing of entries and lines as text.
 
-use std::io::Cursor;
+use std::io::{Cursor, Read};
 
 use lbr_msr::record::{BranchSpec, BranchType, Comm, Event, Task};
 use profile::brstack::{
@@ -11,6 +11,8 @@ use profile::names::Names;
 use profile::perf_data::ReadError;
 use profile::{EntryFlags, Item, RawBranch, Recording};
 use proptest::prelude::*;
+
+use crate::recorded::{Broken, Pieces};
 
 fn parsed(text: &str) -> RawBranch {
     let (branch, rest) = parse_entry(text.as_bytes()).unwrap();
@@ -503,27 +505,11 @@ fn instructions_alone_are_refused() {
     }
 }
 
-/// Text that arrives a few bytes at a time.
-struct Pieces {
-    text: Vec<u8>,
-    at: usize,
-    most: usize,
-}
-
-impl std::io::Read for Pieces {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let len = (self.text.len() - self.at).min(buffer.len()).min(self.most);
-        buffer[..len].copy_from_slice(&self.text[self.at..self.at + len]);
-        self.at += len;
-        Ok(len)
-    }
-}
-
 /// The content of a text: its samples, and the rejected lines.
 type Said = (Vec<(profile::SampleHead, Vec<RawBranch>)>, Option<profile::recording::Refused>);
 
 fn said(text: &[u8], most: usize) -> Said {
-    let pieces = Pieces { text: text.to_vec(), at: 0, most };
+    let pieces = Pieces { bytes: text.to_vec(), at: 0, most };
     said_by(Recording::from_stream(Box::new(pieces)).unwrap())
 }
 
@@ -689,23 +675,11 @@ fn lines_of_several_buffers_are_read_ahead() {
     assert_eq!((lengths, refused), (vec![1500, 30, 9000, 1, 1], None));
 }
 
-/// A stream that fails after its data.
-struct Failing(Cursor<Vec<u8>>);
-
-impl std::io::Read for Failing {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        match self.0.read(buffer)? {
-            0 => Err(std::io::Error::from_raw_os_error(5)),
-            read => Ok(read),
-        }
-    }
-}
-
 #[test]
 fn samples_come_before_the_error_of_a_stream() {
     let text = " 0x10/0x20/P/-/-/0 \n".repeat(5000);
     for threads in [0, 1, 2] {
-        let stream = Failing(Cursor::new(text.clone().into_bytes()));
+        let stream = Cursor::new(text.clone()).chain(Broken);
         let mut recording = Recording::from_stream(Box::new(stream)).unwrap();
         if threads > 0 {
             recording.read_ahead(threads);

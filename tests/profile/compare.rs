@@ -11,7 +11,7 @@ use profile::symbols::Sources;
 use profile::{Counter, Recording, View, loops};
 
 use crate::compiled;
-use crate::recorded::{BASE, entry, exact, map, meta, sample, stream};
+use crate::recorded::{BASE, entry, exact, here, map, meta, sample, stream};
 use crate::support::random::Random;
 
 const FUNCTIONS: usize = 1000;
@@ -287,6 +287,11 @@ fn printed(stacks: &[Vec<[Named<'_>; 2]>]) -> String {
     stacks.iter().map(line).collect()
 }
 
+/// The rows other than loops.
+fn branch_rows(comparison: &Comparison) -> impl Iterator<Item = &Row> {
+    comparison.rows.iter().filter(|row| row.change(Measure::Trips).is_none())
+}
+
 /// By hand: without `gone`, which made half of all branches, the others' shares double. That of
 /// `less` grew by a half only, but none but `gone` changed itself.
 #[test]
@@ -300,8 +305,7 @@ fn shares_that_grow_because_another_shrank_are_no_change() {
     let (before, after) = (stacks([2, 4, 10, 2, 2]), stacks([4, 6, 2, 4, 4]));
     let sources = Sources::default();
     let found = compared([(&sources, before.as_bytes()), (&sources, after.as_bytes())], None);
-    let branches = found.rows.iter().filter(|row| row.change(Measure::Trips).is_none());
-    let rows: Vec<_> = branches
+    let rows: Vec<_> = branch_rows(&found)
         .map(|row| {
             let share = row.change(Measure::Share).unwrap();
             let function = row.side().unwrap().function.clone().unwrap();
@@ -400,11 +404,10 @@ type Counted = Option<(String, u64)>;
 
 /// Of each branch row, in order: how it was matched, and its file and count on each side.
 fn files(comparison: &Comparison) -> Vec<(By, [Counted; 2])> {
-    let rows = comparison.rows.iter().filter(|row| row.change(Measure::Trips).is_none());
     let side = |side: &Option<compare::Side>| {
         side.as_ref().map(|of| (of.file.clone().unwrap_or_default(), of.count))
     };
-    let rows = rows.map(|row| (row.by, [side(&row.before), side(&row.after)]));
+    let rows = branch_rows(comparison).map(|row| (row.by, [side(&row.before), side(&row.after)]));
     let mut rows: Vec<_> = rows.collect();
     rows.sort_by(|a, b| a.1.cmp(&b.1));
     rows
@@ -495,17 +498,13 @@ fn marked(program: &Path, marks: &[&str]) -> Vec<u8> {
     let mapped = compiled::mapped(100, program, 0, profile::symbols::build_id(program));
     let at = marks.iter().rev().map(|mark| compiled::symbol(program, mark));
     let entries: Vec<_> = at.map(|at| entry(at, at)).collect();
-    stream(
-        Meta { hostname: None, osrelease: None, ..meta() },
-        &[mapped, sample(2000, entries, exact())],
-    )
+    stream(here(), &[mapped, sample(2000, entries, exact())])
 }
 
 /// Of each branch row, in order: its function, how it was matched, and its count on each side.
 fn functions(comparison: &Comparison) -> Vec<(String, By, [u64; 2])> {
-    let rows = comparison.rows.iter().filter(|row| row.change(Measure::Trips).is_none());
     let count = |side: &Option<compare::Side>| side.as_ref().map_or(0, |of| of.count);
-    let rows = rows.map(|row| {
+    let rows = branch_rows(comparison).map(|row| {
         let side = row.side().unwrap();
         assert_eq!(side.line.is_some(), row.by == By::Line);
         let function = side.function.clone().unwrap();

@@ -15,7 +15,7 @@ use profile::{Recording, Selection};
 
 use crate::compiled::{compile, mapped, symbol};
 use crate::reader::Crafted;
-use crate::recorded::{entry, exact, map, meta, sample, stream};
+use crate::recorded::{entry, exact, here, map, meta, sample, stream};
 use crate::support::corpus::corpus;
 use crate::views::{AT, CODE, at, elf};
 
@@ -297,7 +297,7 @@ fn damaged_recordings() {
 fn with_code(stacks: &[Event]) -> Lint {
     let (_dir, path) = elf(CODE);
     let events = [&[map(&path, AT, 0x1000, 0x1000)][..], stacks].concat();
-    events_as(Meta { hostname: None, osrelease: None, ..meta() }, &events)
+    events_as(here(), &events)
 }
 
 /// A branch from the middle of an instruction, after rounds of the loop from 0 to the jump at 8. A
@@ -605,15 +605,14 @@ fn coverage_of_one_of_two_programs() {
         mapped(100, &other, MOVED, None),
         sample(1, branches.to_vec(), Integrity::UNKNOWN),
     ];
-    let here = Meta { hostname: None, osrelease: None, ..meta() };
-    let mut found = events_as(here.clone(), &events);
+    let mut found = events_as(here(), &events);
     let coverage = found.check_binary(&mut Module::open(&first).unwrap());
     assert_eq!((coverage.inside, coverage.functions, coverage.matching), (3, 1, Some(1)));
     let unseen = find(&found, "functions_without_samples").unwrap();
     // Two of them enter a function, `down` or `c`.
     assert_eq!((unseen.of, &unseen.parts[..]), (2, &[("c".to_owned(), 1)][..]));
     // The second file of this name has no function of the first.
-    let mut found = events_as(here, &events);
+    let mut found = events_as(here(), &events);
     let coverage = found.check_binary(&mut Module::open(&second).unwrap());
     assert_eq!((coverage.functions, coverage.matching), (1, Some(0)));
     assert_eq!(find(&found, "functions_differ").unwrap().parts, [("down".to_owned(), 2)]);

@@ -8,9 +8,8 @@ use profile::Recording;
 use profile::callgraph::CallGraph;
 use profile::loops::{Loop, Loops, Quantile, Trips};
 use profile::paths::{Break, Paths};
-use profile::perf_data::Meta;
 
-use crate::recorded::{entry, exact, map, meta, sample, stream};
+use crate::recorded::{entry, exact, here, map, meta, sample, stream};
 use crate::structured::{Branch, Structured};
 use crate::support::random::Random;
 use crate::views::{AT, at, elf};
@@ -202,6 +201,11 @@ fn a_return_does_not_continue_after_it() {
     assert!(loops_of(&[trace], exact()).is_empty());
 }
 
+/// FROM and count of each back edge.
+fn back_edges(one: &Loop) -> Vec<(u64, u64)> {
+    one.back_edges.iter().map(|back| (back.from, back.count)).collect()
+}
+
 /// `while (n--)` whose body comes first: entered by a jump to the test at its end.
 const TO_TEST: Branch = (0x1008, 0x1020, BranchType::UNCOND);
 const TO_BODY: Branch = (0x1028, 0x1010, BranchType::COND);
@@ -243,7 +247,7 @@ fn only_branches_to_the_head_are_back_edges() {
     let (up, near, far) = (jump(0x1030, 0x1000), jump(0x1008, 0x1020), jump(0x1038, 0x1020));
     let trace = vec![jump(0x900, 0x1020), up, near, up, near, far, jump(0x1040, 0x1100)];
     let [one] = &loops_of(&[trace], exact())[..] else { panic!("one loop") };
-    let back: Vec<(u64, u64)> = one.back_edges.iter().map(|b| (b.from, b.count)).collect();
+    let back = back_edges(one);
     assert_eq!((one.head, back, one.falls_from.len()), (0x1020, vec![(near.0, 2), (far.0, 1)], 0));
     assert!(!one.types_unknown);
     // Falls into the head from outside are entries.
@@ -433,10 +437,9 @@ fn loops_of_one_trip_are_in_the_order_of_their_entries() {
     let stacks = [vec![through(0)], vec![through(8); 5]].concat();
     let mut events = events(stacks.into_iter(), Integrity::UNKNOWN);
     events.insert(0, map(&path, AT, 0x1000, 0x1000));
-    // Marked as recorded on this machine.
-    let found = loops(&stream(Meta { hostname: None, osrelease: None, ..meta() }, &events));
+    let found = loops(&stream(here(), &events));
     let found = found.loops.iter().map(|one| {
-        let back: Vec<(u64, u64)> = one.back_edges.iter().map(|b| (b.from, b.count)).collect();
+        let back = back_edges(one);
         (one.head, back, one.rounds, one.trips.ended.n())
     });
     let wanted = [(at(8), vec![(at(9), 0)], 0, 5), (at(0), vec![(at(1), 0)], 0, 1)];
@@ -452,9 +455,9 @@ fn code_that_never_ran_has_no_back_edges() {
         [vec![(0x900, at(0), BranchType::UNCOND)], vec![(at(1), at(0), BranchType::COND); 3]];
     let mut events = events([stack.concat()].into_iter(), Integrity::UNKNOWN);
     events.insert(0, map(&path, AT, 0x1000, 0x1000));
-    let found = loops(&stream(Meta { hostname: None, osrelease: None, ..meta() }, &events));
+    let found = loops(&stream(here(), &events));
     let [one] = &found.loops[..] else { panic!("one loop") };
-    assert_eq!(one.back_edges.iter().map(|b| (b.from, b.count)).collect::<Vec<_>>(), [(at(1), 3)]);
+    assert_eq!(back_edges(one), [(at(1), 3)]);
 }
 
 /// The first range leads from the end of one file to the start of another, mapped after it. The
@@ -508,9 +511,9 @@ fn calls_in_loops_are_found_in_the_code() {
         let stack = round.repeat(3);
         let entries = stack.iter().rev().map(|&(from, to)| entry(at(from), at(to))).collect();
         let events = [map(&path, AT, 0x1000, 0x1000), sample(1, entries, exact())];
-        let found = loops(&stream(Meta { hostname: None, osrelease: None, ..meta() }, &events));
+        let found = loops(&stream(here(), &events));
         let [one] = &found.loops[..] else { panic!("one loop") };
-        let back: Vec<(u64, u64)> = one.back_edges.iter().map(|b| (b.from, b.count)).collect();
+        let back = back_edges(one);
         let last = round.last().unwrap().0;
         assert_eq!((one.head, back, one.calls), (at(0), vec![(at(last), 3)], is_call));
     }

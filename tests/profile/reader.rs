@@ -11,7 +11,7 @@ use profile::perf_data::{Meta, Rate, ReadError};
 use profile::{EntryFlags, Item, RawBranch, Recording};
 use proptest::prelude::*;
 
-use crate::recorded::{each_stack, events, exact, meta, sample, stream, write};
+use crate::recorded::{Pieces, each_stack, events, exact, meta, sample, stream, write};
 use crate::support::decoded::sample_of;
 
 fn reader(bytes: &[u8]) -> Result<Recording, ReadError> {
@@ -74,20 +74,11 @@ fn as_read(mut events: Vec<Event>) -> Vec<Event> {
     events
 }
 
-/// A pipe that delivers a byte at a time.
-struct Slow(Cursor<Vec<u8>>);
-
-impl std::io::Read for Slow {
-    fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
-        let most = to.len().min(1);
-        self.0.read(&mut to[..most])
-    }
-}
-
 #[test]
 fn a_slow_pipe_is_read_to_its_end() {
     let bytes = stream(meta(), &events());
-    let mut slow = Recording::from_stream(Box::new(Slow(Cursor::new(bytes)))).unwrap();
+    let slow = Pieces { bytes, at: 0, most: 1 };
+    let mut slow = Recording::from_stream(Box::new(slow)).unwrap();
     assert_eq!(read(&mut slow).unwrap(), as_read(events()));
     assert_eq!(slow.notes(), Default::default());
 }
@@ -685,8 +676,7 @@ fn features_of_a_copy() {
         file.record(80, 0, &[feature.to_le_bytes(), [0; 8]].concat());
     }
     file.sample(&[0xa0, 1, 0x30, 0x40, 2]);
-    let (mut whole, mut copy) = (reader(&file.bytes).unwrap(), Vec::new());
-    profile::export::perf_data(&mut whole, false, &mut copy, |_, _| {}).unwrap().unwrap();
+    let copy = copied(&mut reader(&file.bytes).unwrap(), false);
     let (mut at, mut features, mut samples) = (16, Vec::new(), 0);
     while at < copy.len() {
         let word = |from: usize| u64::from_le_bytes(copy[from..from + 8].try_into().unwrap());

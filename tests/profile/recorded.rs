@@ -1,5 +1,6 @@
 //! A small recording in which every number is set here.
 
+use std::io::{self, Read};
 use std::path::Path;
 
 use lbr_msr::BranchFilter;
@@ -33,6 +34,11 @@ pub(crate) fn meta() -> Meta {
         arguments: false,
         compression: None,
     }
+}
+
+/// Without a host, as if recorded on this machine: its files are those of the recording.
+pub(crate) fn here() -> Meta {
+    Meta { hostname: None, osrelease: None, ..meta() }
 }
 
 pub(crate) fn exact() -> Integrity {
@@ -156,4 +162,29 @@ pub(crate) fn each_stack(
         }
     }
     Ok(())
+}
+
+/// A stream that delivers at most so many bytes at a time.
+pub(crate) struct Pieces {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) at: usize,
+    pub(crate) most: usize,
+}
+
+impl Read for Pieces {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let len = (self.bytes.len() - self.at).min(buffer.len()).min(self.most);
+        buffer[..len].copy_from_slice(&self.bytes[self.at..self.at + len]);
+        self.at += len;
+        Ok(len)
+    }
+}
+
+/// A stream that cannot be read: EIO.
+pub(crate) struct Broken;
+
+impl Read for Broken {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        Err(io::Error::from_raw_os_error(5))
+    }
 }

@@ -7,6 +7,8 @@ use lbr_msr::record::Event;
 use profile::perf_data::{Notes, ReadError};
 use profile::{Item, Recording};
 
+use crate::recorded::Broken;
+
 const IP: u64 = 1;
 const TIME: u64 = 1 << 2;
 const TID: u64 = 1 << 1;
@@ -203,15 +205,9 @@ fn damaged_archives() {
 }
 
 /// The features of a piped file follow its records: they may be missing, but are not ignored after
-/// a read error (5 is EIO).
+/// a read error.
 #[test]
 fn read_errors_after_the_records() {
-    struct Broken;
-    impl Read for Broken {
-        fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
-            Err(std::io::Error::from_raw_os_error(5))
-        }
-    }
     let bytes = PLAIN.file(&[(IP | BRANCH_STACK, 7)], &[PLAIN.sample(0x1234)]);
     let mut recording = Recording::from_stream(Box::new(Cursor::new(bytes).chain(Broken))).unwrap();
     assert!(matches!(recording.next_item(), Ok(Some(Item::Stack(_)))));

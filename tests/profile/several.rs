@@ -6,11 +6,10 @@ use lbr_msr::record::{BranchType, Comm, Event, Lost, MoveKind, Task as Fork, Thr
 use profile::flow::FlowCounter;
 use profile::lint::{DEFAULT_STRIDE, Lint};
 use profile::overview::{Overview, OverviewCounter, Task};
-use profile::perf_data::Meta;
 use profile::symbols::Sources;
 use profile::{Counter, Recording, View};
 
-use crate::recorded::{entry, exact, map, meta, sample, stream};
+use crate::recorded::{entry, exact, here, map, meta, sample, stream};
 use crate::views::{AT, CODE, elf, ran};
 
 fn open(bytes: &[u8]) -> Recording {
@@ -121,8 +120,7 @@ fn code_that_no_branch_ends_is_in_every_verdict() {
     let Event::Sample(sample) = &mut event else { unreachable!() };
     let moved = |newer, kind, from| ThreadMove { newer, kind, from, to: AT };
     sample.stack.moves = vec![moved(1, MoveKind::Start, 0), moved(0, MoveKind::End, AT + 4)];
-    let meta = Meta { hostname: None, osrelease: None, ..meta() };
-    let bytes = stream(meta, &[map(&path, AT, 0x1000, 0x1000), event]);
+    let bytes = stream(here(), &[map(&path, AT, 0x1000, 0x1000), event]);
     let lint = Lint::check(&mut open(&bytes), DEFAULT_STRIDE, Sources::default(), |_, _| {});
     for flow in [lint.unwrap().flow, page(&[bytes]).flow] {
         let mut passed: Vec<_> =
