@@ -10,7 +10,7 @@ use lbr_msr::{Msr, MsrError, MsrRead, MsrWrite};
 use sampler::gate::{BranchRegisters, Gate, OpenRegisters, Recorder, Retire};
 use sampler::source::{Decoding, Exit, Source, SourceError, SourceNotes};
 use sampler::target::ThreadId;
-use sampler::{Classify, RecordConfig, RecordError, Summary};
+use sampler::{RecordConfig, RecordError, Summary};
 
 use crate::model::{Model, Shape, caps};
 
@@ -25,15 +25,15 @@ pub(crate) type Script = Box<dyn Fn(&Gate, ThreadId) + Send + Sync>;
 pub(crate) struct Scripted {
     pub(crate) scripts: Vec<Script>,
     pub(crate) knowledge: SourceKnowledge,
-    pub(crate) classify: Option<Classify>,
+    pub(crate) decoding: Decoding,
     pub(crate) result: Option<SourceError>,
     pub(crate) notes: SourceNotes,
 }
 
 impl Scripted {
     pub(crate) fn new(scripts: Vec<Script>) -> Scripted {
-        let notes = SourceNotes::default();
-        Scripted { scripts, knowledge: ENDS_ONLY, classify: None, result: None, notes }
+        let (decoding, notes) = (Decoding::default(), SourceNotes::default());
+        Scripted { scripts, knowledge: ENDS_ONLY, decoding, result: None, notes }
     }
 
     /// `branches` distinct branches on each thread.
@@ -68,7 +68,7 @@ impl Source<'_> for Scripted {
     }
 
     fn decoding(&mut self) -> Decoding {
-        Decoding { classify: self.classify.take(), ..Decoding::default() }
+        std::mem::take(&mut self.decoding)
     }
 
     fn run(&mut self, gate: &Gate) -> Result<(Exit, SourceNotes), SourceError> {

@@ -145,8 +145,9 @@ fn fields_unknown_to_the_source_are_absent() {
     for sample in samples(&events) {
         let entries: Vec<&BranchEntry> = sample.stack.oldest_first().collect();
         // The first count after a thaw includes the pause.
-        assert_eq!(entries[0].cycles, None);
+        assert_eq!((entries[0].cycles, entries[0].cycles_saturated), (None, None));
         assert!(entries[1..].iter().all(|entry| entry.cycles == Some(0)));
+        assert!(entries[1..].iter().all(|entry| entry.cycles_saturated == Some(false)));
         assert!(entries.iter().all(|entry| entry.mispredicted == Some(false)));
     }
 }
@@ -155,7 +156,7 @@ fn fields_unknown_to_the_source_are_absent() {
 fn types_come_from_the_code_and_other_filters_from_the_closure() {
     let mut config = config(Shape::Flags, 16);
     let mut source = Scripted::straight(1, 100);
-    source.classify = Some(Box::new(|pid, from| {
+    source.decoding.classify = Some(Box::new(|pid, from| {
         assert_eq!(pid, 100);
         (from % 8 == 0).then_some(BranchType::COND)
     }));
@@ -165,6 +166,111 @@ fn types_come_from_the_code_and_other_filters_from_the_closure() {
     assert!(summary.complete, "every branch that was asked for is there");
     let froms = &by_thread(&events)[&1];
     assert!(froms.iter().all(|from| from % 8 == 0));
+}
+
+/// A script of these branches on one thread.
+fn branches(all: &'static [(u64, u64)]) -> Scripted {
+    Scripted::new(vec![Box::new(move |gate, thread| {
+        let mut ring = gate.start(thread).unwrap();
+        for (from, to) in all {
+            ring.retire(&Retired::user(*from, *to, HwBranchType::IndJmp)).unwrap();
+        }
+        ring.finish().unwrap();
+    })])
+}
+
+/// The oldest record's cycles include the pause of the drain, but not if that record is omitted.
+#[test]
+fn returns_from_the_kernel_to_the_sampler_are_not_recorded() {
+    const KERNEL: u64 = 0xffff_ffff_8100_0000;
+    let mut source = branches(&[
+        (KERNEL, 0x7000),
+        (KERNEL, 0x6fff),
+        (0x40_0000, 0x7010),
+        (KERNEL, 0x7fff),
+        (KERNEL, 0x8000),
+        (0x40_0010, KERNEL),
+    ]);
+    source.decoding.ours = Some(0x7000..0x8000);
+    source.knowledge = SourceKnowledge::HARDWARE;
+    let (summary, events) = record(&mut source, config(Shape::Info, 16), Shape::Info);
+    let found = samples(&events).flat_map(|sample| sample.stack.oldest_first());
+    let found: Vec<_> = found.map(|entry| (entry.from, entry.to, entry.cycles)).collect();
+    let recorded = [(KERNEL, 0x6fff), (0x40_0000, 0x7010), (KERNEL, 0x8000), (0x40_0010, KERNEL)];
+    assert_eq!(found, recorded.map(|(from, to)| (from, to, Some(0))));
+    assert_eq!((summary.branches, summary.unreadable), (4, 0));
+}
+
+#[test]
+fn an_unreadable_record_is_counted_and_missing() {
+    let mut source = branches(&[(0x10, 0x20), (0x30, 0x40), (0x50, 0x60)]);
+    source.decoding.decode = Some(Box::new(|raw| {
+        (raw.from != 0x30).then(|| BranchEntry {
+            from: raw.from,
+            to: raw.to,
+            ..BranchEntry::default()
+        })
+    }));
+    let (summary, events) = record(&mut source, config(Shape::Arch, 16), Shape::Arch);
+    assert_eq!(by_thread(&events)[&1], [0x10, 0x50]);
+    assert_eq!((summary.branches, summary.unreadable, summary.complete), (2, 1, false));
+}
+
+#[test]
+fn only_periods_below_the_depth_promise_completeness() {
+    let sampled = [
+        (Sampling::Period(7), true),
+        (Sampling::Period(8), false),
+        (Sampling::Rate { hz: 1, seed: 1 }, false),
+    ];
+    for (sampling, complete) in sampled {
+        let mut config = config(Shape::Arch, 8);
+        config.sampling = sampling;
+        let (summary, _) = record(&mut Scripted::straight(1, 5), config, Shape::Arch);
+        assert_eq!((summary.branches, summary.complete), (5, complete), "{sampling:?}");
+    }
+}
+
+/// The filter omits the whole first stack, which lacks branches: the next one follows a loss.
+#[test]
+fn a_stack_after_a_filtered_loss_is_not_joined() {
+    let mut source = Scripted::new(vec![Box::new(|gate, thread| {
+        let mut ring = gate.start(thread).unwrap();
+        for n in 0..30 {
+            ring.retire(&branch(1, n)).unwrap();
+            if [20, 23, 26].contains(&n) {
+                ring.flush().unwrap();
+            }
+        }
+        ring.finish().unwrap();
+    })]);
+    let mut config = config(Shape::Arch, 8);
+    config.sampling = Sampling::Period(1000);
+    config.keep = Some(Box::new(|entry| {
+        let dropped = (0..21).chain([24]);
+        !dropped.map(|n| branch(1, n).from).any(|from| from == entry.from)
+    }));
+    let (summary, events) = record(&mut source, config, Shape::Arch);
+    let heads: Vec<_> = samples(&events)
+        .map(|sample| (sample.stack.integrity.head, sample.stack.entries.len(), sample.period))
+        .collect();
+    // The period of a stack that follows another counts the branches between them.
+    assert_eq!(heads[1..], [(Head::Joined, 2, 3), (Head::Joined, 3, 3)]);
+    assert_eq!((heads[0].0, heads[0].1), (Head::Lost, 3));
+    assert_eq!((summary.not_joined, summary.filtered), (1, 9));
+}
+
+#[test]
+fn branches_of_others_are_excluded() {
+    let mut source = Scripted::straight(1, 14);
+    source.decoding.owns =
+        Some(Box::new(|_, entries, _| entries.iter().all(|entry| entry.from != branch(1, 0).from)));
+    let (summary, events) = record(&mut source, config(Shape::Arch, 8), Shape::Arch);
+    let heads: Vec<_> = samples(&events)
+        .map(|sample| (sample.stack.integrity.head, sample.stack.entries.len()))
+        .collect();
+    assert_eq!(heads, [(Head::Lost, 7)]);
+    assert_eq!((summary.labels[&Label::Mixed].branches, summary.lost), (7, 1));
 }
 
 #[test]
@@ -180,6 +286,7 @@ fn other_events_keep_their_place_in_time() {
         }
         ring.flush().unwrap();
         gate.emit(comm(thread.tid, u64::MAX, "last")).unwrap();
+        gate.emit(comm(thread.tid, u64::MAX, "after the last")).unwrap();
         gate.emit(comm(thread.tid, u64::MAX - 1, "last but one")).unwrap();
         for n in 20..30 {
             ring.retire(&branch(thread.tid, n)).unwrap();
@@ -197,7 +304,7 @@ fn other_events_keep_their_place_in_time() {
             other => format!("{other:?}"),
         })
         .collect();
-    assert_eq!(names, ["before", "15", "5", "10", "last but one", "last"]);
+    assert_eq!(names, ["before", "15", "5", "10", "last but one", "last", "after the last"]);
 }
 
 #[test]
