@@ -376,6 +376,22 @@ fn an_older_mark_of_the_same_loop_is_recognised_by_its_index() {
 }
 
 #[test]
+fn a_changed_mark_is_foreign() {
+    for shape in [Shape::Flags, Shape::Info, Shape::Packed, Shape::Arch] {
+        let (mut model, mut state) = running(shape);
+        for n in 0..3 {
+            model.branch(0x500 + n, 0x600 + n);
+        }
+        let mark = if model.caps.registers.tos.is_some() { 7 } else { 3 };
+        let other = if shape == Shape::Packed { (0x999 << 32, 0, 0) } else { (0, 0x999, 0) };
+        assert_ne!(std::mem::replace(&mut model.slots[mark], other), other);
+        let stack = drain(&mut state, &mut model);
+        let found = (stack.integrity.label, stack.entries().len());
+        assert_eq!(found, (Label::Foreign, 3), "{shape:?}");
+    }
+}
+
+#[test]
 fn a_zeroed_record_that_is_not_the_mark_is_foreign() {
     for shape in [Shape::Flags, Shape::Info, Shape::Packed, Shape::Arch] {
         let (mut model, mut state) = running(shape);
