@@ -89,6 +89,16 @@ fn each_fault_is_found_as_the_one_root_on_every_cpu_that_it_applies_to() {
     assert!(applied > 1500, "{applied}");
 }
 
+/// Linux's lbr.c expects it on Haswell alone.
+#[test]
+fn a_double_abort_is_an_erratum_where_it_is_known() {
+    let of_haswell = "it is recorded twice (a known Haswell erratum: Linux lbr_double_abort)";
+    for (key, found) in [("06_3C", of_haswell), ("06_5E", "it is recorded twice")] {
+        let report = verify(&SoftCpu::preset(key).unwrap(), Fault::DoubleAbort.into(), true);
+        assert_eq!(judged(&report, "tsx.abort"), (Verdict::Differs, found.to_owned()), "{key}");
+    }
+}
+
 #[test]
 fn checks_independent_of_a_failure_are_made() {
     let cpu = SoftCpu::preset("skylake").unwrap();
@@ -449,6 +459,23 @@ fn mispredictions_are_judged_by_their_shares() {
     assert_eq!(judged(0, 0), (Verdict::Differs, format!("never set ({})", found(0, 0))));
 }
 
+/// LBR_INFO bit 61 is TSX_ABORT. SDM Table 17-16.
+#[test]
+fn an_abort_without_its_flag_differs() {
+    let altered = Altered::new("06_5E", Faults::NONE, |altered, kernel, switch| {
+        let ran = plainly(altered, kernel, switch);
+        if kernel == (Kernel::Transaction { abort: true }) {
+            for info in (0xDC0..0xDE0).map(Msr) {
+                let value = altered.read(info)?;
+                altered.write(info, value & !(1 << 61))?;
+            }
+        }
+        ran
+    });
+    let found = "TSX_ABORT is not set on an abort".to_owned();
+    assert_eq!(judged(&altered.verify().0, "tsx"), (Verdict::Differs, found));
+}
+
 /// 06_8F with another leaf 1CH.
 fn with_leaf_1ch(eax: u32, ecx: u32, edx: u32) -> SoftCpu {
     let mut cpu = SoftCpu::preset("06_8F").unwrap();
@@ -649,6 +676,9 @@ fn what_is_documented_depends_on_the_cpu() {
         ("bits.select", "06_3C", "0x3ff can be set, others not".into()),
         ("bits.select", "06_8F", "0x7f000f can be set, others not".into()),
         ("bits.select", "19_61", "0x1ff can be set, others not".into()),
+        ("filter.cond", "06_5E", "cond suppressed, all others recorded".into()),
+        ("filter.far", "06_8F", "far suppressed, all others recorded".into()),
+        ("filter.ring_0", "19_61", "branches into ring 0 suppressed, all others recorded".into()),
     ] {
         let cpu = SoftCpu::preset(key).unwrap();
         assert_eq!(documented(id, &cpu), Ok(expected), "{id} of {key}");

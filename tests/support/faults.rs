@@ -20,7 +20,9 @@ pub(crate) fn root(fault: Fault) -> (&'static str, &'static str) {
         Fault::IgnoresRelJmp => ("filter.rel_jmp", "rel_jmp"),
         Fault::IgnoresFar => ("filter.far", "far"),
         Fault::FilterPolarity => ("recording", "polarity is swapped"),
-        Fault::JumpsSwallowCalls => ("filter.jumps", "count as jumps"),
+        Fault::JumpsSwallowCalls => {
+            ("filter.jumps", "ind_call, rel_call, ret not recorded: they count as jumps")
+        }
         Fault::TosOffByOne => ("order", "TOS is one too high"),
         Fault::OrderReversed => ("order", "the order is reversed"),
         Fault::NoSignExtension => ("sign", "no sign extension"),
