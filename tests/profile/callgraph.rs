@@ -102,6 +102,15 @@ fn a_stack_extended_by_a_truncated_one_is_truncated() {
     assert_eq!(found, [(wanted(40, 9, false), 1), (wanted(42, 9, false), 1)]);
 }
 
+/// The missing frames fit exactly, or are one too many: a stitched stack has at most 1024 frames.
+#[test]
+fn a_stack_is_extended_to_1024_frames() {
+    for (inner, outer, (completed, lengthened)) in [(1024, 993, (1, 0)), (1025, 994, (0, 1))] {
+        let passage = count(&call_stacks(&[open(1, 1000, 1), open(2, inner, outer)]), true).passage;
+        assert_eq!((passage.completed, passage.lengthened), (completed, lengthened), "{inner}");
+    }
+}
+
 /// Of an LBR with 16 records, a stack of 16 may have lost calls; of a deeper one it has not.
 #[test]
 fn a_stack_is_full_if_none_is_deeper() {
@@ -125,7 +134,7 @@ fn a_stack_is_full_if_none_is_deeper() {
 /// The kernel ran for the program: its frame is above the program's.
 #[test]
 fn where_it_stood_is_the_innermost_frame() {
-    const KERNEL: u64 = 0xFFFF_FFFF_8100_0000;
+    const KERNEL: u64 = 1 << 63;
     let mut kernel = open(1, 2, 1);
     let mut tail = open(2, 2, 1);
     // The kernel called another kernel function.
@@ -142,9 +151,9 @@ fn where_it_stood_is_the_innermost_frame() {
     let mut found = paths(&graph);
     found.sort();
     let wanted: [(Vec<String>, u64); 3] = [
-        (names(&["0x1008", "0x2008", "0x3000", "0xffffffff81000000"]), 1),
+        (names(&["0x1008", "0x2008", "0x3000", "0x8000000000000000"]), 1),
         (names(&["0x1008", "0x2008", "0x9000"]), 1),
-        (names(&["0x1008", "0xffffffff81000000"]), 1),
+        (names(&["0x1008", "0x8000000000000000"]), 1),
     ];
     assert_eq!(found, wanted);
 }
@@ -457,7 +466,8 @@ fn a_cold_part_is_in_its_function() {
 }
 
 /// f calls g, which continues in f.cold at its first instruction and there calls g: by hand, the
-/// branches taken in each function, and the calls to it.
+/// branches taken in each function, and the calls to it. A replaced outermost function has no caller
+/// to return to.
 #[test]
 fn a_tail_call_replaces_the_caller() {
     let graph = of_functions(&[
@@ -474,6 +484,9 @@ fn a_tail_call_replaces_the_caller() {
     sums.sort();
     let sum = |name: &str, own, calls| (name.to_owned(), own, calls);
     assert_eq!(sums, [sum("f", 1, 0), sum("f.cold", 1, 1), sum("g", 1, 2)]);
+    let graph =
+        of_functions(&[(0x1010, 0x3000, BranchType::UNCOND), (0x3010, 0x3020, BranchType::UNCOND)]);
+    assert_eq!(paths(&graph), [(path(&["f"]), 1), (path(&["g"]), 1)]);
     // A function that took no branch is listed with its calls.
     let sums = of_functions(&[(0x1010, 0x3000, BranchType::CALL)]).sums();
     assert_eq!(sums.iter().map(|s| (s.total, s.calls)).collect::<Vec<_>>(), [(1, 0), (0, 1)]);
