@@ -4,7 +4,7 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 use lbr_msr::record::{BranchEntry, BranchType, Event, Head, Integrity, Lost};
-use profile::compare::{self, By, Comparison, Measure, NotComparable, Row, Total, Unit};
+use profile::compare::{self, By, Change, Comparison, Measure, NotComparable, Row, Total, Unit};
 use profile::note::Source;
 use profile::perf_data::Meta;
 use profile::symbols::Sources;
@@ -229,6 +229,7 @@ fn what_one_side_lacks_is_listed() {
                 ("stays".to_owned(), Some(0.5), Some(0.5), tested),
             ]
         );
+        assert_eq!(branch_rows(&comparison).filter(|row| row.is_matched()).count(), 1);
         let stays = comparison.rows.iter().find(|row| row.is_matched() && row.changes.len() == 3);
         let missed = stays.and_then(|row| row.change(Measure::Mispredict)).unwrap();
         assert_eq!((missed.before, missed.after), (Some(1.0), Some(1.0)));
@@ -292,19 +293,24 @@ fn branch_rows(comparison: &Comparison) -> impl Iterator<Item = &Row> {
     comparison.rows.iter().filter(|row| row.change(Measure::Trips).is_none())
 }
 
-/// By hand: without `gone`, which made half of all branches, the others' shares double. That of
-/// `less` grew by a half only, but none but `gone` changed itself.
+/// By hand: without `gone`, which made half of all branches, the others' shares double. Those of
+/// `less` and `four` grew less, but none but `gone` changed itself, whichever side is the baseline.
+/// Most are in five stacks of a side, which is just enough to compare them with others.
 #[test]
 fn shares_that_grow_because_another_shrank_are_no_change() {
-    let stacks = |times: [usize; 5]| {
+    let stacks = |gone: usize, four: usize, rest: [usize; 4]| {
         let of =
             |(function, times)| vec![[(function, 8, "/bin/a"), (function, 0, "/bin/a")]; times];
-        let names = ["one", "less", "gone", "two", "three"];
-        printed(&vec![names.into_iter().zip(times).flat_map(of).collect(); 12])
+        let stack = |rest: &[(&'static str, usize)]| {
+            [("gone", gone)].iter().chain(rest).copied().flat_map(of).collect::<Vec<_>>()
+        };
+        let rest: Vec<_> = ["one", "less", "two", "three"].into_iter().zip(rest).collect();
+        printed(&[vec![stack(&rest); 5], vec![stack(&[("four", four)]); 7]].concat())
     };
-    let (before, after) = (stacks([2, 4, 10, 2, 2]), stacks([4, 6, 2, 4, 4]));
+    let (before, after) = (stacks(10, 10, [2, 4, 2, 2]), stacks(2, 18, [4, 6, 4, 4]));
     let sources = Sources::default();
-    let found = compared([(&sources, before.as_bytes()), (&sources, after.as_bytes())], None);
+    let mut sides = [(&sources, before.as_bytes()), (&sources, after.as_bytes())];
+    let found = compared(sides, None);
     let rows: Vec<_> = branch_rows(&found)
         .map(|row| {
             let share = row.change(Measure::Share).unwrap();
@@ -316,26 +322,40 @@ fn shares_that_grow_because_another_shrank_are_no_change() {
         (function.to_owned(), relative, is_alike, !is_alike)
     };
     // The significant one is first, then by share, then in the order of the recording.
-    assert_eq!(
-        rows[..2],
-        [row("gone", 0.1 / 0.5 - 1.0, false), row("less", 0.3 / 0.2 - 1.0, true)]
-    );
-    assert_eq!(rows[2..], ["three", "two", "one"].map(|name| row(name, 1.0, true)));
+    assert_eq!(rows[0], row("gone", 0.1 / 0.5 - 1.0, false));
+    let (four, less) = (126.0 / 240.0 / (70.0 / 240.0) - 1.0, 30.0 / 240.0 / (20.0 / 240.0) - 1.0);
+    assert_eq!(rows[1..3], [row("four", four, true), row("less", less, true)]);
+    assert_eq!(rows[3..], ["three", "two", "one"].map(|name| row(name, 1.0, true)));
     assert_eq!(found.rows.iter().filter(|row| row.is_significant()).count(), 1);
+    let worse = |found: &Comparison| {
+        let worse = |row: &&Row| row.changes.iter().any(Change::is_worse);
+        let rows = found.rows.iter().filter(worse);
+        rows.filter_map(|row| row.side()?.function.clone()).collect::<Vec<_>>()
+    };
+    assert!(worse(&found).is_empty());
+    sides.reverse();
+    assert_eq!(worse(&compared(sides, None)), ["gone"]);
 }
 
 /// By hand: 12 stacks whose cycles are all at the split of 5 against 12 with all above it, each
-/// stack worth one draw.
+/// stack worth one draw. With half a draw moved, twice the logarithm of the ratio is 24.957, and the
+/// tail of Student's distribution with 22 degrees of freedom beyond its root 5.32e-5. A stack has
+/// one block with cycles, or nine alike.
 #[test]
 fn slower_blocks_are_a_change_of_cycles() {
-    let stacks = |cycles| {
+    let stacks = |cycles, branches| {
         let branch = format!(" main+0x8(/bin/a)/main+0x0(/bin/a)/P/-/-/{cycles}");
-        format!("{}\n", branch.repeat(10)).repeat(12)
+        format!("{}\n", branch.repeat(branches)).repeat(12)
     };
-    let (before, after) = (stacks(5), stacks(50));
     let sources = Sources::default();
-    let comparison = compared([(&sources, before.as_bytes()), (&sources, after.as_bytes())], None);
-    assert_eq!(found(&comparison), [("main".to_owned(), Measure::Cycles)]);
+    for (before, after) in [((5, 10), (50, 10)), ((5, 2), (50, 2)), ((50, 10), (5, 10))] {
+        let [before, after] = [before, after].map(|(cycles, branches)| stacks(cycles, branches));
+        let sides = [(&sources, before.as_bytes()), (&sources, after.as_bytes())];
+        let comparison = compared(sides, None);
+        assert_eq!(found(&comparison), [("main".to_owned(), Measure::Cycles)]);
+        let p = comparison.rows[0].change(Measure::Cycles).unwrap().p.unwrap();
+        assert!((5.2e-5..5.5e-5).contains(&p), "{p}");
+    }
 }
 
 /// A stack that counts twice; its oldest cycles, and the prediction of one branch, are unknown.
@@ -391,6 +411,40 @@ fn loops_of_a_function_match_in_order() {
     assert_eq!(loops, wanted);
 }
 
+/// In each stack, a loop in `f`, one from `g` back into `f`, and one in code without a symbol. The
+/// extent of the last two depends on the sample, so that their trips are not tested.
+#[test]
+fn trips_are_tested_within_one_function() {
+    let names = tempfile::tempdir().unwrap();
+    let list = format!("{BASE:x} 40 f\n{:x} 40 g\n", BASE + 0x40);
+    std::fs::write(names.path().join("perf-100.map"), list).unwrap();
+    let sources = Sources { jit: names.path().to_owned(), ..Sources::default() };
+    let recorded = |rounds: usize| {
+        let branch = |from, to| entry(BASE + from, BASE + to);
+        let newest_first = [
+            vec![branch(0x20C, 0x300)],
+            vec![branch(0x208, 0x200); rounds],
+            vec![branch(0x4C, 0x200)],
+            vec![branch(0x48, 0x10); rounds],
+            vec![branch(0xC, 0x10)],
+            vec![branch(8, 0); rounds],
+        ];
+        let stack = |n: u64| sample(2000 + n, newest_first.concat(), Integrity::UNKNOWN);
+        let events = [map("//anon", BASE, 0x1000, 0)].into_iter().chain((0..12).map(stack));
+        stream(meta(), &events.collect::<Vec<_>>())
+    };
+    let (before, after) = (recorded(3), recorded(6));
+    let found = compared([(&sources, &before), (&sources, &after)], Some(By::Offset));
+    let trips = |row: &Row| {
+        let trips = row.change(Measure::Trips)?;
+        assert!(trips.before.is_some() && trips.after.is_some());
+        Some((row.side()?.addr - BASE, trips.p.is_some()))
+    };
+    let mut tested: Vec<_> = found.rows.iter().filter_map(trips).collect();
+    tested.sort_unstable();
+    assert_eq!(tested, [(0, true), (0x10, false), (0x200, false)]);
+}
+
 /// Twelve stacks of these branches, in files that do not exist, mapped at these addresses.
 fn mapped(files: &[(&str, u64)], branches: &[(u64, u64)]) -> Vec<u8> {
     let maps = files.iter().map(|(path, addr)| map(path, *addr, 0x1000, 0));
@@ -431,6 +485,10 @@ fn files_without_symbols_match_as_a_whole() {
     let two = mapped(&[("/nowhere/p-1.1", at)], &moved);
     let whole = row(Some(("/nowhere/p-1.0", 24)), Some(("/nowhere/p-1.1", 24)));
     assert_eq!(compare(&one, &two, None), [(By::Function, whole)]);
+    let [mut before, mut after] =
+        [&one, &two].map(|bytes| count(compare::looker(), &Sources::default(), bytes));
+    let paths = ["/nowhere/p-1.0", "/nowhere/p-1.1"].map(str::to_owned);
+    assert_eq!(compare::rows(&mut before, &mut after, None).files(), [paths]);
     // Files of the same name may be one build.
     let found = compare(&one, &mapped(&[("/elsewhere/p-1.0", at)], &moved), None);
     assert!(found.iter().all(|(by, _)| *by == By::Offset) && found.len() == 4, "{found:?}");
@@ -583,7 +641,7 @@ fn totals_of_several_recordings() {
 }
 
 /// A complete side has no error: by hand, 25 equal periods have a relative error of 1/5, so the
-/// ends are 100 / 24 · exp(±1.95996 / 5).
+/// ends are 1.25 · exp(±1.95996 / 5), and the logarithm of 1.25 is 1.11572 errors.
 #[test]
 fn only_sampled_totals_widen_the_interval() {
     let of = |stacks: u64, integrity: Integrity| {
@@ -591,11 +649,12 @@ fn only_sampled_totals_widen_the_interval() {
         let bytes = stream(meta(), &(0..stacks).map(stack).collect::<Vec<_>>());
         count(compare::looker(), &Sources::default(), &bytes)
     };
-    let (before, after) = (of(6, exact()), of(25, Integrity::UNKNOWN));
+    let (before, after) = (of(20, exact()), of(25, Integrity::UNKNOWN));
     let total = Total::of([&before, &after], [1, 1], true).unwrap();
-    assert_eq!((total.before, total.after), (24.0, 100.0));
+    assert_eq!((total.before, total.after, total.relative()), (80.0, 100.0, 0.25));
     let [low, high] = total.interval.unwrap();
-    assert!((low - 2.8155).abs() < 1e-4 && (high - 6.1664).abs() < 1e-4, "{low} {high}");
+    assert!((low - 0.8446).abs() < 1e-4 && (high - 1.8499).abs() < 1e-4, "{low} {high}");
+    assert!((total.p - 0.26454).abs() < 1e-5, "{}", total.p);
 }
 
 /// A recording of every call counts each, so that its total has no error.
