@@ -1,16 +1,20 @@
 //! Annotated functions, with counts computed by hand.
 
+use std::io::Cursor;
+
 use lbr_msr::record::{BranchEntry, BranchType, Integrity};
-use profile::Flow;
 use profile::annotate::{
     Annotated, EdgeKind, FindError, Node, Stretch, Syntax, annotate, find, hottest, hottest_one,
 };
+use profile::flow::FlowCounter;
 use profile::maps::LocationFilter;
 use profile::note::Source;
 use profile::perf_data::Meta;
+use profile::symbols::Sources;
+use profile::{Flow, Recording};
 
 use crate::compiled::{compile, extent, mapped, symbol};
-use crate::recorded::{entry, exact, map, meta, sample};
+use crate::recorded::{entry, exact, map, meta, sample, stream};
 use crate::support::random::Random;
 use crate::views::{AT, CODE, at, count, count_as, elf, ran, text};
 
@@ -239,6 +243,46 @@ fn fused_pairs_and_contradictions() {
     assert_eq!((pair.instructions, pair.count, pair.last), (Some(2), 2, 9));
 }
 
+/// Blocks over the jump at 8, which cannot have run: one that starts where the listing ends, and
+/// one of another file.
+#[test]
+fn contradictions_elsewhere_leave_counts_exact() {
+    const OTHER: u64 = 0x10_0000;
+    let ((_dir, path), (_other_dir, other)) = (elf(CODE), elf(CODE));
+    let mut flow = count(&[
+        map(&path, AT, 0x1000, 0x1000),
+        map(&other, at(OTHER), 0x1000, 0x1000),
+        ran(1, &[(10, 6), (10, 0), (8, 0)]),
+        ran(2, &[(OTHER + 8, OTHER), (OTHER + 10, OTHER)]),
+    ]);
+    for (len, contradicted) in [(6, 0), (7, 1)] {
+        let annotated = all(&mut flow, len);
+        assert_eq!((annotated.contradicted, annotated.exact), (contradicted, contradicted == 0));
+    }
+}
+
+/// The code jumps out of its file, to a function that the JIT compiler has listed.
+#[test]
+fn a_target_in_another_file_has_its_name() {
+    // 0: nop    1: jmp 2000
+    let (_dir, path) = elf(&[0x90, 0xE9, 0xFA, 0x1F, 0, 0]);
+    let (names, target) = (tempfile::tempdir().unwrap(), at(0x2000));
+    let list = format!("{target:x} 40 compiled\n");
+    std::fs::write(names.path().join("perf-100.map"), list).unwrap();
+    let events = [
+        map(&path, AT, 0x1000, 0x1000),
+        map("//anon", target, 0x1000, 0),
+        ran(1, &[(0x2010, 0), (1, 0x2000)]),
+    ];
+    let bytes = stream(Meta { hostname: None, osrelease: None, ..meta() }, &events);
+    let mut counter = FlowCounter::new();
+    counter.maps().set_sources(Sources { jit: names.path().to_owned(), ..Sources::default() });
+    let mut recording = Recording::from_stream(Box::new(Cursor::new(bytes))).unwrap();
+    let annotated = all(&mut counter.count(&mut recording, |_, _| {}).unwrap(), 6);
+    let jump = annotated.instructions[1].branch.as_ref().unwrap().target.as_ref().unwrap();
+    assert_eq!((jump.address, &jump.name), (target, &Some(("compiled".to_owned(), 0))));
+}
+
 /// An interrupt out of [`CODE`].
 fn interrupt(from: u64) -> BranchEntry {
     BranchEntry { branch_type: Some(BranchType::IRQ), ..entry(at(from), at(0x50)) }
@@ -266,6 +310,18 @@ fn a_jump_after_an_interrupt_did_not_run() {
     let annotated = all(&mut count_as(hardware, &events), 10);
     let wanted = [(0, 2), (2, 2), (3, 2), (4, 2), (6, 2), (7, 2), (8, 1)];
     assert_eq!(counts(&annotated), wanted.map(|(offset, n)| (offset, Some(n))));
+}
+
+/// An interrupt at 12 came before the jump at 14, which the CPU fuses with the compare at 12 if both
+/// run.
+#[test]
+fn an_interrupted_compare_is_not_fused() {
+    let (_dir, path) = elf(CODE);
+    let stack = vec![interrupt(12), entry(at(10), at(12))];
+    let events = [map(&path, AT, 0x1000, 0x1000), sample(1, stack, exact())];
+    let hardware = Meta { source: Source::Hardware, ..meta() };
+    let annotated = all(&mut count_as(hardware, &events), 16);
+    assert_eq!(counts(&annotated)[8..], [(12, Some(1)), (14, Some(0))]);
 }
 
 /// The code after a jump to 0: up to an interrupt at 3, before a branch; up to the jump at 8, where a
@@ -328,13 +384,22 @@ fn functions_without_code() {
     assert_eq!((executed.name, executed.len), (format!("{AT:#x}"), 10));
     // Of two blocks that overlap there, the longer one.
     let mapped = map(&path, AT, 0x1000, 0x1000);
-    let mut overlapping = count(&[mapped, ran(1, &[(8, 0), (8, 4), (8, 0)])]);
-    let executed = find(&mut overlapping, &format!("{:#x}", at(6))).unwrap();
-    assert_eq!((executed.address, executed.len), (AT, 10));
+    let mut overlapping = count(&[mapped, ran(1, &[(8, 0), (4, 8), (8, 0), (8, 4), (8, 0)])]);
+    for inside in [2, 6] {
+        let executed = find(&mut overlapping, &format!("{:#x}", at(inside))).unwrap();
+        assert_eq!((executed.address, executed.len), (AT, 10));
+    }
+    // A byte that is not an instruction counts as one of length 1.
+    let (_other_dir, other) = elf(&[0x90, 0x90, 0x06]);
+    let mut invalid = count(&[map(&other, AT, 0x1000, 0x1000), ran(1, &[(2, 0), (2, 0)])]);
+    assert_eq!(find(&mut invalid, &format!("{AT:#x}")).unwrap().len, 3);
     let error = find(&mut flow, &format!("{:#x}", at(0x20))).unwrap_err();
     assert!(is_stripped(&error), "{error}");
     assert_eq!(find(&mut flow, "0x10"), Err(FindError::Unmapped { addr: 0x10 }));
-    assert!(matches!(find(&mut flow, "main"), Err(FindError::Unknown { .. })));
+    assert_eq!(
+        find(&mut flow, "main").unwrap_err().to_string(),
+        format!("no function main in the files of this recording ({path} is stripped)")
+    );
     let all = LocationFilter::files(&flow.maps, &[]);
     assert!(
         matches!(hottest_one(&mut flow, &all), Err(FindError::Nothing { why }) if why.len() == 1)
@@ -353,7 +418,8 @@ fn functions_without_code() {
     let mut anonymous = count(&[ran(1, &[(8, 0), (8, 0)])]);
     assert!(matches!(find(&mut anonymous, "main"), Err(FindError::Unknown { .. })));
     assert!(why(find(&mut anonymous, &format!("{AT:#x}"))).starts_with("it is in no file"));
-    for wrong in ["..", "a..", "0x700000000008..0x700000000000", "", "\u{0}", "x..y..z"] {
+    let empty = format!("{AT:#x}..{AT:#x}");
+    for wrong in ["..", "a..", "0x700000000008..0x700000000000", &empty, "", "\u{0}", "x..y..z"] {
         assert!(find(&mut flow, wrong).is_err(), "{wrong:?}");
     }
 }
@@ -453,8 +519,11 @@ fn functions_are_found_and_those_of_a_range_are_labelled() {
     let mut flow = count(&[mapped(100, &path, 0, None), sample(1, vec![call], exact())]);
     for what in ["one", "one+0x1", &format!("{:#x}", first.0 + 1)] {
         let found = find(&mut flow, what).unwrap();
-        let found = (found.name.as_str(), found.address, found.len);
-        assert_eq!(found, ("one", first.0, first.1), "{what}");
+        let (name, address, len) = (found.name.as_str(), found.address, found.len);
+        assert_eq!((name, address, len), ("one", first.0, first.1), "{what}");
+        let [last, end] = [len - 1, len].map(|distance| found.location(address + distance));
+        assert_eq!([last, end].map(|at| found.distance(at)), [Some(len - 1), None]);
+        assert_eq!(Stretch::at(&mut flow, last), Some(found));
     }
     let range = format!("{:#x}..{:#x}", first.0, second.0 + second.1);
     let stretch = find(&mut flow, &range).unwrap();
