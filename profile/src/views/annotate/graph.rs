@@ -167,9 +167,7 @@ impl<'a> Builder<'a> {
                 size += 1;
                 open.extend(near.get(&at).into_iter().flatten());
             }
-            if size > 0 {
-                self.sizes.push(size);
-            }
+            self.sizes.push(size);
         }
     }
 
