@@ -215,6 +215,9 @@ fn odd_entries() {
     // The most severe comes first.
     assert!(lint.findings.is_sorted_by(|a, b| a.severity >= b.severity));
     assert_ne!(lint.findings[0].severity, Severity::Note);
+    // Of three equal entries, the newest is dropped: the others are the oldest pair.
+    let thrice = text(" 0x10/0x20 0x10/0x20 0x10/0x20\n");
+    assert_eq!(find(&thrice, "repeated_last_pair").map(|finding| finding.count), Some(1));
 }
 
 /// A stack that counts three times, and one without a symbol.

@@ -328,8 +328,8 @@ impl Scan {
     /// Checks the oldest pair of a stack for a repetition that no loop of one block can cause.
     fn oldest(&mut self, stack: &Cleaned<'_>) {
         let entries = &stack.branches;
-        let Some(last) = entries.len().checked_sub(1).filter(|last| *last > 1) else { return };
-        let pair = entries.get(last - 1).zip(entries.get(last));
+        let Some(newer) = entries.len().checked_sub(2) else { return };
+        let pair = entries.get(newer).zip(entries.get(newer + 1));
         let stride = pair.and_then(|(newer, older)| stack.repeated(newer, older));
         if stride.is_some_and(Cleaned::is_duplicate) {
             add(&mut self.repeated_oldest, stack.weight);
