@@ -15,8 +15,7 @@ pub(super) fn type_of(name: &[u8]) -> Option<BranchType> {
         return Some(BranchType(BranchType::NEW_BASE + 3 + at as u8));
     }
     if let Some(code) = name.strip_prefix(b"TYPE_") {
-        let code = u8::try_from(decimal(code)?).ok();
-        return code.filter(|code| *code < 32).map(BranchType);
+        return u8::try_from(decimal(code)?).ok().map(BranchType);
     }
     let is = |known: &BranchType| known.name().is_some_and(|known| known.as_bytes() == name);
     (1..32).map(BranchType).find(is)
