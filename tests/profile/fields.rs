@@ -356,11 +356,17 @@ fn a_plain_number_is_interpreted_by_its_column() {
     assert_eq!(head("        31      7f06d6a21e00 "), Ok((None, Some(31), ip)));
     assert_eq!(head("   31      7f06d6a21e00 "), Ok((Some(31), None, ip)));
     assert_eq!(head("     31      7f06d6a21e00 "), Ok((Some(31), None, ip)));
-    // Another line shows which of them it is: no thread has so high a number.
+    assert_eq!(head("   1234567890      7f06d6a21e00 "), Ok((None, Some(1_234_567_890), ip)));
+    // Another line shows which of them it is: no thread has so high a number (PID_MAX_LIMIT).
     let lines = "31 7f06d6a21e00 0x400010/0x400020/P/-/-/0\n\
-                 5000000000 7f06d6a21e00 0x400010/0x400020/P/-/-/0\n";
+                 4194304 7f06d6a21e00 0x400010/0x400020/P/-/-/0\n";
     let periods: Vec<_> = of_text(lines.as_bytes()).unwrap().iter().map(|of| of.0).collect();
-    assert_eq!(periods, [Some(31), Some(5_000_000_000)]);
+    assert_eq!(periods, [Some(31), Some(4_194_304)]);
+    // Also where the branches are in further lines.
+    let lines = "12/13 12345 cycles:\n0x400010/0x400020\n0x400008/0x400010\n\
+                 12/13 5000000 cycles:\n0x400010/0x400020\n0x400008/0x400010\n";
+    let periods: Vec<_> = of_text(lines.as_bytes()).unwrap().iter().map(|of| of.0).collect();
+    assert_eq!(periods, [Some(12_345), Some(5_000_000)]);
     let error = head("31 7f06d6a21e00 ").unwrap_err();
     assert!(error.starts_with("line 1: ") && error.contains("perf script -F"), "{error}");
 }

@@ -313,9 +313,9 @@ impl<'a> Search<'a> {
     /// Whether a plain number may be a pid or tid. perf gives it five or seven columns, and a
     /// period ten.
     fn is_task(&self, rest: &[u8], word: &[u8], width: usize, before: &Reading<'_>) -> bool {
-        /// Linux's maximum.
-        const MOST: u64 = 1 << 22;
-        if decimal(word).is_some_and(|id| id > MOST) {
+        /// Linux's `PID_MAX_LIMIT`: all numbers are lower.
+        const LIMIT: u64 = 1 << 22;
+        if decimal(word).is_some_and(|id| id >= LIMIT) {
             return false;
         }
         let is_padded = width > word.len();
