@@ -179,6 +179,24 @@ fn columns_before_branches_are_read() {
     assert_eq!(columns("0x4010ae 0x1(/a)/0x2(/a)/P/-/-/0 "), (None, None, None, ip));
 }
 
+/// `-F +data_src` prints a number in 16 columns and its description, padded to the longest so far.
+/// The last part, `BLK` from perf 5.12 on, has two spaces.
+#[test]
+fn descriptions_of_data_end_before_the_address() {
+    for last in ["|LCK No", "|LCK No|BLK  N/A", "|LCK No|BLK  Data Addr   ", "|LCK Yes     "] {
+        for ip in [0x40_10AE, 0xFFFF_FFFF_8032_D7E0] {
+            let of =
+                format!("{:>16x} |OP LOAD|LVL L1 hit{last}{:>17}", 0x10_0142, format!("{ip:x}"));
+            let text = format!("prog 12/13 2.5: mem: {of} main (/a) ");
+            assert_eq!(
+                columns(&text),
+                (Some(12), Some(13), Some(2_500_000_000), Some(ip)),
+                "{text}"
+            );
+        }
+    }
+}
+
 /// perf prints a period in 10 columns.
 #[test]
 fn an_address_of_decimal_digits_is_not_a_period() {

@@ -167,7 +167,7 @@ pub(super) fn readings(text: &[u8], widths: Widths, after: AfterColumns) -> Vec<
 /// Maximum number of readings considered per line.
 const MOST: usize = 64;
 /// The width of perf's column of an address, with the space before it.
-const IP_WIDTH: usize = 17;
+pub(super) const IP_WIDTH: usize = 17;
 
 /// The best reading of a line on its own: the one that explains most of it, preferably with perf's
 /// widths.

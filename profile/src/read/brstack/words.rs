@@ -1,5 +1,7 @@
 //! Words and numbers of a line. Numbers are parsed and printed eight digits at a time.
 
+use super::columns::IP_WIDTH;
+
 pub(super) fn first_word_is(text: &[u8], is: impl Fn(&[u8]) -> bool) -> bool {
     text.split(|byte| *byte == b' ').next().is_some_and(is)
 }
@@ -65,14 +67,20 @@ pub(super) fn wide(text: &[u8]) -> Option<usize> {
     {
         len += 16;
     }
-    if len > 0
-        && let Some(words) = text.get(len..).and_then(|rest| rest.strip_prefix(b" |OP "))
-    {
+    if let Some(words) = text.get(len..).and_then(|rest| rest.strip_prefix(b" |OP ")) {
         let last = memchr::memrchr(b'|', words).map_or(words.len(), |at| {
-            let rest = words.get(at..).unwrap_or_default();
-            at + rest.windows(2).position(|two| two == b"  ").unwrap_or(rest.len())
+            // The last part has capitalized words: `|LCK No`, and from 5.12 on `|BLK  Data Addr`.
+            let values = at + b"|BLK ".len();
+            let rest = words.get(values..).unwrap_or_default();
+            let is_end = |two: &[u8]| matches!(two, [b' ', next] if !next.is_ascii_uppercase());
+            values + rest.windows(2).position(is_end).unwrap_or(rest.len())
         });
         len += b" |OP ".len() + last;
+        // The padding belongs to the description: the next number is aligned in its own column.
+        let rest = text.get(len..).unwrap_or_default();
+        let spaces = rest.len() - rest.trim_ascii_start().len();
+        let digits = rest.trim_ascii_start().iter().take_while(|b| b.is_ascii_hexdigit()).count();
+        len += (spaces + digits).saturating_sub(IP_WIDTH);
     }
     let is_end = text.get(len).is_none_or(|byte| *byte == b' ');
     (len > 0 && is_end).then_some(len)
