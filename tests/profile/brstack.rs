@@ -1,6 +1,9 @@
 //! Parsing of entries and lines as text.
 
 use std::io::{Cursor, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use lbr_msr::record::{BranchSpec, BranchType, Comm, Event, Task};
 use profile::brstack::{
@@ -108,6 +111,9 @@ fn lines() {
     let untimed = "prog 25532 branches:u:  4005dc 0x1/0x2";
     let Ok(Line::Sample(head)) = line(untimed) else { panic!() };
     assert_eq!((head.tid, head.period, head.ip), (Some(25532), None, Some(0x4005dc)));
+    // After both numbers of a task, another one is the period, whatever its width.
+    let Ok(Line::Sample(head)) = line("12/13 31 7f06d6a21e00 0x1/0x2") else { panic!() };
+    assert_eq!((head.tid, head.period, head.ip), (Some(13), Some(31), Some(0x7F06_D6A2_1E00)));
     assert!(matches!(line("  5595      7f06d6a21e00\n"), Ok(Line::Sample(_))));
     let named = "  many branches 4242 [003]     1.000001:          7 branches:u:      55555588286e main+0x10 (/bin/x y)\n";
     let Ok(Line::Sample(head)) = line(named) else { panic!() };
@@ -170,8 +176,15 @@ fn columns_before_branches_are_read() {
     let time = Some(2_500_000_000);
     assert_eq!(columns("prog 123 2.5: 4010ae "), (None, Some(123), time, ip));
     assert_eq!(columns("prog [001] 2.5: 4010ae "), (None, None, time, ip));
-    // A name of hexadecimal letters only.
-    assert_eq!(columns("cafe 12/13 2.5: 4010ae "), (Some(12), Some(13), time, ip));
+    // Names of hexadecimal letters only, and of 16 characters.
+    for name in ["deadbeef", "kworker/R-rcu_gp"] {
+        let found = columns(&format!("{name} 12/13 2.5: 4010ae "));
+        assert_eq!(found, (Some(12), Some(13), time, ip), "{name}");
+    }
+    let address = format!("{:>16} {:>17} ", "prog", "ffffffff8032d7e0");
+    assert_eq!(columns(&address), (None, None, None, Some(0xFFFF_FFFF_8032_D7E0)));
+    let none = format!("  100 {:>17} main (/a: b) ", "-");
+    assert_eq!(columns(&none), (None, Some(100), None, None));
     // A path with a colon after the address; an address after a build ID; one without its columns.
     assert_eq!(columns(&format!("{column}main (/a: b) ")), (None, None, None, ip));
     assert_eq!(columns(" aabb1122:00004010ae "), (None, None, None, ip));
@@ -221,7 +234,9 @@ fn a_task_without_padding_is_read() {
 #[test]
 fn text_other_than_columns_is_unknown() {
     let line = |text: &str| parse_line(text.as_bytes(), &mut Vec::new(), &mut Names::default());
-    for text in ["prog 12/13  more words", "12/13 40100a", "12/13 : 40100a", "more :0x1/0x2"] {
+    let misc = "12/13 KUHGME";
+    for text in ["prog 12/13  more words", "12/13 40100a", "12/13 : 40100a", "more :0x1/0x2", misc]
+    {
         assert_eq!(line(text), Err(LineError::Unknown), "{text}");
     }
     // Too short for a build ID, and no digits: neither starts an entry.
@@ -229,10 +244,12 @@ fn text_other_than_columns_is_unknown() {
         assert_eq!(line(text), Err(LineError::Unknown), "{text}");
     }
     // A thread or a period.
-    assert_eq!(line("31 7f06d6a21e00 0x1/0x2"), Err(LineError::Ambiguous));
+    for text in ["31 7f06d6a21e00 0x1/0x2", "prog 31 7f06d6a21e00 0x1/0x2"] {
+        assert_eq!(line(text), Err(LineError::Ambiguous), "{text}");
+    }
 }
 
-/// `-F insnlen,insn` and page sizes.
+/// `-F insnlen,insn`, page sizes, `-F ipc`, and counters as `lbr script` prints them.
 #[test]
 fn fields_after_branches_are_accepted() {
     let mut entries = Vec::new();
@@ -240,7 +257,10 @@ fn fields_after_branches_are_accepted() {
         let text = format!("0x1/0x2/P/-/-/0  {after}");
         parse_line(text.as_bytes(), &mut entries, &mut Names::default()).map(|_| ())
     };
-    for after in ["ilen: 2", "ilen: 2 insn: eb 04", "insn: eb 04", "4K 2M", "N/A"] {
+    let counted = ["IPC: 0.53 (8/15)", "br_cntr: 2,0,-,-"];
+    for after in
+        ["ilen: 2", "ilen: 2 insn: eb 04", "insn: eb 04", "4K 2M", "N/A"].into_iter().chain(counted)
+    {
         assert_eq!(line(after), Ok(()), "{after}");
     }
     let refused = Err(LineError::Entry { index: 2, error: EntryError::Address });
@@ -354,6 +374,9 @@ fn dumped_samples_are_read() {
     ];
     let sample = (Some(7952), expected);
     assert_eq!(read(DUMP), (vec![sample.clone()], None));
+    let head = said(DUMP.as_bytes(), usize::MAX).0[0].0;
+    assert_eq!((head.cpu, head.time, head.tid), (Some(1), Some(8_380_958_377_610), Some(7953)));
+    assert_eq!((head.ip, head.period), (Some(0x4F_851A), Some(48_973)));
     assert_eq!(read(&DUMP.repeat(2)), (vec![sample.clone(), sample.clone()], None));
     // The sample that perf script prints after its dump is the same sample.
     let without =
@@ -397,10 +420,13 @@ fn symbols_next_to_addresses_are_accepted() {
 #[test]
 fn paths_in_parentheses_may_hold_anything() {
     let line = " 0x10(/a/b c)/0x20(/lib/x (deleted))/P/X/A/65535/COND/- \n";
-    let (found, refused) = read(line);
     let flags = EntryFlags(2 | 4 | 8).with_cycles(65_535).with_type(Some(BranchType::COND));
     let expected = RawBranch { from: 0x10, to: 0x20, flags };
-    assert_eq!((found, refused), (vec![(None, vec![expected])], None));
+    // perf 6.3 and later print a space before each.
+    for line in [line, &line.replace("0(", "0 (")] {
+        let (found, refused) = read(line);
+        assert_eq!((found, refused), (vec![(None, vec![expected])], None), "{line}");
+    }
 }
 
 /// Text that only looks like samples without branches: output of perf2bolt and other converters,
@@ -695,7 +721,7 @@ fn lines_of_several_buffers_are_read_ahead() {
 
 #[test]
 fn samples_come_before_the_error_of_a_stream() {
-    let text = " 0x10/0x20/P/-/-/0 \n".repeat(5000);
+    let text = " 0x10/0x20/P/-/-/0 \n".repeat(5000) + " 0x10/0x";
     for threads in [0, 1, 2] {
         let stream = Cursor::new(text.clone()).chain(Broken);
         let mut recording = Recording::from_stream(Box::new(stream)).unwrap();
@@ -713,6 +739,77 @@ fn samples_come_before_the_error_of_a_stream() {
         let is_io = matches!(error, ReadError::Io { offset, .. } if offset == text.len() as u64);
         assert!(is_io && samples == 5000, "{threads} threads: {samples}, {error}");
     }
+}
+
+/// A damaged compressed file ends where its decompression fails.
+#[test]
+fn a_damaged_text_ends_there() {
+    struct Damage(bool);
+    impl Read for Damage {
+        fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+            match std::mem::take(&mut self.0) {
+                true => Err(std::io::ErrorKind::InvalidData.into()),
+                false => Ok(0),
+            }
+        }
+    }
+    let good = " 0x10/0x20/P/-/-/0 \n";
+    let before = format!("{good}{good} 0x10/0x");
+    let after = format!("\n{good}");
+    let stream = Cursor::new(before.clone()).chain(Damage(true)).chain(Cursor::new(after));
+    let mut recording = Recording::from_stream(Box::new(stream)).unwrap();
+    let mut samples = 0;
+    while recording.next_item().unwrap().is_some() {
+        samples += 1;
+    }
+    assert_eq!((samples, recording.notes().cut_at), (2, Some(before.len() as u64)));
+}
+
+#[test]
+fn a_text_stops_at_a_position() {
+    let line = " 0x10/0x20/P/-/-/0 \n";
+    let mut recording = Recording::from_stream(Box::new(Cursor::new(line.repeat(20)))).unwrap();
+    recording.stop_at(2 * line.len() as u64);
+    let mut samples = 0;
+    while recording.next_item().unwrap().is_some() {
+        samples += 1;
+    }
+    assert_eq!((samples, recording.notes().stopped), (2, true));
+}
+
+/// Without an end, a text is read ahead until enough waits. Its threads end with the recording, and
+/// close the stream.
+#[test]
+fn a_limited_part_of_an_endless_text_is_read_ahead() {
+    /// A stream, and the number of bytes read.
+    struct Counted<R>(R, Arc<AtomicUsize>);
+    impl<R: Read> Read for Counted<R> {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            self.0.read(buffer).inspect(|read| {
+                self.1.fetch_add(*read, Ordering::Relaxed);
+            })
+        }
+    }
+    let until = |is: &dyn Fn() -> bool| {
+        let start = Instant::now();
+        while !is() && start.elapsed() < Duration::from_secs(10) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(is());
+    };
+    let bytes = Arc::new(AtomicUsize::new(0));
+    let text = " 0x10/0x20/P/-/-/0 \n".as_bytes().chain(std::io::repeat(b'\n'));
+    let stream = Counted(text, Arc::clone(&bytes));
+    let mut recording = Recording::from_stream(Box::new(stream)).unwrap();
+    recording.read_ahead(2);
+    assert!(recording.next_item().unwrap().is_some());
+    // Four pieces of at least 32 KiB for each thread.
+    until(&|| bytes.load(Ordering::Relaxed) >= 8 << 15);
+    std::thread::sleep(Duration::from_millis(20));
+    let read = bytes.load(Ordering::Relaxed);
+    assert!(read < 4 << 20, "{read}");
+    drop(recording);
+    until(&|| Arc::strong_count(&bytes) == 1);
 }
 
 /// A line above the maximum length is one line, and is rejected.
@@ -783,7 +880,9 @@ fn mappings_are_printed_as_they_are_read() {
 /// A counter has two bits: 3 means three or more.
 #[test]
 fn counts_of_a_branch_stop_at_three() {
-    for (letters, word) in [("AAAAB", 0b0111), ("DDC-", 0b1001_0000), ("-", 0)] {
+    for (letters, word) in
+        [("AAAAB", 0b0111), ("BBBBC", 0b01_1100), ("DDC-", 0b1001_0000), ("-", 0)]
+    {
         let line = format!("\t0000000000401774\tinsn: eb 04 \tbr_cntr: {letters}\t# PRED");
         let found = parse_line(line.as_bytes(), &mut Vec::new(), &mut Names::default());
         let counted = BranchCounters { at: 0x40_1774, word };

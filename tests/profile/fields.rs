@@ -9,6 +9,7 @@ use profile::brstack::{LineError, Printed};
 use profile::flow::{Flow, FlowCounter};
 use profile::hot::{self, HotTable};
 use profile::maps::{Location, Maps};
+use profile::names::Symbols;
 use profile::note::Moves;
 use profile::perf_data::ReadError;
 use profile::{Entries, Item, RawBranch, Recording, SampleHead, Stack};
@@ -465,6 +466,38 @@ perf  6521 [000]  2488.437658:          7 cycles:
     assert_eq!(said, [(1_495_736, 2), (7, 0)]);
 }
 
+/// A branch is one item, or two if a part of its executions was mispredicted. Samples without
+/// branches are items between them. Addresses after a build ID are in another file.
+#[test]
+fn counts_of_branches_are_items_in_order() {
+    let counts = "B 10 20 5 2\nS 30 9\nB aabb1122:30 X:40 4 4\nB 50 60 3 0\n";
+    let mut recording = text(counts.as_bytes());
+    let (mut found, mut symbols) = (Vec::new(), Symbols::default());
+    while let Some(item) = recording.next_item().unwrap() {
+        match item {
+            Item::Symbol(symbol) => symbols.add(symbol),
+            Item::Stack(stack) => found.push((
+                stack.head.weight,
+                stack.entries.get(0).map(|of| (of.from, of.to, of.decode(false).mispredicted)),
+            )),
+            other => panic!("{other:?}"),
+        }
+    }
+    let elsewhere = found[3].1.unwrap().0;
+    let (symbol, offset) = symbols.find(elsewhere).unwrap();
+    assert_eq!((symbol.name, offset), (Some("aabb1122"), 0x30));
+    assert_eq!(
+        found,
+        [
+            (3, Some((0x10, 0x20, Some(false)))),
+            (2, Some((0x10, 0x20, Some(true)))),
+            (9, None),
+            (4, Some((elsewhere, 0x40, Some(true)))),
+            (3, Some((0x50, 0x60, Some(false)))),
+        ]
+    );
+}
+
 /// perf prints counter values of branches next to the executed instructions.
 #[test]
 fn counts_next_to_instructions_belong_to_their_branches() {
@@ -519,29 +552,40 @@ fn counts_next_to_instructions_belong_to_their_branches() {
 /// they are ambiguous.
 #[test]
 fn low_numbers_are_addresses_if_code_is_known() {
-    let branches = |base: u64| {
+    let some = |base: u64, count: u64| {
         let entry = |at: u64| format!("{:#x}/{:#x}/P/-/-/0  ", base + 16 * at, base + 16 * at + 8);
-        (0..20).map(entry).collect::<String>()
+        (0..count).map(entry).collect::<String>()
     };
+    let branches = |base: u64| some(base, 20);
     let read = |bytes: String| of_text(bytes.as_bytes()).map(|samples| samples.len());
     let error = read(branches(0x1100) + "\n").unwrap_err().to_string();
     assert!(
         error.starts_with("line 1: ") && error.contains("perf script -F ip,brstack"),
         "{error}"
     );
+    // The first line with a low number is reported.
+    let high = " 0x7f06d6a21e00/0x7f06d6a21e10/P/-/-/0 \n";
+    let error = read(format!("{high}{}\n", branches(0x1100))).unwrap_err().to_string();
+    assert!(error.starts_with("line 2: "), "{error}");
     assert_eq!(read(format!("             1130 {}\n", branches(0x1100))).unwrap(), 1);
     assert_eq!(read(branches(0x40_1100) + "\n").unwrap(), 1);
     let map = "x 1/1 1.0: PERF_RECORD_MMAP2 1/1: [0x1000(0x1000) @ 0 0:0 0 0]: r-xp /a\n";
     assert_eq!(read(format!("{map}{}\n", branches(0x1100))).unwrap(), 1);
-    // All of them are far from the mappings.
-    assert!(read(format!("{map}{}\n", branches(0x40_1100))).is_err());
+    // All of them are far from the mappings: 16 addresses are enough, 14 are not.
+    assert!(read(format!("{map}{}\n", some(0x40_1100, 8))).is_err());
+    assert_eq!(read(format!("{map}{}\n", some(0x40_1100, 7))).unwrap(), 1);
     // The sample was in a library, and every branch is low: offsets in it.
     let far = format!("     7f06d6a21e00 {}\n", branches(0x2_1E00));
     assert!(read(far.repeat(4)).is_err());
-    // So are four such samples without low numbers, or one with four.
-    let far = format!("     7f06d6a21e00 {}\n", branches(0x40_1100));
+    // So are four such samples without low numbers, or one with four. Libraries are above 4 GiB.
+    let far = format!("        100000000 {}\n", branches(0x40_1100));
     assert!(read(far.repeat(4)).is_err());
     assert_eq!(read(far.repeat(3)).unwrap(), 3);
+    let high = format!("     7f06d6a21e00 {}\n", some(0xFFFF_FF88, 8));
+    assert_eq!(read(high.repeat(4)).unwrap(), 4);
+    // As many samples are at most 1 MiB, the longest block, from one of their branches.
+    let near = format!("           501238 {}\n", branches(0x40_1100));
+    assert_eq!(read(far.repeat(4) + &near.repeat(4)).unwrap(), 8);
     let low =
         |end: &str| format!("     7f06d6a21e00 0x1100/0x1110/P/-/-/0  0x1120/{end}/P/-/-/0 \n");
     assert!(read(low("0x1130")).is_err());
@@ -550,9 +594,10 @@ fn low_numbers_are_addresses_if_code_is_known() {
     let kernel = format!(" ffffffff81068283 {}\n", branches(0x40_1100));
     assert_eq!(read(kernel.repeat(4)).unwrap(), 4);
     // A program that calls the kernel has a library for that.
-    let calls = branches(0x40_1100) + &branches(0xFFFF_FFFF_8100_0000);
+    let calls = some(0x40_1100, 8) + &some(0xFFFF_FFFF_8100_0000, 8);
     assert!(read(format!("{calls}\n")).is_err());
-    assert_eq!(read(format!("{calls}{}\n", branches(0x7F06_D6A2_1E00))).unwrap(), 1);
+    // Up to 4 GiB.
+    assert_eq!(read(format!("{calls}{}\n", some(0xFFFF_FF88, 8))).unwrap(), 1);
 }
 
 /// `-F brstackoff,dso` prints offsets in libraries and in programs without a fixed address, other
@@ -580,12 +625,17 @@ fn offsets_in_files_are_distinguished_from_addresses() {
         read(&(LIBRARY.to_owned() + &offsets)).unwrap(),
         [["/bin/x+0x1139", "/bin/x+0x401150"]]
     );
+    // perf 6.3 and later print a space before each file.
+    let spaced = (LIBRARY.to_owned() + &offsets).replace('(', " (");
+    assert_eq!(read(&spaced).unwrap(), [["/bin/x+0x1139", "/bin/x+0x401150"]]);
     let kept = entry("0xffffffff81000010([kernel.kallsyms])", "0x0(/bin/x)");
     assert_eq!(read(&(LIBRARY.to_owned() + &kept)).unwrap(), [["0xffffffff81000010", "0x0"]]);
     let either = entry("0x401139(/bin/y)", "0x401150(/bin/y)");
-    let far = format!("     7f06d6a21e00 {either}");
+    // lld links programs at 0x200000.
+    let lowest = entry("0x200000(/bin/y)", "0x0(/bin/y)");
+    let far = format!("        100000000 {either}");
     let near = format!("           401139 {either}");
-    for text in [&either, &(far.clone() + &near), &near] {
+    for text in [&either, &lowest, &(far.clone() + &near), &near] {
         let error = read(&format!("{LIBRARY}{offsets}{text}")).unwrap_err();
         assert!(matches!(error, ReadError::Line { error: LineError::Offsets, .. }), "{error}");
     }

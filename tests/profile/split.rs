@@ -75,6 +75,26 @@ fn stacks_in_several_lines() {
     let text = format!("3\n{first}\n{A}\n{B}\n{second}\n{C}\n{D}\n{A}\n");
     let [near, far] = two().try_into().unwrap();
     assert_eq!(read(&text).unwrap().0, [near.clone(), near.clone(), near, far]);
+    // Not an address near those of the branches, although it would be one in hexadecimal.
+    let low = format!(" {A}  {B} \n").replace("0x40", "0x10");
+    let (stacks, _) = read(&format!("100100\n{low}1\n{low}")).unwrap();
+    assert_eq!((stacks.len(), &stacks[0]), (100_101, &vec![0x10_101E, 0x10_1008]));
+}
+
+/// One empty line between branches separates nothing. A stack has up to 64 branches.
+#[test]
+fn one_stack_in_several_lines() {
+    let expected = vec![vec![OF_A, OF_B, OF_A]];
+    assert_eq!(read(&format!("{A}\n\n{B}\n\n{A}\n")).unwrap().0, expected);
+    let lines = |count: usize| {
+        let lines: String = [A, B].iter().cycle().take(count).map(|e| format!("{e}\n")).collect();
+        lines + "next\n"
+    };
+    assert_eq!(read(&lines(64)).unwrap().0.len(), 1);
+    // More than the first lines that are examined.
+    let many = lines(64).repeat(40);
+    assert_eq!(read(&many).unwrap().0.len(), 40);
+    assert!(read(&(many + &lines(65))).is_err());
 }
 
 /// The oldest branch first, as a book prints it; the same text in the other order.
@@ -113,12 +133,18 @@ fn unknown_starts_are_refused() {
         long.join("\n"),
         // Most branches join, but not all, and not at equal distances.
         format!("{A}\n{B}\n{A}\n{B}\n{A}\n{C}\n{D}\n{C}\n{D}\n"),
+        // Two empty lines after each branch.
+        format!("{A}\n\n\n{B}\n\n\n{A}\n"),
         // Words of columns.
+        format!("prog\n401002\n{A}\n{B}\nprog\n902002\n{C}\n{D}\n"),
         format!("{columns}{A}\n{B}\n{columns}{C}\n{D}\n"),
         format!("{columns}{A}\n{B}\n{}{C}\n{D}\n", columns.replace("401002", "902002")),
         // Numbers of stacks, threads or anything else.
         format!("17\n{A}\n{B}\n4194305\n{A}\n{B}\n"),
-        // Wrapped at 80 columns.
+        format!("401002\n{A}\n{B}\n401002\n{C}\n{D}\n"),
+        format!("501000\n{A}\n{B}\n501000\n{A}\n{B}\n"),
+        // Wrapped where two spaces and the next entry would not fit.
+        format!(" {A}  {B}\n{}\n{B}  {A}\n", A.replace("/7/", "/170/")),
         format!(" {A}  {B}\n{A}  {B}\n{A}  {B}\n"),
         format!(" {A}  {B}\n{A}  {B}\n {C}  {D}\n{C}  {D}\n"),
         format!(" {A}  {B}\n{}  {B}\n{A}  {B}\n", A.replace("/COND/-", "")),
@@ -145,6 +171,9 @@ fn stacks_of_one_branch_stay_apart() {
         assert!(stacks.len() == 3 && stacks.iter().all(|stack| stack.len() == 1), "{text}");
         assert!(!notes.guessed);
     }
+    // The second of these lines would fit after the first: they are not wrapped.
+    let text = format!(" {A}  {B}\n{}\n{B}  {A}\n", A.replace("/7/", "/17/"));
+    assert_eq!(read(&text).unwrap().0, [vec![OF_A, OF_B], vec![OF_A], vec![OF_B, OF_A]]);
     // A thread's name is in the line of a sample.
     let text: String =
         [A, B].iter().cycle().take(9).map(|e| format!("{:>16}  {e} \n", "prog")).collect();
@@ -160,12 +189,12 @@ fn stacks_of_one_branch_stay_apart() {
 #[test]
 fn stacks_of_equal_length_are_read() {
     let (near, far) = ([A, B, A, B].join("\n"), [C, D, C, D].join("\n"));
-    let text = [near.clone(), far.clone(), near, far].join("\n");
+    let text = [near.clone(), far, near].join("\n");
     let (near, far) = (vec![OF_A, OF_B, OF_A, OF_B], vec![OF_C, OF_D, OF_C, OF_D]);
     // Also below a heading.
-    for text in [format!("Four stacks\n{text}"), text] {
+    for text in [format!("Three stacks\n{text}"), text] {
         let (stacks, notes) = read(&text).unwrap();
-        assert_eq!(stacks, [near.clone(), far.clone(), near.clone(), far.clone()]);
+        assert_eq!(stacks, [near.clone(), far.clone(), near.clone()]);
         assert!(notes.guessed);
     }
 }
@@ -218,6 +247,8 @@ fn announced_branches_are_counted() {
 fn stacks_that_join_nowhere_are_noted() {
     let apart = " 0x40101e/0x701000/P/-/-/7  0x501008/0x601010/P/-/-/3 \n";
     assert_eq!(read(&apart.repeat(9)).unwrap().1.unjoined, 9);
+    // 1 MiB is longer than any block.
+    assert_eq!(read(&apart.replace("0x601010", "0x30101e").repeat(9)).unwrap().1.unjoined, 9);
     // The older target is unknown.
     assert_eq!(read(&apart.replace("0x601010", "0x0").repeat(9)).unwrap().1.unjoined, 0);
     assert_eq!(read(&format!("{} {A}  {B} \n", apart.repeat(9))).unwrap().1.unjoined, 0);

@@ -147,6 +147,8 @@ fn code_without_a_symbol_is_unknown_or_an_address() {
         ends("0x401000/0x401001/P/-/-/0 [unknown]/0x401002/P/-/-/0"),
         [(End::At(0x40_1000), End::At(0x40_1001)), (unknown(), End::At(0x40_1002))]
     );
+    let (found, _) = read("   12 0x401000/f+0x1/P/-/-/0\n");
+    assert_eq!((found[0].0, &found[0].2[0].0), (Some(12), &End::At(0x40_1000)));
     assert_eq!(
         ends("0x401000/main+0x1/P/-/-/0 main+0x2/0x401002/P/-/-/0 0x401003/0x401004/P/-/-/0"),
         [
@@ -228,6 +230,14 @@ fn a_known_name_may_end_another() {
     assert_eq!(found[1].2[0].0, named("unsigned g<x>(int)", 8));
 }
 
+/// Most lines show that the text has no column of events.
+#[test]
+fn a_name_with_a_colon_is_not_an_event() {
+    let line = |name: &str| format!("   12 {name}+0x1/f+0x0/P/-/-/0\n");
+    let (found, _) = read(&(line("main").repeat(3) + &line("Stub: call")));
+    assert_eq!((found[3].0, &found[3].2[0].0), (Some(12), &named("Stub: call", 1)));
+}
+
 #[test]
 fn invalid_entries_are_refused() {
     let mut entries = Vec::new();
@@ -245,6 +255,7 @@ fn invalid_entries_are_refused() {
         ("main+0x1/f+0x0/P/-/-/0/COND/-/-/-", 1, EntryError::Fields(10)),
         ("main+0x1/f+0x0/P/-/-/0x", 1, EntryError::Cycles),
         ("main+0x1/0x5a00000000000010/P/-/-/0", 1, EntryError::Impossible),
+        ("main+0x1/f+0x0/P/-/-/0 0x5a00000000000010/f+0x0/P/-/-/0", 2, EntryError::Impossible),
     ] {
         let found = parse_line(line.as_bytes(), &mut entries, &mut Names::default());
         assert_eq!(found, Err(LineError::Entry { index, error }), "{line}");
