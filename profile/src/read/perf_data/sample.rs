@@ -255,10 +255,9 @@ pub(crate) struct Trailer {
 }
 
 impl Trailer {
-    /// The offset of the event's id from a record's end; `None` if there is one event, or if ids do
-    /// not distinguish several.
+    /// The offset of the event's id from a record's end; `None` without ids.
     pub(crate) fn id_from_end(events: &[EventAttr]) -> Option<usize> {
-        let first = events.first().filter(|first| events.len() > 1 && first.sample_id_all())?;
+        let first = events.first().filter(|first| first.sample_id_all())?;
         let has = |bit: u64| first.sample_type & bit != 0;
         if has(sample_type::IDENTIFIER) {
             return Some(8);

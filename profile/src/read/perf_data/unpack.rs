@@ -75,10 +75,6 @@ impl Unpacker {
             let mut output = OutBuffer::around(room);
             self.decoder.run(&mut input, &mut output).map_err(|_| Damaged)?;
             let (read, written) = (input.pos(), output.pos());
-            // No progress: the remaining input is not zstd data.
-            if read == 0 && written == 0 && !self.full {
-                return Err(Damaged);
-            }
             self.taken += read;
             self.end += written;
             self.full = written == size;

@@ -223,7 +223,7 @@ impl Choice {
         if !events.is_empty() {
             // Text without an event column: unknown.
             let name = self.looked.get(head.event).filter(|name| !name.is_empty());
-            let is = self.events.get(head.event).copied().unwrap_or(false);
+            let is = self.events.get(head.event) == Some(&true);
             check(Field::Event, if is { Some(true) } else { name.map(|_| false) })?;
         }
         if !comms.is_empty() {

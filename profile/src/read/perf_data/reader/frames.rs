@@ -73,7 +73,7 @@ impl Reader {
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 // A truncated or damaged compressed file: the data before is valid.
                 Err(e) if is_damage(&e) => {
-                    self.notes.cut_at = Some(self.offset + self.end as u64);
+                    self.notes.cut_at = Some(self.offset);
                     return Ok(false);
                 }
                 Err(e) => return Err(self.io(e)),
@@ -113,9 +113,7 @@ impl Reader {
         }
         let offset = self.offset;
         let unread = self.buffer.get(self.start..self.end).unwrap_or_default();
-        let Some((kind, misc, size)) = header(unread, self.order) else {
-            return self.finish(true).map(|()| None);
-        };
+        let (kind, misc, size) = header(unread, self.order).unwrap_or_default();
         // After a record that is shorter than its header, or exceeds the data, the next one cannot
         // be found.
         if size < 8 || left.is_some_and(|left| left < size as u64) || !self.fill(size)? {
