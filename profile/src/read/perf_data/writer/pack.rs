@@ -3,7 +3,7 @@
 
 use std::io;
 
-use zstd::stream::raw::{CParameter, Encoder, InBuffer, Operation, OutBuffer};
+use zstd::stream::raw::{Encoder, InBuffer, Operation, OutBuffer};
 
 use crate::read::perf_data::layout::record;
 
@@ -29,10 +29,7 @@ impl std::fmt::Debug for Packer {
 
 impl Packer {
     pub(super) fn new(level: i32) -> io::Result<Packer> {
-        let mut encoder = Encoder::new(level)?;
-        // No reader checks it, and a stream that is never ended has none.
-        encoder.set_parameter(CParameter::ChecksumFlag(false))?;
-        Ok(Packer { encoder, level, taken: 0, made: 0 })
+        Ok(Packer { encoder: Encoder::new(level)?, level, taken: 0, made: 0 })
     }
 
     /// Compresses whole records.
