@@ -83,7 +83,7 @@ impl Meta {
             event: "branches:u".to_owned(),
             filter: BranchFilter::DEFAULT,
             rate: Rate::Frequency(997),
-            knowledge: SourceKnowledge { mispredict: false, cycles: false, kernel: false },
+            knowledge: SourceKnowledge::USER_BRANCHES,
             source: Source::Software,
             types: true,
             arguments: false,
