@@ -80,7 +80,8 @@ fn many() -> Vec<Event> {
 
 #[test]
 fn compressed_records_hold_what_the_plain_ones_do() {
-    let plain = stream(meta(), &many());
+    // Last, a record without a body: the end of a round.
+    let plain = [&stream(meta(), &many())[..], &[68, 0, 0, 0, 0, 0, 8, 0]].concat();
     let expected = read(&plain);
     assert_eq!(expected.1, Notes::default());
     assert!(expected.0.len() > 900);
@@ -142,6 +143,19 @@ fn data_before_damage_is_read() {
     let (found, notes) = read(&bytes[..first + size(first)]);
     assert!(notes.cut_at.is_some());
     assert_eq!(found[..], expected[..found.len()]);
+}
+
+/// The payload is not zstd data, or shorter than it announces: the rest of the stream is lost.
+#[test]
+fn nothing_is_read_after_a_damaged_compressed_record() {
+    let plain = stream(meta(), &events());
+    let more = &plain[first_event(&plain)..];
+    for damaged in [[81, 16 << 16, u32::MAX, u32::MAX], [83, 16 << 16, 9, 0]] {
+        let damaged = damaged.map(u32::to_le_bytes).concat();
+        let (found, notes) = read(&[&plain, &damaged, more].concat());
+        let end = (plain.len() + damaged.len()) as u64;
+        assert_eq!((found, notes.cut_at), (read(&plain).0, Some(end)));
+    }
 }
 
 /// A record of a few bytes may decompress to gigabytes, and Ctrl-C must end that too.
