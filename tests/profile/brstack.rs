@@ -553,7 +553,7 @@ fn instructions_alone_are_refused() {
 type Said = (Vec<(profile::SampleHead, Vec<RawBranch>)>, Option<profile::recording::Refused>);
 
 fn said(text: &[u8], most: usize) -> Said {
-    let pieces = Pieces { bytes: text.to_vec(), at: 0, most };
+    let pieces = Pieces::new(text.to_vec(), most);
     said_by(Recording::from_stream(Box::new(pieces)).unwrap())
 }
 

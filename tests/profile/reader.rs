@@ -76,8 +76,7 @@ fn as_read(mut events: Vec<Event>) -> Vec<Event> {
 
 #[test]
 fn a_slow_pipe_is_read_to_its_end() {
-    let bytes = stream(meta(), &events());
-    let slow = Pieces { bytes, at: 0, most: 1 };
+    let slow = Pieces::new(stream(meta(), &events()), 1);
     let mut slow = Recording::from_stream(Box::new(slow)).unwrap();
     assert_eq!(read(&mut slow).unwrap(), as_read(events()));
     assert_eq!(slow.notes(), Default::default());
@@ -132,13 +131,15 @@ fn sentences() {
         sentence(&wrong),
         "damaged perf.data header: its size is 112, but only 104 and 16 are known"
     );
-    // A stream's header is kept until its records start.
-    let header = [104u64, 144, 104, 144, (16 << 20) + 1].map(u64::to_le_bytes).concat();
-    let late = [b"PERFILE2", &header[..], &[0; 56 + 144]].concat();
-    assert_eq!(
-        sentence(&late),
-        "damaged perf.data header: its records start at byte 16777217, which is impossible"
-    );
+    // A stream's header is kept until its records start, up to 16 MiB.
+    for (data_at, what) in [
+        (16 << 20, "the file ends inside it"),
+        ((16 << 20) + 1, "its records start at byte 16777217, which is impossible"),
+    ] {
+        let header = [104u64, 144, 104, 144, data_at].map(u64::to_le_bytes).concat();
+        let late = [b"PERFILE2", &header[..], &[0; 56 + 144]].concat();
+        assert_eq!(sentence(&late), format!("damaged perf.data header: {what}"));
+    }
     let missing = Recording::open(std::path::Path::new("/nonexistent/perf.data")).unwrap_err();
     assert!(missing.to_string().starts_with("cannot open /nonexistent/perf.data: No such file"));
 }
@@ -319,14 +320,17 @@ fn periods_of_events() {
         let rate = if flags == 0 { Rate::Period(1000) } else { Rate::Frequency(1000) };
         assert_eq!(reader.events()[0].rate(), Some(rate));
     }
-    let mut file = Crafted::new(false);
-    file.attr(128, 1 | BRANCH_STACK, 0, 8, &[]);
-    // `sample_period` follows the type, the size and the config.
-    file.bytes[40..48].copy_from_slice(&1u64.to_le_bytes());
-    file.sample(&[0xa0, 1, 0x10, 0x20, 2]);
     let mut periods = Vec::new();
-    each_stack(&mut reader(&file.bytes).unwrap(), |stack| periods.push(stack.head.period)).unwrap();
-    assert_eq!(periods, [Some(1)]);
+    for of_event in [1u64, 0] {
+        let mut file = Crafted::new(false);
+        file.attr(128, 1 | BRANCH_STACK, 0, 8, &[]);
+        // `sample_period` follows the type, the size and the config.
+        file.bytes[40..48].copy_from_slice(&of_event.to_le_bytes());
+        file.sample(&[0xa0, 1, 0x10, 0x20, 2]);
+        let mut reader = reader(&file.bytes).unwrap();
+        each_stack(&mut reader, |stack| periods.push(stack.head.period)).unwrap();
+    }
+    assert_eq!(periods, [Some(1), None]);
 }
 
 /// HEADER_EVENT_DESC (`perf.data-file-format.txt`): each attribute, its number of ids, its name, its
@@ -525,8 +529,10 @@ fn the_other_byte_order() {
     assert_eq!((stack.head.pid, stack.head.tid), (Some(6), Some(7)));
     let little = 1 | 1 << 3 | 0x1234 << 4 | 15 << 20 | 2 << 24 | 5 << 26 | 3 << 30 | 1 << 33;
     assert_eq!(stack.entries.get(0), Some(branch(0x10, 0x20, little)));
-    let entry = stack.entries.get(0).unwrap().decode(false);
+    // Without a note, a clear transaction bit means "unknown".
+    let entry = stack.entries.get(0).unwrap().decode(stack.head.tsx_known);
     assert_eq!((entry.mispredicted, entry.abort), (Some(true), Some(true)));
+    assert_eq!(entry.in_tx, None);
     assert_eq!((entry.cycles, entry.branch_type), (Some(0x1234), Some(BranchType(21))));
     assert_eq!(entry.spec, Some(BranchSpec::NonSpecCorrectPath));
     // Each of the lowest four flags.
@@ -654,9 +660,9 @@ fn build_ids_of_either_length() {
         body.extend([length, 0, 0, 0]);
         file.record(67, misc, &[&body[..], b"/prog\0\0\0"].concat());
     }
-    // PATH_MAX includes the NUL.
+    // PATH_MAX includes the NUL; padding may follow.
     let longest = format!("/{}", "a".repeat(4094));
-    file.record(67, 0, &[&[0xFF; 4][..], &[7; 24], longest.as_bytes(), &[0]].concat());
+    file.record(67, 0, &[&[0xFF; 4][..], &[7; 24], longest.as_bytes(), &[0; 65]].concat());
     file.sample(&[0xa0, 1, 0x30, 0x40, 2]);
     let mut reader = reader(&file.bytes).unwrap();
     read(&mut reader).unwrap();

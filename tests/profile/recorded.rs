@@ -164,19 +164,28 @@ pub(crate) fn each_stack(
     Ok(())
 }
 
-/// A stream that delivers at most so many bytes at a time.
+/// A stream that delivers at most so many bytes at a time, each time after an interruption by a
+/// signal.
 pub(crate) struct Pieces {
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) at: usize,
-    pub(crate) most: usize,
+    bytes: io::Cursor<Vec<u8>>,
+    most: usize,
+    is_interrupted: bool,
+}
+
+impl Pieces {
+    pub(crate) fn new(bytes: Vec<u8>, most: usize) -> Pieces {
+        Pieces { bytes: io::Cursor::new(bytes), most, is_interrupted: false }
+    }
 }
 
 impl Read for Pieces {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let len = (self.bytes.len() - self.at).min(buffer.len()).min(self.most);
-        buffer[..len].copy_from_slice(&self.bytes[self.at..self.at + len]);
-        self.at += len;
-        Ok(len)
+        self.is_interrupted = !self.is_interrupted;
+        if self.is_interrupted {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        let len = buffer.len().min(self.most);
+        self.bytes.read(&mut buffer[..len])
     }
 }
 

@@ -7,7 +7,7 @@ use lbr_msr::record::Event;
 use profile::perf_data::{Notes, ReadError};
 use profile::{Item, Recording};
 
-use crate::recorded::Broken;
+use crate::recorded::{Broken, Pieces};
 
 const IP: u64 = 1;
 const TIME: u64 = 1 << 2;
@@ -144,14 +144,38 @@ fn files_with_the_old_magic() {
 #[test]
 fn attributes_after_the_records() {
     let file = Crafted { behind: true, ..PLAIN };
-    let bytes = file.file(&[(IP | BRANCH_STACK, 7)], &[file.sample(0x1234)]);
-    assert_eq!(from_file(&bytes).unwrap().0, [0x1234]);
-    for found in [from_pipe(&bytes), from_pipe(&gzip(&bytes)), from_file(&gzip(&bytes))] {
-        assert!(sentence(found).contains("decompress it to a file"));
+    for records in [&[file.sample(0x1234)][..], &[]] {
+        let bytes = file.file(&[(IP | BRANCH_STACK, 7)], records);
+        assert_eq!(from_file(&bytes).unwrap().0.len(), records.len());
+        for found in [from_pipe(&bytes), from_pipe(&gzip(&bytes)), from_file(&gzip(&bytes))] {
+            assert!(sentence(found).contains("decompress it to a file"));
+        }
     }
     // Without any attribute, a file would not help.
     let none = file.file(&[], &[file.sample(0x1234)]);
     assert!(sentence(from_pipe(&none)).contains("does not describe an event"));
+}
+
+/// perf writes the size of the records last.
+#[test]
+fn unfinished_files() {
+    let file = Crafted { data: (None, Some(0)), ..PLAIN };
+    for records in [&[file.sample(0x1234)][..], &[]] {
+        let bytes = file.file(&[(IP | BRANCH_STACK, 7)], records);
+        for found in [from_file(&bytes), from_pipe(&bytes)] {
+            let (branches, _, notes) = found.unwrap();
+            assert_eq!(branches.len(), records.len());
+            assert_eq!(notes, Notes { unfinished: true, ..Notes::default() });
+        }
+    }
+}
+
+/// The records start in the middle of a piece.
+#[test]
+fn a_header_may_arrive_in_pieces() {
+    let bytes = PLAIN.file(&[(IP | BRANCH_STACK, 7)], &[PLAIN.sample(0x1234)]);
+    let pieces = Box::new(Pieces::new(bytes, 100));
+    assert_eq!(read(Recording::from_stream(pieces).unwrap()).unwrap().0, [0x1234]);
 }
 
 #[test]
