@@ -3,13 +3,15 @@
 use std::fmt::Write as _;
 use std::io::Cursor;
 
+use lbr_msr::record::{Event, Sample};
 use profile::arguments::{ArgumentCounts, MOST_VALUES};
+use profile::perf_data::Meta;
 use profile::registers::ARGUMENTS;
 use profile::symbols::Sources;
 use profile::{Counter, Item, Recording};
 
 use crate::reader::Crafted;
-use crate::recorded::map;
+use crate::recorded::{entry, exact, map, meta, sample, stream};
 
 const IP: u64 = 1;
 const TID: u64 = 1 << 1;
@@ -76,6 +78,19 @@ fn registers_at_the_sample_come_first() {
         let of = |value| Some([Some(value), None, None, None, None, None]);
         assert_eq!(registers(&file), [of(2), of(2), of(1), None], "{between:#x}");
     }
+}
+
+/// Also of a sample without them.
+#[test]
+fn written_arguments_are_read_back() {
+    let with = |arguments| match sample(1, vec![entry(0x10, 0x20)], exact()) {
+        Event::Sample(sample) => Event::Sample(Sample { arguments, ..sample }),
+        other => other,
+    };
+    let samples = [with(Some([11, 12, 13, 14, 15, 16])), with(None)];
+    let mut file = Crafted::new(false);
+    file.bytes = stream(Meta { arguments: true, ..meta() }, &samples);
+    assert_eq!(registers(&file), [Some([11, 12, 13, 14, 15, 16].map(Some)), None]);
 }
 
 /// A callee with four callers, the most frequent one first: only samples at the target of their

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use lbr_msr::record::{BranchEntry, Comm, Event, Label, Mmap, Sink};
-use profile::perf_data::{Meta, WriteError, Writer};
+use profile::perf_data::{Meta, WriteError, Writer, Written};
 use profile::{Item, Recording};
 
 use crate::recorded::{BASE, each_stack, entry, events, exact, map, meta, sample, stream, write};
@@ -236,6 +236,24 @@ fn a_dropped_writer_leaves_a_readable_file() {
     );
 }
 
+/// The output has the header and the metadata from the start, which the header of the seekable form
+/// will overwrite in part.
+#[test]
+fn a_recording_starts_with_its_metadata() {
+    let writer = Writer::new(Vec::new(), meta()).unwrap();
+    assert_eq!(writer.output(), Some(&stream(meta(), &[])));
+}
+
+#[test]
+fn totals_of_a_finished_file() {
+    let mut file = std::io::Cursor::new(Vec::new());
+    let mut writer = Writer::new(&mut file, meta()).unwrap();
+    events().iter().for_each(|event| writer.event(event).unwrap());
+    let totals = writer.finish_file().unwrap();
+    let bytes = file.get_ref().len() as u64;
+    assert_eq!(totals, Written { bytes, samples: 3, branches: 5 });
+}
+
 /// The seekable form has the bytes of the pipe form, except for the header.
 #[test]
 fn finishing_does_not_move_records() {
@@ -286,27 +304,30 @@ fn kinds_of_records() {
 }
 
 /// A build ID record (`perf.data-file-format.txt`): header, process, 24 bytes of ID, and the path,
-/// which perf pads with NULs to a multiple of 64. Records end at multiples of 8.
+/// which perf pads with at least one NUL to a multiple of 64. Records end at multiples of 8.
 #[test]
 fn paths_of_build_ids_are_padded() {
-    let mut events = events();
-    if let Event::Mmap(map) = &mut events[1] {
-        map.build_id = Some(vec![7; 20]);
+    for (len, padded) in [(13, 64), (63, 64), (64, 128)] {
+        let mut path = "/".repeat(len);
+        let mut events = events();
+        if let Event::Mmap(map) = &mut events[1] {
+            map.build_id = Some(vec![7; 20]);
+            map.path.clone_from(&path);
+        }
+        let bytes = stream(Meta { compression: Some(1), ..meta() }, &events);
+        let record = &bytes[bytes.len() - (8 + 4 + 24 + padded + 4)..];
+        assert_eq!((record[0], record[6], record[7]), (67, 40 + padded as u8, 0));
+        path.extend(std::iter::repeat_n('\0', padded + 4 - len));
+        assert_eq!(record[36..], *path.as_bytes());
     }
-    let bytes = stream(Meta { compression: Some(1), ..meta() }, &events);
-    let at = bytes.windows(14).rposition(|part| part == b"/nowhere/prog\0").unwrap();
-    let record = &bytes[at - (8 + 4 + 24)..at + 64];
-    assert_eq!((record[0], record[6], record[7]), (67, 104, 0));
-    let mut path = b"/nowhere/prog".to_vec();
-    path.resize(64, 0);
-    assert_eq!(record[36..], path);
 }
 
 /// Records have at most 65,535 bytes; the header strings of a command line are multiples of 64.
 #[test]
 fn a_command_line_longer_than_a_record_is_dropped() {
-    for (blocks, is_kept) in [(1012, true), (1013, false)] {
-        let mut cmdline = vec!["x".to_owned(); 10];
+    for (blocks, is_kept) in [(1013, true), (1014, false)] {
+        // With these, the record is padded.
+        let mut cmdline = vec!["x".to_owned(); 9];
         cmdline.push("x".repeat(64 * blocks - 1));
         let bytes = stream(Meta { cmdline: cmdline.clone(), ..meta() }, &events());
         let mut reader = Recording::from_stream(Box::new(std::io::Cursor::new(bytes))).unwrap();
@@ -367,8 +388,17 @@ fn a_recording_names_its_machine() {
         let out = tool("uname").arg(option).output().unwrap();
         Some(String::from_utf8(out.stdout).unwrap().trim().to_owned())
     };
-    let Meta { hostname, osrelease, .. } = Meta::of_this_machine();
-    assert_eq!((hostname, osrelease), (uname("-n"), uname("-r")));
+    let meta = Meta::of_this_machine();
+    let found = (meta.hostname.clone(), meta.osrelease.clone());
+    assert_eq!(found, (uname("-n"), uname("-r")));
+    // Recorded by a software LBR, which knows the types of branches, but not their predictions,
+    // cycles and registers: USER, ANY, NO_FLAGS, NO_CYCLES, TYPE_SAVE.
+    let bytes = stream(meta, &[]);
+    let mut reader = Recording::from_stream(Box::new(std::io::Cursor::new(bytes))).unwrap();
+    assert!(reader.next_item().unwrap().is_none());
+    let attr = &reader.events()[0];
+    assert_eq!(attr.branch_sample_type, 1 | 8 | 0x4000 | 0x8000 | 0x10000);
+    assert_eq!(attr.sample_regs_user, 0);
 }
 
 /// Stacks whose label excludes them become losses, empty entries are dropped.
