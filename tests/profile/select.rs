@@ -152,6 +152,9 @@ fn events_are_counted() {
     assert_eq!(events, expected.map(|(name, samples)| (name.to_owned(), true, samples)));
     assert_eq!(recording.left_out().samples, 0);
     assert_eq!(recording.names(), Names::default());
+    // By number, so with the events without branches.
+    let names = ["cpu_core/cycles/u", "branch-misses:u", "r1c4", "idle"];
+    assert_eq!(recording.event_names(), names);
 }
 
 #[test]
@@ -400,6 +403,7 @@ fn columns_of_text() {
         events,
         [("", 2), ("cycles:u", 2), ("branch-misses:u", 1)].map(|(n, c)| (n.to_owned(), c))
     );
+    assert_eq!(recording.event_names(), ["", "cycles:u", "branch-misses:u"]);
     let left = |field, other| vec![((field, Why::Other), other), ((field, Why::Unsaid), 2)];
     assert_eq!(counts(file, event(&["cycles"])), (vec![0x10, 0x30], left(Field::Event, 1)));
     let mut recording = selected(open(file), comm(&["prog"]));
@@ -417,6 +421,13 @@ fn columns_of_text() {
     // perf's default columns have only the thread.
     let alone = b" prog  12 [000] 1.5: 1 cycles: 401000 0x10/0x18/P/-/-/0\n";
     assert_eq!(counts(alone, Selection { tids: vec![12], ..none() }).0, [0x10]);
+    // Only the second sample has an event.
+    let late = [b" 0x20/0x28/P/-/-/0\n", &alone[..]].concat();
+    assert_eq!(counts(&late, event(&["cycles"])).0, [0x10]);
+    // Every sample has one.
+    let mut all_named = open(alone);
+    chosen(&mut all_named);
+    assert_eq!(all_named.samples_by_event().len(), 1);
     assert_eq!(counts(alone, comm(&["prog"])).0, [0x10]);
     // perf's names for events without one.
     let nameless = b" prog 7/7 1.5: 1 raw 0x1c2:up: a0 main+0x6 (/bin/x) 0x10/0x18/P/-/-/0\n\
@@ -434,6 +445,24 @@ fn columns_of_text() {
     assert!(!bare.samples_by_event()[0].named);
     let mut dumped = selected(open(DUMPED.as_bytes()), event(&["cycles"]));
     assert_eq!(chosen(&mut dumped), [0x10]);
+}
+
+/// A hostile recording could have any number of names.
+#[test]
+fn at_most_4096_names_are_listed() {
+    let line = |n| format!("prog 7/7 1.5: 1 event{n:04}: 401000 0x10/0x18/P/-/-/0\n");
+    let mut text = open((0..4100).map(line).collect::<String>().as_bytes());
+    assert_eq!(chosen(&mut text).len(), 4100);
+    assert_eq!(text.event_names().len(), 1 + 4096);
+    let mut file = Crafted::new(false);
+    file.attr_of(128, (0, 0, 1 << 18), FULL, 0, 8, &[11]);
+    for tid in 0..4100 {
+        named(&mut file, (7, tid), 1000, &format!("thread {tid}"));
+        full(&mut file, 11, (7, tid.into()), 2000, 0, 0x10);
+    }
+    let mut recording = selected(open(&file.bytes), comm(&["thread 4099"]));
+    assert_eq!(chosen(&mut recording).len(), 1);
+    assert_eq!(recording.names().comms.len(), 4096);
 }
 
 /// `perf script -D` prints a sample twice; only the second contains its event.

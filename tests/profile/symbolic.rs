@@ -14,6 +14,8 @@ use profile::place::{LocationSpec, PlaceError};
 use profile::{Item, RawBranch, Recording};
 use proptest::prelude::*;
 
+use crate::recorded::{events, meta, stream};
+
 fn open(text: &str) -> Recording {
     Recording::from_stream(Box::new(Cursor::new(text.as_bytes().to_vec()))).unwrap()
 }
@@ -274,6 +276,20 @@ fn symbols_with_addresses_are_accepted() {
     let other = symbols.replace("/P/-/-/1", "/P/-/-/3");
     assert_eq!(ends(&format!("{addresses} {other}")).len(), 4);
     assert_eq!(ends(&format!("{addresses} {symbols} a+0x1/b+0x1/P/-/-/0")).len(), 5);
+}
+
+#[test]
+fn forms_of_recordings() {
+    for (bytes, is_perf_data, has_names) in [
+        (&stream(meta(), &events())[..], true, false),
+        (b" 0x10/0x20/P/-/-/0 \n", false, false),
+        (b" main+0x10/main+0x1c/P/-/-/0 \n", false, true),
+    ] {
+        let mut recording = Recording::from_stream(Box::new(Cursor::new(bytes.to_vec()))).unwrap();
+        while recording.next_item().unwrap().is_some() {}
+        let found = (recording.is_perf_data(), recording.has_names());
+        assert_eq!(found, (is_perf_data, has_names));
+    }
 }
 
 /// Numbers that represent symbols do not, if a recording has them as addresses, whatever else is

@@ -22,6 +22,9 @@ fn each_name_has_its_own_number() {
         .map(|number| names.take().unwrap().offset_of(*number).unwrap())
         .collect();
     assert_eq!(offsets, [0x1C, 0x1C, REACH, 0]);
+    let first = names.symbols.get(0).unwrap();
+    let ends = [REACH - 1, REACH].map(|within| first.offset_of(first.base + within));
+    assert_eq!(ends, [Some(REACH - 1), None]);
     assert!(!names.has_new() && names.has(b"main") && !names.has(b"schedule"));
 }
 

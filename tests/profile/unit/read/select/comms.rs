@@ -1,4 +1,4 @@
-use lbr_msr::record::Comm;
+use lbr_msr::record::{Comm, Task};
 
 use super::*;
 
@@ -28,6 +28,8 @@ fn changes_beyond_the_most_are_counted() {
     };
     let mut comms = Comms::default();
     (0..Comms::MOST as u64 + 3).for_each(|time| comms.event(&comm(time)));
+    // This is not a change.
+    comms.event(&Event::Exit(Task { time: 0, pid: 7, tid: 7, ppid: 1, ptid: 1 }));
     assert_eq!(comms.unkept, 3);
     assert_eq!(Comms::of(vec![comm(1)], 5).unkept, 5);
 }

@@ -11,12 +11,14 @@ fn as_perf_writes_them() {
     assert_eq!(parse("1,2"), Ok(vec![between(Some(s), Some(2 * s))]));
     assert_eq!(parse("1.5,"), Ok(vec![between(Some(s + s / 2), None)]));
     assert_eq!(parse(",0.000000001"), Ok(vec![between(None, Some(1))]));
+    assert_eq!(parse("2,2"), Ok(vec![between(Some(2 * s), Some(2 * s))]));
     assert_eq!(parse("7"), Ok(vec![between(Some(7 * s), None)]));
     assert_eq!(
         parse("1,2 4,5.25"),
         Ok(vec![between(Some(s), Some(2 * s)), between(Some(4 * s), Some(5 * s + s / 4))])
     );
     assert_eq!(parse("10%-20%"), Ok(vec![Times::Share { from: 0.1, to: 0.2 }]));
+    assert_eq!(parse("10%-10%"), Ok(vec![Times::Share { from: 0.1, to: 0.1 }]));
     assert_eq!(parse("25%/2,25%/4").map(|all| all.len()), Ok(2));
     assert_eq!(parse("25%/2"), Ok(vec![Times::Share { from: 0.25, to: 0.5 }]));
     assert_eq!(parse("75%/2"), Ok(vec![Times::Share { from: 0.75, to: 1.0 }]));
