@@ -239,19 +239,24 @@ fn no_branch_follows_across_a_move() {
 #[test]
 fn nothing_continues_after_an_empty_newest_entry() {
     let branch = |from, to| RawBranch { from, to, flags: EntryFlags(0) };
-    let blocks = |stacks: &[&[RawBranch]]| {
+    let parted = |between: &[Event], stacks: &[&[RawBranch]]| {
         let integrity = exact();
         let head = SampleHead { source: Source::Software, integrity, ..SampleHead::default() };
         let mut counter = FlowCounter::new();
         for entries in stacks {
             let (entries, moves) = (Entries::Parsed(entries), Moves::default());
             counter.stack(&Stack { head, entries, counters: None, registers: None, moves });
+            between.iter().for_each(|event| counter.event(event));
         }
         counter.finish().blocks.len()
     };
+    let blocks = |stacks: &[&[RawBranch]]| parted(&[], stacks);
     let (first, next) = (branch(0x10, 0x20), branch(0x24, 0x30));
     assert_eq!(blocks(&[&[first], &[next]]), 1);
     assert_eq!(blocks(&[&[branch(0, 0), first], &[next]]), 0);
+    assert_eq!(blocks(&[&[branch(0, 0), next, first]]), 1);
+    let lost = Lost { time: 2, pid: 0, tid: 0, cpu: 1, stacks: 1, label: None };
+    assert_eq!(parted(&[Event::Lost(lost)], &[&[first], &[next]]), 0);
     // The last of these stacks continues the one with an oldest empty entry.
     assert_eq!(blocks(&[&[branch(0, 0), first], &[first, branch(0, 0)], &[next]]), 1);
 }

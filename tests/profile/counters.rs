@@ -111,4 +111,9 @@ fn blocks_have_the_counts_of_the_branch_at_their_end() {
     let [block] = &*flow.blocks else { panic!("{:?}", flow.blocks) };
     assert_eq!((block.entry, block.exit, block.count), (0x40, 0x50, 2));
     assert_eq!(block.counters.as_deref(), Some(&[Some(5), None, None, None]));
+    let mut file = Crafted::new(false);
+    file.attr(128, 0x10000 | BRANCH_STACK, 0, ANY, &[1]);
+    file.sample(&[1, 2, 0x50, 0x20, 0, 0x30, 0x40, 0]);
+    let flow = FlowCounter::new().count(&mut open(&file), |_, _| {}).unwrap();
+    assert_eq!((flow.blocks.len(), &flow.blocks[0].counters), (1, &None));
 }

@@ -31,6 +31,17 @@ fn variance_by_hand() {
     assert_eq!(of(&[(0, 0), (2, 1)]), of(&[(2, 1)]));
     assert_eq!(Clusters::default().ratio(), None);
     assert_eq!(of(&[(2, 1)]).variance(), None);
+    // The residuals are -1 and 1: 2/1 · 2 / 16.
+    assert_eq!(of(&[(2, 0), (2, 2)]).variance(), Some(0.25));
+}
+
+/// Stacks of any length with the same share have no residuals, although the share is rounded.
+#[test]
+fn equal_shares_do_not_vary() {
+    for (x, y) in [(5, 2), (11, 9), (13, 3)] {
+        let stacks: Vec<_> = (1..=1000).map(|n| (n * x, n * y)).collect();
+        assert_eq!(of(&stacks).variance(), Some(0.0), "{y}/{x}");
+    }
 }
 
 #[test]

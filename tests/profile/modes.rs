@@ -200,6 +200,19 @@ fn spikes() {
     assert_eq!([of(&[(5, 14), (10, 14)]).len(), of(&[(5, 13), (10, 13)]).len()], [2, 1]);
     // The density is highest around 24, and 26 is in its window.
     assert_eq!(of(&[(22, 100), (23, 100), (24, 100), (25, 100), (26, 110)]), [26]);
+    // It is highest around 24 again, but 21 is not in its window.
+    assert_eq!(of(&[(21, 135), (22, 100), (23, 100), (24, 130), (25, 130), (26, 130)]), [24]);
+    // Exactly a twentieth.
+    assert_eq!(of(&[(10, 950), (40, 50)]), [10, 40]);
+    // The valley is the single value between 4 and 6.
+    assert_eq!(of(&[(3, 500), (4, 400), (6, 490)]), [3, 6]);
+    // No samples are in the middle between 10 and 40.
+    assert_eq!(of(&[(10, 600), (40, 600), (67, 10_000)]), [67, 10, 40]);
+    // By hand: a valley may be up to 0.7 times as high as the lower peak,
+    let valley = |peak, valley| of(&[(3, peak), (4, valley), (5, valley), (6, peak)]).len();
+    assert_eq!([valley(1000, 700), valley(1000, 701)], [2, 1]);
+    // and 18 = 3.6·√(21 + 3 + 1) lower at least, but 17 is below 3.6·√(20 + 3 + 1).
+    assert_eq!([valley(21, 3), valley(20, 3)], [2, 1]);
     // All of them, but 2 and 4 are merged.
     let comb: Vec<(u32, u64)> = (1..=9).map(|k| (1 << k, 1000)).collect();
     assert_eq!(of(&comb), [2, 8, 16, 32, 64, 128, 256, 512]);

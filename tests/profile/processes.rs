@@ -79,15 +79,19 @@ fn thousand() -> Vec<u8> {
     stream(others(), &events)
 }
 
-/// A return to twenty addresses, in three processes with the code at different addresses: more
-/// targets than are searched linearly.
+/// A return to up to twenty addresses, in three processes with the code at different addresses: as
+/// many targets as are searched linearly, and more.
 #[test]
 fn return_targets_are_merged_across_processes() {
+    [8, 9, 20].into_iter().for_each(merge_return_targets);
+}
+
+fn merge_return_targets(number: u64) {
     let mut events = Vec::new();
     for pid in 1..=3u32 {
         let program = 0x5500_0000_0000 + u64::from(pid) * 0x10_0000;
         events.push(mapping(pid, program, 0x1000, 0, "/nowhere/program"));
-        for target in 0..20 {
+        for target in 0..number {
             let taken = entry(program + 0x800, program + 0x10 * target);
             // Target n has a count of n + 1.
             (0..=target).for_each(|_| events.push(stack(pid, vec![taken])));
@@ -96,12 +100,12 @@ fn return_targets_are_merged_across_processes() {
     // Our recorder's processes are counted separately and merged at the end.
     let flow = FlowCounter::new().count(&mut open(&stream(meta(), &events)), |_, _| {}).unwrap();
     let [site] = &flow.sites[..] else { panic!("{} branches", flow.sites.len()) };
-    assert_eq!((site.taken, flow.distinct), (3 * 210, 20));
+    assert_eq!((site.taken, flow.distinct), (3 * number * (number + 1) / 2, number));
     let targets: Vec<(u64, u64)> =
         site.targets.iter().map(|target| (target.to, target.count)).collect();
     let first = 0x5500_0010_0000;
     let expected: Vec<(u64, u64)> =
-        (0..20).rev().map(|target| (first + 0x10 * target, 3 * (target + 1))).collect();
+        (0..number).rev().map(|target| (first + 0x10 * target, 3 * (target + 1))).collect();
     assert_eq!(targets, expected);
 }
 
@@ -181,6 +185,8 @@ fn a_type_that_one_process_tells_holds_in_all() {
     let paths = profile::paths::counter().count(&mut open(&bytes), |_, _| {}).unwrap().unwrap();
     let [path] = &paths.paths[..] else { panic!("{} paths", paths.paths.len()) };
     assert_eq!((paths.taken, path.links.len(), &path.ends), (16, 2, &Break::Call));
+    // The first call of each process comes before the chain's first branch.
+    assert_eq!(path.whole, 2 * 3);
 }
 
 /// Processes come and go; their data does not grow without bound.

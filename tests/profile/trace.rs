@@ -1,11 +1,12 @@
 //! Two complete recordings compared branch by branch.
 
 use std::io::Cursor;
+use std::sync::Arc;
 
 use lbr_msr::record::{BranchEntry, BranchType, Event, Integrity};
-use profile::Recording;
 use profile::perf_data::Meta;
 use profile::trace::{Files, Follower, Parting, Survey, Traced, Unfit};
+use profile::{Recording, Selection};
 
 use crate::recorded::{BASE, entry, exact, map, meta, sample, stream};
 
@@ -54,6 +55,7 @@ fn ways_part_and_meet() {
     let thread = (Some(100), Some(101));
     for survey in [&a, &b] {
         assert_eq!(survey.threads, [thread, (Some(100), Some(102))]);
+        assert_eq!(survey.identity(0), "/nowhere/prog");
     }
     let files = Files::of([&a, &b]);
     let [mut a, mut b] =
@@ -96,4 +98,7 @@ fn only_complete_recordings_can_be_traced() {
     ] {
         assert_eq!(Survey::read(&mut open(&bytes)).unwrap().err(), Some(unfit));
     }
+    let mut selected = open(&recorded(BASE, &[(0, 8)]));
+    selected.select(&Arc::new(Selection { tids: vec![101], ..Selection::default() })).unwrap();
+    assert_eq!(Survey::read(&mut selected).unwrap().err(), Some(Unfit::Incomplete));
 }

@@ -262,6 +262,9 @@ fn the_share_of_a_function() {
         let function = Function { name: "f".to_owned(), file, offsets, address: 0 };
         assert_eq!(share_of(&flow.blocks, &function), share, "{function:?}");
     }
+    let outside = count(&[ran(1, &[(8, 0x10), (0x20, 0x40)])]);
+    let function = Function { name: "f".to_owned(), file, offsets: 0..0x1000, address: 0 };
+    assert_eq!((outside.blocks.len(), share_of(&outside.blocks, &function)), (1, 0.0));
 }
 
 /// By hand, the instructions of [`CODE`] up to the jump at 8, which is the seventh.
@@ -546,6 +549,18 @@ fn distributions() {
     assert_eq!(cycles.modes(), [10, 40]);
     assert_eq!(Cycles::default().quantile(0.5), None);
     assert!(Cycles::default().modes().is_empty());
+
+    // 1,024 distinct values are exact.
+    let of = |values: std::ops::Range<u32>| {
+        let mut cycles = Cycles::default();
+        values.for_each(|value| cycles.add(value, 1));
+        cycles
+    };
+    let mut merged = of(0..512);
+    merged.merge(&of(512..1024));
+    assert_eq!([&of(0..1024), &merged].map(Cycles::is_rounded), [false; 2]);
+    merged.merge(&of(1024..1025));
+    assert_eq!([&of(0..1025), &merged].map(Cycles::is_rounded), [true; 2]);
 
     // Memory is bounded: beyond it, five bits remain.
     let mut wide = Cycles::default();
