@@ -83,6 +83,9 @@ const FILE: u32 = u32::MAX - 1;
 pub(crate) struct SymbolList {
     texts: Texts,
     list: Vec<(u32, u32, u64)>,
+    /// For each text, the first symbol with this name, or `NONE`. Only the others are in `index`:
+    /// few names have several.
+    first: Vec<u32>,
     index: Index,
     /// Whether some symbols are not in `index`.
     is_unindexed: bool,
@@ -110,7 +113,9 @@ impl SymbolList {
     }
 
     fn find(&self, key: (u32, u32, u64)) -> Option<u32> {
-        self.index.find(hash_of(key), |number| self.list.get(number as usize) == Some(&key))
+        let is = |number: u32| self.list.get(number as usize) == Some(&key);
+        let first = self.first.get(key.0 as usize).copied().filter(|first| is(*first));
+        first.or_else(|| self.index.find(hash_of(key), is))
     }
 
     /// The index of a symbol, which is added if new; `None` if all numbers are in use.
@@ -126,7 +131,13 @@ impl SymbolList {
             return Some(known as usize);
         }
         let number = self.add(key)?;
-        self.index.insert(hash_of(key), number);
+        if key.0 < FILE && self.first.len() <= key.0 as usize {
+            self.first.resize(self.texts.len(), NONE);
+        }
+        match self.first.get_mut(key.0 as usize) {
+            Some(first) if *first == NONE => *first = number,
+            _ => self.index.insert(hash_of(key), number),
+        }
         Some(number as usize)
     }
 
