@@ -182,11 +182,16 @@ impl Maps {
         self.spaces.get(space).map(|space| space.owner)
     }
 
-    /// Whether each file byte has a single address in a space.
+    /// Whether each file byte has a single address, or a single number, in a space.
     pub(crate) fn has_each_byte_once(&self, space: usize) -> bool {
         let Some(space) = self.spaces.get(space) else { return true };
         let kernel = self.kernels.get(space.owner.recording as usize);
-        let all = space.mappings.values().chain(kernel.iter().flat_map(|k| k.mappings.values()));
+        let mut all =
+            space.mappings.values().chain(kernel.iter().flat_map(|k| k.mappings.values()));
+        if space.named.is_some() {
+            // A symbol's bytes may also have addresses in a mapping.
+            return all.next().is_none();
+        }
         let shared = all.filter(|map| self.is_shared(map.file));
         let part = |map: &Mapping| (map.file, map.pgoff, map.pgoff.saturating_add(map.len));
         let mut parts: Vec<(usize, u64, u64)> = shared.map(part).collect();
@@ -195,7 +200,7 @@ impl Maps {
             [(file, _, end), (other, start, _)] => file != other || end <= start,
             _ => true,
         };
-        space.named.is_none() && parts.windows(2).all(apart)
+        parts.windows(2).all(apart)
     }
 
     /// Starts another recording, whose processes differ from earlier ones with the same numbers.
