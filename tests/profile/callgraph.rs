@@ -511,30 +511,24 @@ fn a_longjmp_leaves_the_frames_inside_its_target() {
 }
 
 /// A signal interrupts a function that was called: when the handler returns, the function still
-/// has its caller, also in the next stack, whose branches nothing interrupts.
+/// has its caller, wherever the stack ends, also in a later one, whose branches nothing interrupts.
 #[test]
 fn a_handlers_return_leaves_the_callers_known() {
     let typed =
         |from, to, branch_type| BranchEntry { branch_type: Some(branch_type), ..entry(from, to) };
     // Newest first.
-    let entries = vec![
+    let entries = [
         typed(0x2008, 0x3000, BranchType::CALL),
         typed(0x9018, 0x9100, BranchType::RET),
         typed(0x9008, 0x9010, BranchType::UNCOND),
         typed(0x1008, 0x2000, BranchType::CALL),
     ];
-    let moved = |newer, kind, from, to| ThreadMove { newer, kind, from, to };
-    let moves = vec![
-        moved(4, MoveKind::Start, 0, 0x1000),
-        moved(3, MoveKind::Signal, 0x2004, 0x9000),
-        moved(1, MoveKind::Return, 0x9108, 0x2004),
+    // Before the branch with this number of newer ones.
+    let moves = [
+        (4, MoveKind::Start, 0, 0x1000),
+        (3, MoveKind::Signal, 0x2004, 0x9000),
+        (1, MoveKind::Return, 0x9108, 0x2004),
     ];
-    let mut interrupted = sample(1, entries, exact());
-    let Event::Sample(first) = &mut interrupted else { unreachable!() };
-    first.stack.moves = moves;
-    let program = map("/nowhere/program", 0x1000, 0x9000, 0);
-    let next = sample(2, vec![typed(0x3008, 0x4000, BranchType::CALL)], exact());
-    let graph = count(&stream(meta(), &[program, interrupted, next]), false);
     // Offsets in the file, by the branches that each took.
     let expected: [(&[&str], u64); 4] = [
         (&["program+0x8"], 1),
@@ -544,7 +538,28 @@ fn a_handlers_return_leaves_the_callers_known() {
     ];
     let expected =
         expected.map(|(path, own)| (path.iter().map(|&name| name.into()).collect(), own));
-    assert_eq!(paths(&graph), expected);
+    for cut in [0, 1, 3] {
+        let (late, early) = entries.split_at(cut as usize);
+        let stack = |time, entries: &[BranchEntry], newer: std::ops::RangeInclusive<u32>| {
+            let mut event = sample(time, entries.to_vec(), exact());
+            let Event::Sample(sample) = &mut event else { unreachable!() };
+            let here = moves.iter().filter(|(number, ..)| newer.contains(number));
+            sample.stack.moves = here
+                .map(|&(number, kind, from, to)| ThreadMove {
+                    newer: number - newer.start(),
+                    kind,
+                    from,
+                    to,
+                })
+                .collect();
+            event
+        };
+        let program = map("/nowhere/program", 0x1000, 0x9000, 0);
+        let next = sample(3, vec![typed(0x3008, 0x4000, BranchType::CALL)], exact());
+        let (early, late) = (stack(1, early, cut..=4), stack(2, late, 0..=cut.saturating_sub(1)));
+        let graph = count(&stream(meta(), &[program, early, late, next]), false);
+        assert_eq!(paths(&graph), expected, "{cut}");
+    }
 }
 
 /// Two more signals interrupt the first instruction of the handler, one after the other: each

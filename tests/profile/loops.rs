@@ -232,7 +232,12 @@ fn a_loop_is_entered_at_the_test_after_its_body() {
     // By a call instead of a jump from the loop around it.
     let call = (0x900, 0x1020, BranchType::CALL);
     let [one] = &loops_of(&[vec![call, TO_BODY, DONE]], exact())[..] else { panic!("one loop") };
-    assert_eq!(one.head, 0x1020);
+    assert_eq!((one.head, histogram(one)), (0x1020, BTreeMap::from([(1, 1)])));
+    // The same if a function returns to between the head and its test.
+    let stacks =
+        [vec![call, TO_BODY, DONE], vec![(0x2010, 0x1024, BranchType::RET), TO_BODY, DONE]];
+    let [one] = &loops_of(&stacks, Integrity::UNKNOWN)[..] else { panic!("one loop") };
+    assert_eq!((histogram(one), one.headless), (BTreeMap::from([(1, 1)]), 1));
     // The thread starts in the body, so the first entry is not known.
     let skip: Branch = (0x1014, 0x1018, BranchType::COND);
     let trace = vec![skip, TO_BODY, skip, TO_BODY, DONE, TO_TEST, TO_BODY, DONE];
@@ -265,28 +270,35 @@ fn loops_nest_at_most_64_deep() {
 }
 
 /// A signal interrupts the second of three trips. When its handler returns, the loop continues,
-/// wherever a stack ends: before the handler, after the signal, in the handler or after its return.
+/// wherever stacks end: before the handler, after the signal, in the handler or after its return.
 #[test]
 fn an_interrupted_loop_continues_in_any_stack() {
     let handler: Branch = (0x9008, 0x9010, BranchType::UNCOND);
-    let trace = [ENTRY, BACK, handler, BACK, BACK, EXIT];
+    let in_handler: Branch = (0x9018, 0x9020, BranchType::UNCOND);
+    let trace = [ENTRY, BACK, handler, in_handler, BACK, BACK, EXIT];
     // Before the branches with these numbers.
-    let moves = [(2, MoveKind::Signal, 0x1004, 0x9000), (3, MoveKind::Return, 0x9018, 0x1004)];
-    for (cut, late) in (1..trace.len()).flat_map(|cut| [(cut, false), (cut, true)]) {
-        let stacks = [trace[..cut].to_vec(), trace[cut..].to_vec()];
-        let mut stacks = events(stacks.into_iter(), exact());
+    let moves = [(2, MoveKind::Signal, 0x1004, 0x9000), (4, MoveKind::Return, 0x9028, 0x1004)];
+    let cuts = (1..trace.len()).map(|cut| vec![cut]).chain([vec![1, 2, 3, 4, 5, 6]]);
+    for (cuts, late) in cuts.flat_map(|cuts| [(cuts.clone(), false), (cuts, true)]) {
+        let ends = [&cuts[..], &[trace.len()]].concat();
+        let starts = [&[0], &cuts[..]].concat();
+        let stacks = starts.iter().zip(&ends).map(|(&start, &end)| trace[start..end].to_vec());
+        let mut stacks = events(stacks, exact());
         for (before, kind, from, to) in moves {
             // A move between two stacks is in either.
-            let is_second = before > cut || before == cut && late;
-            let (stack, end) = if is_second { (1, trace.len()) } else { (0, cut) };
+            let earlier = |end: &&usize| **end < before || **end == before && late;
+            let stack = ends.iter().take_while(earlier).count();
             let Event::Sample(sample) = &mut stacks[stack] else { unreachable!() };
-            let newer = (end - before) as u32;
+            let newer = (ends[stack] - before) as u32;
             sample.stack.moves.push(ThreadMove { newer, kind, from, to });
         }
-        let found = loops(&stream(meta(), &stacks));
+        let bytes = stream(meta(), &stacks);
+        let found = loops(&bytes);
         let one = found.loops.iter().find(|one| one.head == ENTRY.1).unwrap();
         let trips = (histogram(one), one.trips.open.n(), one.headless);
-        assert_eq!(trips, (BTreeMap::from([(3, 1)]), 0, 0), "{cut} {late}");
+        assert_eq!(trips, (BTreeMap::from([(3, 1)]), 0, 0), "{cuts:?} {late}");
+        // Three rounds up to the branch back, to the exit, and in the handler.
+        assert_eq!(paths(&bytes).bytes, 3 * 0x20 + 8 + 8, "{cuts:?} {late}");
     }
 }
 
@@ -405,7 +417,7 @@ fn trips_that_end_in_the_middle_are_counted() {
     let inner = found.iter().find(|one| one.head == ENTRY.1).unwrap();
     assert!(inner.tested_at_head);
     assert_eq!(histogram(inner), BTreeMap::from([(1, 1), (3, 1)]));
-    assert_eq!((inner.rounds, inner.all_trips()), (3, 4));
+    assert_eq!((inner.rounds, inner.all_trips(), inner.mean_trips()), (3, 4, Some(2.0)));
 }
 
 /// A branch from inside to code before the head, which falls through into it, ends a round; the
@@ -444,6 +456,34 @@ fn loops_of_one_trip_are_in_the_order_of_their_entries() {
     });
     let wanted = [(at(8), vec![(at(9), 0)], 0, 5), (at(0), vec![(at(1), 0)], 0, 1)];
     assert_eq!(found.collect::<Vec<_>>(), wanted);
+}
+
+/// A loop's head, its back edges with their counts, and whether it tests at its head.
+type Closed = (u64, Vec<(u64, u64)>, bool);
+
+/// The loops of a program that enters the code at its start and takes these branches.
+fn never_taken(code: &[u8], taken: &[(u64, u64)]) -> Vec<Closed> {
+    let (_dir, path) = elf(code);
+    let taken = taken.iter().map(|&(from, to)| (at(from), at(to), BranchType::UNCOND));
+    let stack = [(0x900, at(0), BranchType::UNCOND)].into_iter().chain(taken).collect();
+    let mut events = events([stack].into_iter(), exact());
+    events.insert(0, map(&path, AT, 0x1000, 0x1000));
+    let found = loops(&stream(here(), &events));
+    found.loops.iter().map(|one| (one.head, back_edges(one), one.tested_at_head)).collect()
+}
+
+#[test]
+fn branches_back_that_were_never_taken_are_back_edges() {
+    // nop    jne to the nop    je 40    jmp to the nop
+    // The first branch after the head leads back to it, so it does not test for the loop's end.
+    let code = [0x90, 0x75, 0xFD, 0x74, 0x3B, 0xEB, 0xF9];
+    let found = never_taken(&code, &[(5, 0), (5, 0), (3, 0x40)]);
+    assert_eq!(found, [(at(0), vec![(at(5), 2), (at(1), 0)], false)]);
+    // nop    nop    jne to the second nop    jne to itself    jmp 40
+    let code = [0x90, 0x90, 0x75, 0xFD, 0x75, 0xFE, 0xEB, 0x38];
+    let found = never_taken(&code, &[(6, 0x40)]);
+    let back = |from| vec![(at(from), 0)];
+    assert_eq!(found, [(at(1), back(2), false), (at(4), back(4), false)]);
 }
 
 /// The second jump back is after a taken branch, so that it never ran.
@@ -705,6 +745,8 @@ fn a_chain_continues_with_exactly_the_least_share() {
         panic!("{split:?}")
     };
     assert_eq!(followers.iter().map(|follower| follower.share).collect::<Vec<_>>(), [0.5, 0.5]);
+    let (from, _, to, _) = split.follower(&followers[0]).unwrap();
+    assert_eq!((from, to), (0x1000, 0x2000));
     let links: Vec<usize> =
         paths_after(&[3, 2]).paths.iter().map(|path| path.links.len()).collect();
     assert_eq!(links, [2, 1]);
@@ -786,8 +828,27 @@ fn a_chain_is_lost_where_a_stack_ends_within_it() {
         let paths = paths(&bytes);
         let [path] = &paths.paths[..] else { panic!("{:?}", paths.paths) };
         let of = |at: usize| (path.links[at].count, path.links[at].lost);
-        assert_eq!([of(0), of(1)], [(21, lost), (21, 0)], "{integrity:?}");
+        // The branch after the target of the last one is never known.
+        assert_eq!([of(0), of(1), of(2)], [(21, lost), (21, 0), (21, 21)], "{integrity:?}");
     }
+}
+
+/// By hand: of thirteen executions, two go from the second branch elsewhere. Only after the last one
+/// does the chain end.
+#[test]
+fn a_chain_is_left_by_other_branches_within_it() {
+    let jump = |from, to| (from, to, BranchType::UNCOND);
+    let [a, b, c] = [jump(0x10, 0x20), jump(0x28, 0x30), jump(0x38, 0x100)];
+    let whole = |then| vec![a, b, c, jump(then, 0x200)];
+    let stacks = [
+        vec![vec![a, b, c]; 9],
+        vec![vec![a, b, jump(0x34, 0x300)]; 2],
+        vec![whole(0x108), whole(0x118)],
+    ];
+    let bytes = stream(meta(), &events(stacks.concat().into_iter(), Integrity::UNKNOWN));
+    let paths = paths(&bytes);
+    let left: Vec<u64> = paths.paths[0].links.iter().map(|link| link.left).collect();
+    assert_eq!((paths.paths[0].links[0].count, left), (13, vec![0, 2, 0]));
 }
 
 /// Of twelve executions of a branch, the five of one stack are lost at its end.
