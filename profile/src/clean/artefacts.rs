@@ -96,11 +96,6 @@ impl CleanStack {
 /// are the same if both addresses are.
 fn second_aborts(entries: &Entries<'_>) -> Vec<usize> {
     let mut found = Vec::new();
-    let mut any = false;
-    entries.for_each(|branch| any |= branch.flags.abort());
-    if !any {
-        return found;
-    }
     let mut newer: Option<RawBranch> = None;
     let mut index = 0usize;
     entries.for_each(|branch| {
