@@ -182,10 +182,6 @@ impl Visit for FirstWalk {
         }
     }
 
-    fn next_recording(&mut self) {
-        self.trace.next_recording();
-    }
-
     fn finish(self, edges: Edges, mut whole: CommonResult) -> Result<Loops, SpillError> {
         let FirstWalk { ran, trace } = self;
         let passed = passed_backwards(&edges, &ran, &mut whole.maps);

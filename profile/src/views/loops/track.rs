@@ -57,13 +57,6 @@ impl Tracker {
         touch(steps, |edge| forest.innermost(to(edge)).unwrap_or(0) as u64);
     }
 
-    /// Ends the tracking of every thread.
-    fn lose_all(&mut self) {
-        for (_, running) in std::mem::take(&mut self.threads) {
-            self.lose(running);
-        }
-    }
-
     /// Ends the tracking of a thread.
     fn lose(&mut self, running: Running) {
         // Loops without events have no data.
@@ -277,7 +270,9 @@ impl Tracker {
 
     /// The loops with their trips, after the last stack.
     pub(super) fn finish(mut self, edges: Edges, whole: CommonResult) -> Loops {
-        self.lose_all();
+        for (_, running) in std::mem::take(&mut self.threads) {
+            self.lose(running);
+        }
         self.add_found();
         let complete = whole.is_complete();
         let (taken, distinct) = edges.totals(&whole.maps);
@@ -295,10 +290,6 @@ impl Tracker {
 }
 
 impl Follow for Tracker {
-    fn next_recording(&mut self) {
-        self.lose_all();
-    }
-
     fn exit(&mut self, thread: Thread) {
         if let Some(running) = self.threads.remove(&thread) {
             self.lose(running);

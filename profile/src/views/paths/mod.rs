@@ -96,7 +96,7 @@ pub struct Link {
     pub count: u64,
     /// Times that the chain was entered here, except after its own last branch.
     pub entered: u64,
-    /// Times that a branch outside of the chain followed.
+    /// Times that a branch outside of the chain followed, except after its last branch.
     pub left: u64,
     /// Times that the next branch is unknown.
     pub lost: u64,
@@ -174,10 +174,6 @@ impl Visit for FirstWalk {
             add(&mut self.bytes, bytes.saturating_mul(stack.weight));
         }
         self.trace.stack(Part::of(stack), steps);
-    }
-
-    fn next_recording(&mut self) {
-        self.trace.next_recording();
     }
 
     /// The same branch of several processes is merged into the first.
@@ -315,7 +311,10 @@ impl SecondWalk {
 
     /// The paths, after the last stack.
     fn finish(mut self, edges: Edges, whole: CommonResult) -> Paths {
-        self.next_recording();
+        // The next branch after the end of a recording is unknown.
+        for (_, place) in std::mem::take(&mut self.threads) {
+            self.ran(place.edge, |ran| add(&mut ran.lost, 1));
+        }
         let complete = whole.is_complete();
         let CommonResult { quality, gaps, maps, .. } = whole;
         let (taken, distinct) = edges.totals(&maps);
@@ -395,13 +394,6 @@ impl Follow for SecondWalk {
             }
             Some(place) => self.ran(place.edge, |ran| add(&mut ran.lost, weight)),
             None => {}
-        }
-    }
-
-    /// The next branch after the end of a recording is unknown.
-    fn next_recording(&mut self) {
-        for (_, place) in std::mem::take(&mut self.threads) {
-            self.ran(place.edge, |ran| add(&mut ran.lost, 1));
         }
     }
 }

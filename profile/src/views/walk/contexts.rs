@@ -3,8 +3,6 @@
 //! To a view, a handler runs as if it were a thread: the frames, loops and paths of the interrupted
 //! code continue when it returns.
 
-use lbr_msr::record::Event;
-
 use super::{Edges, Step, Visit};
 use crate::clean::{ByThread, Cleaned, ContextChange, Continuity};
 use crate::code::maps::Maps;
@@ -53,13 +51,6 @@ impl Contexts {
         let differs = !ended.interrupted.is_empty() || !stack.contexts.is_empty();
         if differs && stack.goes_on {
             self.0.insert(stack.thread, ended);
-        }
-    }
-
-    /// Forgets a thread that ends.
-    pub(super) fn event(&mut self, event: &Event) {
-        if let Event::Exit(task) = event {
-            self.0.remove(&(Some(task.pid), Some(task.tid)));
         }
     }
 }

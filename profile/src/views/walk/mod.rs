@@ -255,7 +255,6 @@ impl<V: Visit> View for Walk<V> {
     }
 
     fn event(&mut self, event: &Event) {
-        self.contexts.event(event);
         self.visit.event(event);
     }
 

@@ -41,8 +41,6 @@ pub(crate) trait Follow {
     fn part(&mut self, part: Part, steps: &[Step], edges: &Edges);
     /// A thread ended.
     fn exit(&mut self, _thread: Thread) {}
-    /// Another recording follows: equal thread numbers mean other threads.
-    fn next_recording(&mut self);
 }
 
 /// The properties of a stack that the second pass needs.
@@ -69,8 +67,6 @@ const GOES_ON: u8 = 2;
 /// Its thread differs from the previous stack's.
 const OTHER_THREAD: u8 = 4;
 const WEIGHTED: u8 = 8;
-/// Not a stack: another recording follows.
-const NEXT_RECORDING: u8 = 16;
 /// [`Continuity::Start`].
 const STARTS: u8 = 32;
 /// The cycles of each step follow the steps.
@@ -127,10 +123,6 @@ impl Trace {
     /// Keeps cycles too.
     pub(crate) fn with_cycles() -> Trace {
         Trace { has_cycles: true, ..Trace::default() }
-    }
-
-    pub(crate) fn next_recording(&mut self) {
-        self.bytes.push(NEXT_RECORDING);
     }
 
     pub(crate) fn exit(&mut self, thread: Thread) {
@@ -264,10 +256,6 @@ impl Replay {
         let Replay { thread, successors, steps } = self;
         let mut bytes = bytes.iter().copied();
         while let Some(flags) = bytes.next() {
-            if flags == NEXT_RECORDING {
-                follow.next_recording();
-                continue;
-            }
             let mut ids = || {
                 let mut id = || varint::take(&mut bytes).checked_sub(1).map(|id| id as u32);
                 (id(), id())

@@ -7,7 +7,6 @@ use super::*;
 enum Passed {
     Stack(Part, Vec<(usize, Option<usize>, Option<u32>)>),
     Exit(Thread),
-    NextRecording,
 }
 
 #[derive(Default)]
@@ -21,10 +20,6 @@ impl Follow for Collect {
 
     fn exit(&mut self, thread: Thread) {
         self.0.push(Passed::Exit(thread));
-    }
-
-    fn next_recording(&mut self) {
-        self.0.push(Passed::NextRecording);
     }
 }
 
@@ -46,7 +41,6 @@ fn passed() -> impl Strategy<Value = Passed> {
         8 => (a_part(), proptest::collection::vec(step, 0..20))
             .prop_map(|(part, steps)| Passed::Stack(part, steps)),
         1 => a_thread().prop_map(Passed::Exit),
-        1 => Just(Passed::NextRecording),
     ]
 }
 
@@ -70,7 +64,6 @@ proptest! {
                     }
                 }
                 Passed::Exit(thread) => trace.exit(*thread),
-                Passed::NextRecording => trace.next_recording(),
             }
         }
         let mut collect = Collect::default();
