@@ -521,6 +521,21 @@ fn code_does_not_continue_in_another_file() {
     }
 }
 
+/// Rounds through two files, of which no entry was recorded: the head is the target of the only
+/// backward branch within a file, whichever file was mapped first.
+#[test]
+fn a_loop_through_two_files_starts_at_its_backward_branch() {
+    let [a, b] = [0x10_0000, 0x20_0000];
+    let round = [(a + 0x18, b + 0x10), (b + 0x18, b + 8), (b + 0xC, a + 0x10)]
+        .map(|(from, to)| (from, to, BranchType::UNCOND));
+    for order in [[a, b], [b, a]] {
+        let maps = order.map(|addr| map(&format!("/nowhere/{addr:x}"), addr, 0x1000, 0));
+        let stack = events([round.repeat(3)].into_iter(), exact());
+        let found = loops(&stream(meta(), &[&maps[..], &stack[..]].concat()));
+        assert_eq!(found.loops.iter().map(|one| one.head).collect::<Vec<_>>(), [b + 8]);
+    }
+}
+
 /// 65,536 frames are kept. A frame that is forgotten is in a call: the test at the head of its loop
 /// did not end the third trip.
 #[test]
