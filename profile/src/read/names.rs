@@ -131,9 +131,7 @@ impl SymbolList {
             return Some(known as usize);
         }
         let number = self.add(key)?;
-        if key.0 < FILE && self.first.len() <= key.0 as usize {
-            self.first.resize(self.texts.len(), NONE);
-        }
+        self.first.resize(self.texts.len(), NONE);
         match self.first.get_mut(key.0 as usize) {
             Some(first) if *first == NONE => *first = number,
             _ => self.index.insert(hash_of(key), number),

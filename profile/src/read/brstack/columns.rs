@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 
 use super::line::LineError;
 use super::words::{
-    decimal, events, first_word_is, flags, hex, id, is_hex, seconds, tod, wide, word,
+    IP_WIDTH, decimal, events, first_word_is, flags, hex, id, is_hex, seconds, tod, wide, word,
 };
 use crate::read::stack::SampleHead;
 
@@ -166,8 +166,6 @@ pub(super) fn readings(text: &[u8], widths: Widths, after: AfterColumns) -> Vec<
 
 /// Maximum number of readings considered per line.
 const MOST: usize = 64;
-/// The width of perf's column of an address, with the space before it.
-pub(super) const IP_WIDTH: usize = 17;
 
 /// The best reading of a line on its own: the one that explains most of it, preferably with perf's
 /// widths.

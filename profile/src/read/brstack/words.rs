@@ -1,6 +1,7 @@
 //! Words and numbers of a line. Numbers are parsed and printed eight digits at a time.
 
-use super::columns::IP_WIDTH;
+/// The width of perf's column of an address, with the space before it.
+pub(super) const IP_WIDTH: usize = 17;
 
 pub(super) fn first_word_is(text: &[u8], is: impl Fn(&[u8]) -> bool) -> bool {
     text.split(|byte| *byte == b' ').next().is_some_and(is)
@@ -77,10 +78,10 @@ pub(super) fn wide(text: &[u8]) -> Option<usize> {
         });
         len += b" |OP ".len() + last;
         // The padding belongs to the description: the next number is aligned in its own column.
-        let rest = text.get(len..).unwrap_or_default();
-        let spaces = rest.len() - rest.trim_ascii_start().len();
-        let digits = rest.trim_ascii_start().iter().take_while(|b| b.is_ascii_hexdigit()).count();
-        len += (spaces + digits).saturating_sub(IP_WIDTH);
+        let padded = text.get(len..).unwrap_or_default();
+        let number = padded.trim_ascii_start();
+        let digits = number.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+        len += (padded.len() - number.len() + digits).saturating_sub(IP_WIDTH);
     }
     let is_end = text.get(len).is_none_or(|byte| *byte == b' ');
     (len > 0 && is_end).then_some(len)
