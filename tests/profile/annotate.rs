@@ -10,11 +10,10 @@ use profile::flow::FlowCounter;
 use profile::maps::LocationFilter;
 use profile::note::Source;
 use profile::perf_data::Meta;
-use profile::symbols::Sources;
 use profile::{Flow, Recording};
 
 use crate::compiled::{compile, extent, mapped, symbol};
-use crate::recorded::{entry, exact, map, meta, sample, stream};
+use crate::recorded::{entry, exact, here, jit, map, meta, sample, stream};
 use crate::support::random::Random;
 use crate::views::{AT, CODE, at, count, count_as, elf, ran, text};
 
@@ -266,17 +265,16 @@ fn contradictions_elsewhere_leave_counts_exact() {
 fn a_target_in_another_file_has_its_name() {
     // 0: nop    1: jmp 2000
     let (_dir, path) = elf(&[0x90, 0xE9, 0xFA, 0x1F, 0, 0]);
-    let (names, target) = (tempfile::tempdir().unwrap(), at(0x2000));
-    let list = format!("{target:x} 40 compiled\n");
-    std::fs::write(names.path().join("perf-100.map"), list).unwrap();
+    let target = at(0x2000);
+    let (_names, sources) = jit(&format!("{target:x} 40 compiled\n"));
     let events = [
         map(&path, AT, 0x1000, 0x1000),
         map("//anon", target, 0x1000, 0),
         ran(1, &[(0x2010, 0), (1, 0x2000)]),
     ];
-    let bytes = stream(Meta { hostname: None, osrelease: None, ..meta() }, &events);
+    let bytes = stream(here(), &events);
     let mut counter = FlowCounter::new();
-    counter.maps().set_sources(Sources { jit: names.path().to_owned(), ..Sources::default() });
+    counter.maps().set_sources(sources);
     let mut recording = Recording::from_stream(Box::new(Cursor::new(bytes))).unwrap();
     let annotated = all(&mut counter.count(&mut recording, |_, _| {}).unwrap(), 6);
     let jump = annotated.instructions[1].branch.as_ref().unwrap().target.as_ref().unwrap();

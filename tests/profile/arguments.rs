@@ -11,7 +11,7 @@ use profile::symbols::Sources;
 use profile::{Counter, Item, Recording};
 
 use crate::reader::Crafted;
-use crate::recorded::{entry, exact, map, meta, sample, stream};
+use crate::recorded::{entry, exact, jit, map, meta, sample, stream};
 
 const IP: u64 = 1;
 const TID: u64 = 1 << 1;
@@ -97,9 +97,8 @@ fn written_arguments_are_read_back() {
 /// newest branch count, and only at the function's first byte.
 #[test]
 fn values_are_counted_by_caller() {
-    let names = tempfile::tempdir().unwrap();
-    let list = "1000 40 callee\n1100 40 one\n1200 40 other\n1280 40 again\n1300 40 most\n";
-    std::fs::write(names.path().join("perf-100.map"), list).unwrap();
+    let (_names, sources) =
+        jit("1000 40 callee\n1100 40 one\n1200 40 other\n1280 40 again\n1300 40 most\n");
     let mut file = Crafted::new(false);
     file.attr(128, IP | TID | BRANCH_STACK | REGS_USER, 0, ANY, &[]);
     file.registers(1 << 5, 0);
@@ -121,7 +120,7 @@ fn values_are_counted_by_caller() {
     sample(0x1004, 0x1110, 0x1000, 77);
     sample(0x1008, 0x1010, 0x1008, 77);
     let mut counter = Counter::<ArgumentCounts>::new();
-    counter.maps().set_sources(Sources { jit: names.path().to_owned(), ..Sources::default() });
+    counter.maps().set_sources(sources);
     counter.event(&map("//anon", 0x1000, 0x1000, 0));
     let made = counter.count(&mut open(&file), |_, _| ()).unwrap();
     assert_eq!((made.with_registers, made.at_entry), (15, 13));

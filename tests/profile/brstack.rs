@@ -15,7 +15,7 @@ use profile::perf_data::ReadError;
 use profile::{EntryFlags, Item, RawBranch, Recording};
 use proptest::prelude::*;
 
-use crate::recorded::{Broken, Pieces};
+use crate::recorded::{Broken, Pieces, each_stack};
 
 fn parsed(text: &str) -> RawBranch {
     let (branch, rest) = parse_entry(text.as_bytes()).unwrap();
@@ -759,9 +759,7 @@ fn a_damaged_text_ends_there() {
     let stream = Cursor::new(before.clone()).chain(Damage(true)).chain(Cursor::new(after));
     let mut recording = Recording::from_stream(Box::new(stream)).unwrap();
     let mut samples = 0;
-    while recording.next_item().unwrap().is_some() {
-        samples += 1;
-    }
+    each_stack(&mut recording, |_| samples += 1).unwrap();
     assert_eq!((samples, recording.notes().cut_at), (2, Some(before.len() as u64)));
 }
 
@@ -771,9 +769,7 @@ fn a_text_stops_at_a_position() {
     let mut recording = Recording::from_stream(Box::new(Cursor::new(line.repeat(20)))).unwrap();
     recording.stop_at(2 * line.len() as u64);
     let mut samples = 0;
-    while recording.next_item().unwrap().is_some() {
-        samples += 1;
-    }
+    each_stack(&mut recording, |_| samples += 1).unwrap();
     assert_eq!((samples, recording.notes().stopped), (2, true));
 }
 

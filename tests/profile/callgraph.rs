@@ -10,9 +10,8 @@ use profile::Recording;
 use profile::callgraph::{CallGraph, DEEPEST, MISSING, Unit, score};
 use profile::note::Source;
 use profile::perf_data::Meta;
-use profile::symbols::Sources;
 
-use crate::recorded::{entry, exact, map, meta, sample, stream};
+use crate::recorded::{entry, exact, jit, map, meta, sample, stream};
 
 /// The events as `perf record --call-graph lbr` opens them.
 fn call_stacks(events: &[Event]) -> Vec<u8> {
@@ -443,12 +442,10 @@ fn calls_without_returns_give_no_complete_graph() {
 
 /// The call graph of branches in the functions f, f.cold and g at 0x1000, 0x2000 and 0x3000.
 fn of_functions(branches: &[(u64, u64, BranchType)]) -> CallGraph {
-    let names = tempfile::tempdir().unwrap();
-    let list = "1000 40 f\n2000 40 f.cold\n3000 40 g\n";
-    std::fs::write(names.path().join("perf-100.map"), list).unwrap();
+    let (_names, sources) = jit("1000 40 f\n2000 40 f.cold\n3000 40 g\n");
     let bytes = stream(meta(), &[map("//anon", 0x1000, 0x3000, 0), typed(branches)]);
     let mut counter = profile::callgraph::counter(false);
-    counter.maps().set_sources(Sources { jit: names.path().to_owned(), ..Sources::default() });
+    counter.maps().set_sources(sources);
     counter.count(&mut recording(&bytes), |_, _| {}).unwrap()
 }
 

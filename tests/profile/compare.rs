@@ -11,7 +11,7 @@ use profile::symbols::Sources;
 use profile::{Counter, Recording, View, loops};
 
 use crate::compiled;
-use crate::recorded::{BASE, entry, exact, here, map, meta, sample, stream};
+use crate::recorded::{BASE, entry, exact, here, jit, map, meta, sample, stream};
 use crate::support::random::Random;
 
 const FUNCTIONS: usize = 1000;
@@ -32,17 +32,17 @@ enum Planted {
 /// A build: its functions are separated by this many bytes.
 struct Build {
     stride: u64,
-    names: tempfile::TempDir,
+    sources: Sources,
+    _names: tempfile::TempDir,
 }
 
 impl Build {
     fn new(stride: u64) -> Build {
-        let names = tempfile::tempdir().unwrap();
         let line =
             |at: usize| format!("{:x} {stride:x} function_{at}\n", BASE + at as u64 * stride);
         let list: String = (0..FUNCTIONS).map(line).collect();
-        std::fs::write(names.path().join("perf-100.map"), list).unwrap();
-        Build { stride, names }
+        let (names, sources) = jit(&list);
+        Build { stride, sources, _names: names }
     }
 
     /// A sample of a run. Branches of a function come several at a time, and are mispredicted in
@@ -89,10 +89,6 @@ impl Build {
         let meta = Meta { source: Source::Hardware, event: "cycles:u".to_owned(), ..meta() };
         stream(meta, &events)
     }
-
-    fn sources(&self) -> Sources {
-        Sources { jit: self.names.path().to_owned(), ..Sources::default() }
-    }
 }
 
 fn count<V: View>(mut counter: Counter<V>, sources: &Sources, bytes: &[u8]) -> V::Table {
@@ -137,7 +133,7 @@ fn try_samples(planted: Planted, seeds: std::ops::Range<u64>) -> (usize, usize) 
     let (mut right, mut wrong) = (0, 0);
     for seed in seeds {
         let (a, b) = (old.run(seed * 2, Planted::Nothing), new.run(seed * 2 + 1, planted));
-        let found = found(&compared([(&old.sources(), &a), (&new.sources(), &b)], None));
+        let found = found(&compared([(&old.sources, &a), (&new.sources, &b)], None));
         right += usize::from(found.contains(&wanted));
         let others: Vec<_> = found.iter().filter(|(of, _)| *of != wanted.0).collect();
         wrong += usize::from(!others.is_empty());
@@ -175,9 +171,9 @@ fn two_hundred_samples() {
 fn a_recording_does_not_differ_from_itself() {
     let old = Build::new(0x100);
     let bytes = old.run(7, Planted::Nothing);
-    let sources = old.sources();
+    let sides = [(&old.sources, &*bytes); 2];
     for by in [None, Some(By::Offset)] {
-        let comparison = compared([(&sources, &bytes), (&sources, &bytes)], by);
+        let comparison = compared(sides, by);
         assert!(comparison.tests > 500);
         assert!(comparison.rows.iter().all(Row::is_matched));
         for change in comparison.rows.iter().flat_map(|row| &row.changes) {
@@ -204,22 +200,19 @@ fn shares(comparison: &Comparison) -> Vec<(String, Option<f64>, Option<f64>, boo
 #[test]
 fn what_one_side_lacks_is_listed() {
     let build = |names: &str, at: u64, stacks: u64| {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("perf-100.map"), names).unwrap();
+        let named = jit(names);
         let branch = |from, to| BranchEntry { mispredicted: Some(true), ..entry(from, to) };
         let entries = vec![branch(BASE + at, BASE + 0x10), branch(BASE + 0x10, BASE + at)];
         let events: Vec<Event> = [map("//anon", BASE, 0x1000, 0)]
             .into_iter()
             .chain((0..stacks).map(|n| sample(2000 + n, entries.clone(), exact())))
             .collect();
-        (dir, stream(meta(), &events))
+        (named, stream(meta(), &events))
     };
     let line = |at: u64, name: &str| format!("{:x} 20 {name}\n", BASE + at);
-    let sources = |dir: &Path| Sources { jit: dir.to_owned(), ..Sources::default() };
     for (stacks, tested) in [([12, 12], true), ([12, 10], true), ([12, 9], false)] {
-        let (a, before) = build(&(line(0, "stays") + &line(0x40, "goes")), 0x48, stacks[0]);
-        let (b, after) = build(&(line(0, "stays") + &line(0x80, "comes")), 0x90, stacks[1]);
-        let (a, b) = (sources(a.path()), sources(b.path()));
+        let ((_a, a), before) = build(&(line(0, "stays") + &line(0x40, "goes")), 0x48, stacks[0]);
+        let ((_b, b), after) = build(&(line(0, "stays") + &line(0x80, "comes")), 0x90, stacks[1]);
         let comparison = compared([(&a, &before), (&b, &after)], None);
         assert_eq!(
             shares(&comparison),
@@ -415,10 +408,7 @@ fn loops_of_a_function_match_in_order() {
 /// extent of the last two depends on the sample, so that their trips are not tested.
 #[test]
 fn trips_are_tested_within_one_function() {
-    let names = tempfile::tempdir().unwrap();
-    let list = format!("{BASE:x} 40 f\n{:x} 40 g\n", BASE + 0x40);
-    std::fs::write(names.path().join("perf-100.map"), list).unwrap();
-    let sources = Sources { jit: names.path().to_owned(), ..Sources::default() };
+    let (_names, sources) = jit(&format!("{BASE:x} 40 f\n{:x} 40 g\n", BASE + 0x40));
     let recorded = |rounds: usize| {
         let branch = |from, to| entry(BASE + from, BASE + to);
         let newest_first = [

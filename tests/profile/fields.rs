@@ -14,6 +14,7 @@ use profile::note::Moves;
 use profile::perf_data::ReadError;
 use profile::{Entries, Item, RawBranch, Recording, SampleHead, Stack};
 
+use crate::recorded::each_stack;
 use crate::support::corpus::corpus;
 use crate::support::skip::{skipped, tool};
 
@@ -540,11 +541,8 @@ fn counts_next_to_instructions_belong_to_their_branches() {
     let none = sample.split_once(" 0x").unwrap().0;
     let mut recording = text([sample, instructions, none, "\n"].concat().as_bytes());
     let mut counts = Vec::new();
-    while let Some(item) = recording.next_item().unwrap() {
-        if let Item::Stack(stack) = item {
-            counts.push((stack.entries.len(), stack.counters.is_some()));
-        }
-    }
+    let count = |stack: &Stack<'_>| counts.push((stack.entries.len(), stack.counters.is_some()));
+    each_stack(&mut recording, count).unwrap();
     assert_eq!(counts, [(2, true), (0, false)]);
 }
 

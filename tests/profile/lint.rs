@@ -551,21 +551,25 @@ fn coverage_of_a_file() {
     let path = std::env::current_exe().unwrap();
     let [often, once, new, outside] = [0x5000_2000, 0x5000_2100, 0x5000_2200, 0x300]
         .map(|from| (from, if from > 0x300 { 0x5000_1000 } else { 0x200 }));
-    let mut all = vec![map(path.to_str().unwrap(), 0x5000_0000, 0x10_0000, 0)];
-    for (from, to) in [often, outside, often, once, outside, new] {
-        let time = all.len() as u64;
-        all.push(sample(time, vec![entry(from, to)], Integrity::UNKNOWN));
+    for (last, seen, unseen) in
+        [(often, 0.75, (1, 4, Severity::Warning)), (new, 0.5, (2, 4, Severity::Error))]
+    {
+        let mut all = vec![map(path.to_str().unwrap(), 0x5000_0000, 0x10_0000, 0)];
+        for (from, to) in [often, outside, often, once, outside, last] {
+            let time = all.len() as u64;
+            all.push(sample(time, vec![entry(from, to)], Integrity::UNKNOWN));
+        }
+        let mut found = events(&all);
+        let coverage = found.check_binary(&mut Module::open(&path).unwrap());
+        assert_eq!((coverage.inside, coverage.taken, coverage.seen), (4, 6, Some(seen)));
+        let of = |id| find(&found, id).map(|finding| (finding.count, finding.of, finding.severity));
+        assert_eq!(of("outside_binary"), Some((2, 6, Severity::Note)));
+        assert_eq!(of("code_not_seen"), Some(unseen));
+        assert_eq!(of("other_file"), None);
+        // The same file under another name, and no build id: nothing is in it.
+        let coverage = events(&all).check_binary(&mut Module::open("/bin/sh".as_ref()).unwrap());
+        assert_eq!((coverage.inside, coverage.seen, coverage.same_build), (0, None, None));
     }
-    let mut found = events(&all);
-    let coverage = found.check_binary(&mut Module::open(&path).unwrap());
-    assert_eq!((coverage.inside, coverage.taken, coverage.seen), (4, 6, Some(0.5)));
-    let of = |id| find(&found, id).map(|finding| (finding.count, finding.of, finding.severity));
-    assert_eq!(of("outside_binary"), Some((2, 6, Severity::Note)));
-    assert_eq!(of("code_not_seen"), Some((2, 4, Severity::Error)));
-    assert_eq!(of("other_file"), None);
-    // The same file under another name, and no build id: nothing is in it.
-    let coverage = events(&all).check_binary(&mut Module::open("/bin/sh".as_ref()).unwrap());
-    assert_eq!((coverage.inside, coverage.seen, coverage.same_build), (0, None, None));
 }
 
 /// `main` calls `step` three times and returns from it never.

@@ -10,6 +10,7 @@ use lbr_msr::record::{
 };
 use profile::note::Source;
 use profile::perf_data::{Meta, Rate, ReadError, Writer};
+use profile::symbols::Sources;
 use profile::{Item, Recording, Stack};
 
 /// The mapped address of the recorded program.
@@ -164,7 +165,15 @@ pub(crate) fn each_stack(
     Ok(())
 }
 
-/// A stream that delivers at most so many bytes at a time, each time after an interruption by a
+/// The names that a JIT compiler lists for process 100, a line for each function, and their folder.
+pub(crate) fn jit(list: &str) -> (tempfile::TempDir, Sources) {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("perf-100.map"), list).unwrap();
+    let jit = folder.path().to_owned();
+    (folder, Sources { jit, ..Sources::default() })
+}
+
+/// A stream that delivers at most `most` bytes at a time, each time after an interruption by a
 /// signal.
 pub(crate) struct Pieces {
     bytes: io::Cursor<Vec<u8>>,

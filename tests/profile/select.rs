@@ -13,7 +13,7 @@ use profile::symbols::Sources;
 use profile::{HotTable, Item, Recording, Selection};
 
 use crate::reader::{Crafted, copied};
-use crate::recorded::{each_stack, entry, exact, map, meta, sample, stream, write};
+use crate::recorded::{each_stack, entry, exact, jit, map, meta, sample, stream, write};
 use crate::support::mapping::mapping;
 
 fn open(bytes: &[u8]) -> Recording {
@@ -795,11 +795,8 @@ fn other_names_of_files() {
 /// From the first byte of each function to the one before its end, also of neighbours.
 #[test]
 fn rows_of_functions_by_address() {
-    let names = tempfile::tempdir().unwrap();
-    let list = "1000 40 f\n1040 40 g\n1080 40 h\n";
-    std::fs::write(names.path().join("perf-100.map"), list).unwrap();
-    let jit = names.path().to_owned();
-    let mut maps = Maps::with_sources(Sources { jit, ..Sources::default() });
+    let (_names, sources) = jit("1000 40 f\n1040 40 g\n1080 40 h\n");
+    let mut maps = Maps::with_sources(sources);
     maps.event(&map("//anon", 0x1000, 0x1000, 0));
     let space = maps.space(Some(100));
     let ends = [0xFFF, 0x1000, 0x103F, 0x1040, 0x107F, 0x1080, 0x10BF, 0x10C0];

@@ -14,7 +14,7 @@ use profile::place::{LocationSpec, PlaceError};
 use profile::{Item, RawBranch, Recording};
 use proptest::prelude::*;
 
-use crate::recorded::{events, meta, stream};
+use crate::recorded::{each_stack, events, meta, stream};
 
 fn open(text: &str) -> Recording {
     Recording::from_stream(Box::new(Cursor::new(text.as_bytes().to_vec()))).unwrap()
@@ -286,7 +286,7 @@ fn forms_of_recordings() {
         (b" main+0x10/main+0x1c/P/-/-/0 \n", false, true),
     ] {
         let mut recording = Recording::from_stream(Box::new(Cursor::new(bytes.to_vec()))).unwrap();
-        while recording.next_item().unwrap().is_some() {}
+        each_stack(&mut recording, |_| {}).unwrap();
         let found = (recording.is_perf_data(), recording.has_names());
         assert_eq!(found, (is_perf_data, has_names));
     }

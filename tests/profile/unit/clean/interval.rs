@@ -3,9 +3,12 @@ use super::*;
 /// Tables of Student's distribution.
 #[test]
 fn quantiles() {
-    for (degrees, quantile, error) in
-        [(9, 2.262_157, 3e-4), (29, 2.045_230, 3e-6), (100, 1.983_972, 1e-6)]
-    {
+    for (degrees, quantile, error) in [
+        (9, 2.262_157, 3e-4),
+        (29, 2.045_230, 3e-6),
+        (100, 1.983_972, 1e-6),
+        (1_000_000, 1.959_966, 1e-6),
+    ] {
         assert!((student(degrees) - quantile).abs() < error, "{degrees}");
     }
 }
