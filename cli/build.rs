@@ -7,6 +7,7 @@ use std::process::Command;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rustc-check-cfg=cfg(unoptimized)");
     let mut built = env::var("TARGET").unwrap_or_default();
     if env::var("PROFILE").is_ok_and(|profile| profile == "release") {
         // As cargo packages it, in a folder that may lie in somebody's repository.
@@ -25,6 +26,8 @@ fn main() {
         {
             built = format!("{commit}, {built}");
         }
+    } else {
+        println!("cargo::rustc-cfg=unoptimized");
     }
     println!("cargo::rustc-env=LBR_BUILT={built}");
 }

@@ -178,7 +178,7 @@ fn progress_bar(size: Option<u64>) -> ProgressBar {
     };
     let style = ProgressStyle::with_template(template);
     let bar = bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar.with_message(if cfg!(debug_assertions) { " (slow: a build without --release)" } else { "" })
+    bar.with_message(if cfg!(unoptimized) { " (slow: a build without --release)" } else { "" })
 }
 
 fn kept(path: &Path) -> Result<Option<File>> {

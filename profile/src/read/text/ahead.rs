@@ -11,9 +11,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use crate::read::brstack;
 use crate::read::stack::RawBranch;
 
-/// Bytes per read. Tests have short texts, and use a short buffer to meet its end more often.
-pub(super) const CHUNK: usize =
-    if cfg!(any(fuzzing, debug_assertions)) { 1 << 15 } else { 256 * 1024 };
+/// Bytes per read.
+pub(super) const CHUNK: usize = 32 * 1024;
 
 /// Number of waiting pieces per thread.
 const WAITING: u64 = 4;
