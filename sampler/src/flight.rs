@@ -264,7 +264,6 @@ impl<'a> Recorder for &'a FlightRecorder {
 
     fn emit(&self, event: Event) -> Result<(), Closed> {
         if let (Event::Mmap(map), Trigger::Call) = (&event, self.trigger)
-            && !self.triggered.load(Ordering::Relaxed)
             && let Some(address) = (self.find)(map)
         {
             self.function.store(address, Ordering::Relaxed);

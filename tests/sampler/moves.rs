@@ -73,6 +73,20 @@ fn moves_are_placed_among_the_branches() {
     );
 }
 
+/// A drain without a branch since the last one makes no sample, which moves could be with.
+#[test]
+fn moves_before_an_empty_drain_are_kept_for_the_next() {
+    let source = one(|ring| {
+        ring.moved(MoveKind::Start, 0, 0x10).unwrap();
+        ring.flush().unwrap();
+        ring.retire(&branch(1, 0)).unwrap();
+    });
+    assert_eq!(
+        of_each(&recorded(every(4), source)),
+        [(vec![0], vec![(1, MoveKind::Start, 0, 0x10)])]
+    );
+}
+
 /// Of more moves between two drains than are kept, the last becomes unknown.
 #[test]
 fn of_too_many_moves_the_last_is_unknown() {

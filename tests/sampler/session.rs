@@ -14,6 +14,7 @@ use sampler::config::{Queue, WhenFull};
 use sampler::drain::DrainError;
 use sampler::gate::{OpenError, Recorder, Retire};
 use sampler::source::{Exit, SourceError, SourceNotes};
+use sampler::target::ThreadId;
 use sampler::{RecordError, Sampling, Summary};
 
 use crate::model::{Model, SHAPES, Shape};
@@ -681,6 +682,8 @@ fn an_lbr_abandoned_by_its_source_is_drained_and_does_not_hang() {
             for n in 0..5 {
                 ring.retire(&branch(thread.tid, n)).unwrap();
             }
+            // The end of another thread leaves this one's alone.
+            gate.start(ThreadId { pid: 100, tid: 99 }).unwrap().finish().unwrap();
             *kept.lock().unwrap() = Some(ring);
         })
     };

@@ -29,9 +29,7 @@ impl Drain {
     pub(super) fn freeze(&self, registers: &mut impl MsrWrite) -> MsrResult<Frozen> {
         let control = registers.read(self.ring.map.control)?;
         let frozen = self.judge(control);
-        if control & self.ring.map.enable != 0 {
-            registers.write(self.ring.map.control, control & !self.ring.map.enable)?;
-        }
+        registers.write(self.ring.map.control, control & !self.ring.map.enable)?;
         Ok(frozen)
     }
 
@@ -79,11 +77,8 @@ impl Drain {
     }
 
     /// Number of accesses of [`moved`](Self::moved).
-    pub(super) fn cost_of_moved(&self, new: u32) -> u32 {
-        match (self.ring.map.tos, self.ring.map.to) {
-            (None, Some(_)) if new > 0 => 2,
-            _ => 1,
-        }
+    pub(super) fn cost_of_moved(&self) -> u32 {
+        if self.ring.map.tos.is_none() && self.ring.map.to.is_some() { 2 } else { 1 }
     }
 
     /// Whether TOS or entry 0 changed since the walk read it.

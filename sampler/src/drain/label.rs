@@ -50,7 +50,7 @@ impl Drain {
         };
         let head = if found == Head::Joined { self.owed.unwrap_or(found) } else { found };
         out.integrity.label = label;
-        out.integrity.head = if label == Label::Torn { Head::Unknown } else { head };
+        out.integrity.head = head;
         let is_empty = out.entries().is_empty();
         self.owed = match label {
             // The old mark was kept: the next drain reads all of this again.

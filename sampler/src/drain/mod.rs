@@ -306,7 +306,7 @@ impl Drain {
         out.new_slots = found.new;
         let blank = self.blank_head();
         // Remaining accesses: the check for movement, the mark, the thaw.
-        let rest = self.cost_of_moved(found.new) + if found.new > 0 { 2 } else { 1 };
+        let rest = self.cost_of_moved() + if found.new > 0 { 2 } else { 1 };
         self.look_around(registers, &mut frozen, found.new, rest)?;
         // An LBR frozen by LBR_FRZ cannot move, and its release costs the same.
         let torn = !frozen.by_status && self.moved(registers, top, found.newest, found.new)?;
@@ -330,7 +330,7 @@ impl Drain {
         let count = out.entries().len() as u32;
         out.new_slots = count;
         let newest = out.entries().first().copied().unwrap_or_default();
-        let rest = self.cost_of_moved(count) + 1;
+        let rest = self.cost_of_moved() + 1;
         self.look_around(registers, &mut frozen, count, rest)?;
         let torn = !frozen.by_status && self.moved(registers, top, Some(newest), count)?;
         self.label_snapshot(out, frozen, ended, top, torn);

@@ -71,7 +71,6 @@ impl RingPlan {
         if depth == 0 || depth as usize > MAX_DEPTH || has_tos && !depth.is_power_of_two() {
             return Err(DrainError::Depth { depth });
         }
-        map.tos = map.tos.filter(|_| has_tos);
         let status = caps.freeze_status().map(|_| caps.status_registers());
         let select = map.select.filter(|select| *select != map.control);
         Ok(RingPlan { map, kind, depth, status, select })

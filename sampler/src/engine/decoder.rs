@@ -175,10 +175,6 @@ impl<'a, S: Sink> Decoder<'a, S> {
             }));
         }
         let is_snapshot = label == Label::Snapshot;
-        // An empty call stack is a sample: the outermost function ran.
-        if branches == 0 && !is_snapshot {
-            return Ok(());
-        }
         if let Some(head) = self.owed.remove(&of)
             && integrity.head == Head::Joined
         {
@@ -186,8 +182,9 @@ impl<'a, S: Sink> Decoder<'a, S> {
         }
         let is_joined = integrity.head == Head::Joined;
         let entries = self.wanted(entries);
+        // An empty call stack is a sample: the outermost function ran.
         if entries.is_empty() && (branches > 0 || !is_snapshot) {
-            if !is_snapshot && !is_joined {
+            if !is_snapshot {
                 self.owed.insert(of, integrity.head);
             }
             return Ok(());

@@ -189,12 +189,10 @@ where
     let ((exit, notes), reports, decoded) = ended?;
     let retired = models.then(|| rings.retired());
     let summary = Summary::new((source.name(), exit, notes), reports, decoded, retired);
-    let may_be_complete =
-        !config.call_stack && period.is_some_and(|period| period < u64::from(config.caps.depth));
     Ok(Summary {
         time: Duration::from_nanos(monotonic_ns().saturating_sub(started)),
         seed,
-        complete: summary.complete && may_be_complete,
+        complete: summary.complete && rings.takes_all,
         ..summary
     })
 }

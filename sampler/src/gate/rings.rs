@@ -62,7 +62,7 @@ pub(crate) struct Rings {
     /// The period is shorter than the ring, so every branch is recorded. A full period is drained
     /// only before the next branch: the last stack of a thread then has a branch, and carries the
     /// moves after it.
-    takes_all: bool,
+    pub(crate) takes_all: bool,
     /// Whether the source sees the kernel. If not, the target of a branch into the kernel is
     /// unknown, and such branches are not recorded.
     sees_kernel: bool,

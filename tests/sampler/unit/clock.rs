@@ -41,3 +41,8 @@ fn a_slow_tick_leaves_the_target_as_much_time() {
     let next = pace.tick_after(4_000_000, 5_000_000..1_005_000_000);
     assert!((1_012_500_000..=1_017_500_000).contains(&next), "{next}");
 }
+
+#[test]
+fn seeds_differ() {
+    assert_ne!(fresh_seed(), fresh_seed());
+}

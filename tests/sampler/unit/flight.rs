@@ -108,6 +108,20 @@ fn moves_without_branches_take_no_more_memory() {
     assert_eq!(paths(&recorder)[0].steps.last().map(|step| step.from), Some(0x10));
 }
 
+/// Far transfers are not on a path, but the abort of a transaction is.
+#[test]
+fn an_abort_is_on_the_path() {
+    let recorder = recorder(4, Trigger::Exit);
+    let mut ring = ring(&recorder);
+    let far = |from, abort| Retired { class: HwBranchType::Other, abort, ..cond(from) };
+    for branch in [cond(0x10), far(0x20, true), far(0x30, false)] {
+        ring.retire(&branch).expect("open");
+    }
+    ring.finish().expect("open");
+    let steps = &paths(&recorder)[0].steps;
+    assert_eq!(steps.iter().map(|step| step.from).collect::<Vec<_>>(), [0x10, 0x20]);
+}
+
 /// A tail call, or a call through the PLT, is an indirect jump.
 #[test]
 fn the_first_call_of_a_function_is_kept() {
