@@ -178,7 +178,7 @@ impl RowArgs {
             return Ok(Some(own).filter(|_| inside && outside));
         }
         let within = LocationFilter::new(maps, self.files(), &self.symbols);
-        let [missing, ..] = within.missing() else { return Ok(Some(within)) };
+        let [missing, ..] = &*within.missing else { return Ok(Some(within)) };
         Err(if self.dso.contains(missing) {
             let are = files_of(maps, places);
             usage!("no file of the recording is called {missing:?}; rows are of {are}")

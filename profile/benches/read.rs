@@ -124,7 +124,7 @@ fn read(c: &mut Criterion) {
     };
     group.bench_function("perf.data, hot table", |b| b.iter(|| count(&data)));
     let flow = |bytes: &Arc<[u8]>| {
-        FlowCounter::new().count(&mut open(bytes), |_, _| {}).expect("a sound recording").taken
+        FlowCounter::default().count(&mut open(bytes), |_, _| {}).expect("a sound recording").taken
     };
     group.bench_function("perf.data, flow", |b| b.iter(|| flow(&data)));
     let lint = |bytes: &Arc<[u8]>| {

@@ -42,13 +42,11 @@ impl Texts {
 
     /// The number of a text, which is added if new; `None` if all numbers are in use.
     pub(crate) fn number(&mut self, text: &str) -> Option<u32> {
-        let hash = self.hash(text);
-        let known = self.index.find(hash, |number| self.get(number) == Some(text));
-        if known.is_some() {
-            return known;
+        if let Some(known) = self.find(text) {
+            return Some(known);
         }
         let number = self.push(text)?;
-        self.index.insert(hash, number);
+        self.index.insert(self.hash(text), number);
         Some(number)
     }
 

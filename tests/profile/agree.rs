@@ -47,7 +47,7 @@ pub(crate) fn agree(open: impl Fn() -> Recording) -> u64 {
     let distinct = hot.branches.len() as u64;
     let hot: Says = (hot.quality, hot.total, distinct);
     let of_flow = |flow: Flow| (flow.quality, flow.taken, flow.distinct);
-    let flow = FlowCounter::new().count(&mut open(), |_, _| {}).unwrap();
+    let flow = FlowCounter::default().count(&mut open(), |_, _| {}).unwrap();
     let apart = (flow.block_quality, flow.is_complete());
     assert_eq!(of_flow(flow), hot, "the flow");
     let lint = Lint::check(&mut open(), DEFAULT_STRIDE, Sources::default(), |_, _| {}).unwrap();

@@ -273,7 +273,7 @@ fn a_target_in_another_file_has_its_name() {
         ran(1, &[(0x2010, 0), (1, 0x2000)]),
     ];
     let bytes = stream(here(), &events);
-    let mut counter = FlowCounter::new();
+    let mut counter = FlowCounter::default();
     counter.maps().set_sources(sources);
     let mut recording = Recording::from_stream(Box::new(Cursor::new(bytes))).unwrap();
     let annotated = all(&mut counter.count(&mut recording, |_, _| {}).unwrap(), 6);
@@ -393,15 +393,13 @@ fn functions_without_code() {
     assert_eq!(find(&mut invalid, &format!("{AT:#x}")).unwrap().len, 3);
     let error = find(&mut flow, &format!("{:#x}", at(0x20))).unwrap_err();
     assert!(is_stripped(&error), "{error}");
-    assert_eq!(find(&mut flow, "0x10"), Err(FindError::Unmapped { addr: 0x10 }));
+    assert_eq!(find(&mut flow, "0x10"), Err(FindError::Unmapped(0x10)));
     assert_eq!(
         find(&mut flow, "main").unwrap_err().to_string(),
         format!("no function main in the files of this recording ({path} is stripped)")
     );
     let all = LocationFilter::files(&flow.maps, &[]);
-    assert!(
-        matches!(hottest_one(&mut flow, &all), Err(FindError::Nothing { why }) if why.len() == 1)
-    );
+    assert!(matches!(hottest_one(&mut flow, &all), Err(FindError::Nothing(why)) if why.len() == 1));
     // After the last byte of the file.
     let range = format!("{:#x}..{:#x}", at(0x800), at(0x900));
     let error = find(&mut flow, &range).and_then(|s| annotate(&mut flow, &s, Syntax::Intel));

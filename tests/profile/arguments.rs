@@ -119,7 +119,7 @@ fn values_are_counted_by_caller() {
     // Later in the function; and a loop inside it.
     sample(0x1004, 0x1110, 0x1000, 77);
     sample(0x1008, 0x1010, 0x1008, 77);
-    let mut counter = Counter::<ArgumentCounts>::new();
+    let mut counter = Counter::<ArgumentCounts>::default();
     counter.maps().set_sources(sources);
     counter.event(&map("//anon", 0x1000, 0x1000, 0));
     let made = counter.count(&mut open(&file), |_, _| ()).unwrap();
@@ -146,7 +146,7 @@ fn values_are_bounded() {
     let _ = writeln!(list, "ffffffff81000000 T entered\nffffffff81000100 T end");
     let names = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(names.path(), list).unwrap();
-    let mut counter = Counter::<ArgumentCounts>::new();
+    let mut counter = Counter::<ArgumentCounts>::default();
     let sources = Sources { kallsyms: Some(names.path().to_owned()), ..Sources::default() };
     counter.maps().set_sources(sources);
     let made = counter.count(&mut open(&file), |_, _| ()).unwrap();

@@ -57,7 +57,7 @@ fn a_stack_continues_the_one_before_unless_something_happened() {
 fn parted(first: Event, second: Event) -> [Flow; 3] {
     let exit = Event::Exit(Task { time: 2, pid: 100, tid: 101, ppid: 100, ptid: 100 });
     let count_all = |recordings: &[&[Event]]| {
-        let mut counter = FlowCounter::new();
+        let mut counter = FlowCounter::default();
         for events in recordings {
             let bytes = stream(meta(), events);
             let mut recording = Recording::from_stream(Box::new(Cursor::new(bytes))).unwrap();
@@ -230,7 +230,7 @@ fn no_branch_follows_across_a_move() {
     let next = ran(2, &[(0x108, 0x110), (0x118, 0x120)]);
     let mut recording =
         Recording::from_stream(Box::new(Cursor::new(stream(meta(), &[event, next])))).unwrap();
-    let found = Counter::<Followed>::new().count(&mut recording, |_, _| {}).unwrap();
+    let found = Counter::<Followed>::default().count(&mut recording, |_, _| {}).unwrap();
     let first = [(false, Some(7)), (false, None), (false, None), (true, Some(7))];
     assert_eq!(found, [&first[..], &[(false, None), (true, None)]].concat());
 }
@@ -242,7 +242,7 @@ fn nothing_continues_after_an_empty_newest_entry() {
     let parted = |between: &[Event], stacks: &[&[RawBranch]]| {
         let integrity = exact();
         let head = SampleHead { source: Source::Software, integrity, ..SampleHead::default() };
-        let mut counter = FlowCounter::new();
+        let mut counter = FlowCounter::default();
         for entries in stacks {
             let (entries, moves) = (Entries::Parsed(entries), Moves::default());
             counter.stack(&Stack { head, entries, counters: None, registers: None, moves });
@@ -332,7 +332,7 @@ fn a_filter_decides_what_a_stack_holds() {
         file.attr(128, 1 | 1 << 11, 0, USER | filter, &[]);
         file.sample(&[0xa0, 1, 0x10, 0x20, 2]);
         let mut recording = Recording::from_stream(Box::new(Cursor::new(file.bytes))).unwrap();
-        let found = Counter::<Held>::new().count(&mut recording, |_, _| {}).unwrap();
+        let found = Counter::<Held>::default().count(&mut recording, |_, _| {}).unwrap();
         assert_eq!(found, [held], "{filter:#x}");
     }
 }
@@ -354,7 +354,7 @@ fn a_repeated_newest_entry_is_a_duplicate_above_the_stride() {
     file.attr(128, 1 | 1 << 11, 0, 1 << 4, &[]);
     file.sample(&[0xa0, 2, 0x2001, 0x1000, 2, 0x2001, 0x1000, 2]);
     let mut calls = Recording::from_stream(Box::new(Cursor::new(file.bytes))).unwrap();
-    let flow = FlowCounter::new().count(&mut calls, |_, _| {}).unwrap();
+    let flow = FlowCounter::default().count(&mut calls, |_, _| {}).unwrap();
     assert_eq!((flow.taken, flow.quality.duplicated_newest), (2, 0));
     // A software LBR records nothing twice.
     let flow = count(&[ran(1, &[(0x10, 0x20), (0x9000, 0), (0x9000, 0)])]);
@@ -395,7 +395,7 @@ fn only_symbols_are_at_an_unknown_distance() {
     file.attr(128, 1 | 1 << 11, 0, 1 << 3, &[]);
     file.sample(&[0xa0, 2, 0x5a00_0000_0000_0010, 0x20, 2, 0x30, 0x5a00_0000_0000_0020, 2]);
     let mut recording = Recording::from_stream(Box::new(Cursor::new(file.bytes))).unwrap();
-    let quality = FlowCounter::new().count(&mut recording, |_, _| {}).unwrap().block_quality;
+    let quality = FlowCounter::default().count(&mut recording, |_, _| {}).unwrap().block_quality;
     assert_eq!((quality.apart, quality.backwards, quality.unjoined()), (0, 1, 1));
 }
 

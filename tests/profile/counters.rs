@@ -54,7 +54,7 @@ fn counters_are_passed_on_and_summed() {
         let wanted = [(0x10, Some(4), Some(4)), (0x30, Some(2), Some(0))];
         assert_eq!(rows, wanted.map(|(from, a, b)| (Some(from), a, b, None)));
         // The block from 0x40 to the newer branch at 0x10 would run backwards: none counts.
-        let flow = FlowCounter::new().count(&mut open(&file), |_, _| {}).unwrap();
+        let flow = FlowCounter::default().count(&mut open(&file), |_, _| {}).unwrap();
         assert!(flow.blocks.is_empty());
     }
 }
@@ -107,13 +107,13 @@ fn blocks_have_the_counts_of_the_branch_at_their_end() {
     for counts in [2, 3] {
         file.sample(&[1, 2, 0x50, 0x20, 0, 0x30, 0x40, 0, counts, 1]);
     }
-    let flow = FlowCounter::new().count(&mut open(&file), |_, _| {}).unwrap();
+    let flow = FlowCounter::default().count(&mut open(&file), |_, _| {}).unwrap();
     let [block] = &*flow.blocks else { panic!("{:?}", flow.blocks) };
     assert_eq!((block.entry, block.exit, block.count), (0x40, 0x50, 2));
     assert_eq!(block.counters.as_deref(), Some(&[Some(5), None, None, None]));
     let mut file = Crafted::new(false);
     file.attr(128, 0x10000 | BRANCH_STACK, 0, ANY, &[1]);
     file.sample(&[1, 2, 0x50, 0x20, 0, 0x30, 0x40, 0]);
-    let flow = FlowCounter::new().count(&mut open(&file), |_, _| {}).unwrap();
+    let flow = FlowCounter::default().count(&mut open(&file), |_, _| {}).unwrap();
     assert_eq!((flow.blocks.len(), &flow.blocks[0].counters), (1, &None));
 }

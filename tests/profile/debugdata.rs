@@ -38,7 +38,7 @@ fn names_from_packed_symbols() {
     for xz in [&["-6"][..], &["-9e"], &["--check=crc32"], &["--check=none"], &["--x86", "--lzma2"]]
     {
         let Some((full, program)) = made(dir.path(), xz) else { return };
-        let module = Module::open_with(&program, &DebugDirs::none()).unwrap();
+        let module = Module::open_with(&program, &DebugDirs::default()).unwrap();
         let (start, size) = extent(&full, "step");
         assert_eq!(module.symbol_at(start + 1), Some(("step", 1)), "{xz:?}");
         assert_eq!(module.function_at(start), Some(("step", start..start + size)));
@@ -65,7 +65,7 @@ fn damaged_packed_symbols() {
         let mut changed = bytes.clone();
         changed[(at + place) as usize] ^= 0x55;
         std::fs::write(&program, changed).unwrap();
-        let module = Module::open_with(&program, &DebugDirs::none()).unwrap();
+        let module = Module::open_with(&program, &DebugDirs::default()).unwrap();
         silent += u32::from(module.symbol_at(start).is_none());
     }
     assert!(silent > 0, "{len} bytes, and every change passed");
@@ -84,6 +84,6 @@ fn packed_symbols_without_end() {
     std::fs::write(&data, packed.stdout).unwrap();
     let update = format!("--update-section=.gnu_debugdata={}", data.display());
     let Some(_) = run("objcopy", &[&update, program.to_str().unwrap()]) else { return };
-    let module = Module::open_with(&program, &DebugDirs::none()).unwrap();
+    let module = Module::open_with(&program, &DebugDirs::default()).unwrap();
     assert_eq!(module.symbol_at(symbol(&full, "step")), None);
 }

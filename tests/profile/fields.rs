@@ -107,7 +107,7 @@ fn rows<T: std::fmt::Debug>(list: &[T]) -> Vec<String> {
 
 /// Branches, outcomes and blocks of samples without mappings.
 fn counted(samples: &[Sample]) -> Rows {
-    let (mut hot, mut flow) = (hot::Counter::new(), FlowCounter::new());
+    let (mut hot, mut flow) = (hot::Counter::default(), FlowCounter::default());
     for (_, (pid, tid), branches) in samples {
         let head = SampleHead { pid: *pid, tid: *tid, ..SampleHead::default() };
         let stack = Stack {
@@ -133,7 +133,7 @@ fn of_tables(hot: &HotTable, flow: &Flow) -> Rows {
 fn read(bytes: &[u8], follow: bool) -> Rows {
     let open = || text(bytes);
     let hot = HotTable::count(&mut open(), |_, _| {}).unwrap();
-    let flow = FlowCounter::new().count(&mut open(), |_, _| {}).unwrap();
+    let flow = FlowCounter::default().count(&mut open(), |_, _| {}).unwrap();
     let mut tables = of_tables(&hot, &flow);
     if follow {
         let loops = profile::loops::counter().count(&mut open(), |_, _| {}).unwrap().unwrap();
@@ -173,7 +173,7 @@ fn place(maps: &Maps, location: Location, addr: u64) -> String {
 /// Branches and blocks by file and offset.
 fn by_file(open: impl Fn() -> Recording) -> Rows {
     let hot = HotTable::count(&mut open(), |_, _| {}).unwrap();
-    let flow = FlowCounter::new().count(&mut open(), |_, _| {}).unwrap();
+    let flow = FlowCounter::default().count(&mut open(), |_, _| {}).unwrap();
     let of_branches = hot.branches.iter().map(|row| {
         let from = place(&hot.maps, row.from_location, row.from);
         let to = place(&hot.maps, row.to_location, row.to);
@@ -404,7 +404,7 @@ fn texts_of_other_tools() {
     // One for each execution of a branch, and samples without one.
     assert_eq!((table.quality.samples, table.quality.empty_stacks), (5 + 3 + 4 + 9, 9));
     assert_eq!(table.quality.entries, 5 + 3 + 4);
-    let flow = FlowCounter::new().count(&mut open(), |_, _| {}).unwrap();
+    let flow = FlowCounter::default().count(&mut open(), |_, _| {}).unwrap();
     let blocks: Vec<_> = flow.blocks.iter().map(|b| (b.entry, b.exit, b.count)).collect();
     assert_eq!(blocks, [(0x40_1010, 0x40_1020, 3 + 7 + 4 + 1), (0x40_1010, 0x40_1030, 2)]);
     // The last one runs backwards: it is neither a block nor a branch.
@@ -443,7 +443,7 @@ fn counts_without_any_misprediction_have_no_predictions() {
 fn traces_without_a_branch() {
     for (from, taken) in [(-1i64, 0), (-2, 0), (-3, 0), (-4, 3)] {
         let counts = format!("T {from:x} 401010 401020 3\nB 401030 401040 1 0\n");
-        let flow = FlowCounter::new().count(&mut text(counts.as_bytes()), |_, _| {}).unwrap();
+        let flow = FlowCounter::default().count(&mut text(counts.as_bytes()), |_, _| {}).unwrap();
         let blocks: Vec<_> = flow.blocks.iter().map(|b| (b.entry, b.exit, b.count)).collect();
         assert_eq!((flow.taken, blocks), (1 + taken, vec![(0x40_1010, 0x40_1020, 3)]), "{from}");
     }

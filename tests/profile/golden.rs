@@ -139,9 +139,7 @@ fn files_without_branches_get_a_sentence() {
     ] {
         let path = corpus.join("perf-data-converter/nobranch").join(name);
         let error = Recording::open(&path).and_then(|mut reader| each_stack(&mut reader, |_| {}));
-        let Err(ReadError::NoBranchStacks { events: named }) = error else {
-            panic!("{name}: {error:?}")
-        };
+        let Err(ReadError::NoBranchStacks(named)) = error else { panic!("{name}: {error:?}") };
         assert!(named.starts_with(events), "{name}: {named}");
     }
 }

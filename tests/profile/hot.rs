@@ -335,7 +335,7 @@ fn recordings_are_counted_together_and_kept_apart() {
         vec![map, sample(10, private, exact()), sample(11, known, exact())]
     };
     let count = |recordings: [&[u8]; 2]| {
-        let mut counter = profile::hot::Counter::new();
+        let mut counter = profile::hot::Counter::default();
         for id in recordings {
             let bytes = stream(meta(), &file(id));
             let stream = Box::new(std::io::Cursor::new(bytes));

@@ -234,7 +234,7 @@ fn a_given_kallsyms_file() {
     map_kernel(&mut maps, THEN, None);
     let at = locate(&mut maps, 7, THEN + 0x111);
     assert_eq!(maps.name(at), None);
-    assert!(maps.failures().any(|e| matches!(e, SymbolError::NotKallsyms { .. })));
+    assert!(maps.failures().any(|e| matches!(e, SymbolError::NotKallsyms(..))));
 }
 
 /// perf keeps the symbol lists of recorded kernels, by build ID.
@@ -248,7 +248,7 @@ fn a_kallsyms_file_kept_by_perf() {
     let kept = KALLSYMS.replace("alpha", "older").replace("ffffffffc0002", "ffffffffc0f00");
     std::fs::write(entry.join("kallsyms"), kept).unwrap();
     let mut sources = machine.sources(Some(vec![1; 20]));
-    sources.debug = DebugDirs { caches: vec![cache], ..DebugDirs::none() };
+    sources.debug = DebugDirs { caches: vec![cache], ..DebugDirs::default() };
     let mut maps = Maps::with_sources(sources);
     map_kernel(&mut maps, THEN, Some(id));
     maps.event(&mapping(u32::MAX, 0xffff_ffff_c0f0_0000, 0x4000, 0, "[foo]"));
@@ -475,7 +475,7 @@ fn untrustworthy_symbol_lists() {
     assert_eq!(name(5).as_deref(), Some("good"));
     if chowned {
         assert_eq!(name(3), None);
-        assert!(maps.failures().any(|e| matches!(e, SymbolError::Owner { .. })));
+        assert!(maps.failures().any(|e| matches!(e, SymbolError::Owner(..))));
     } else {
         skipped("files of others, which only root can make");
     }

@@ -30,7 +30,7 @@ const EXPECTED: [(&str, &[&str], u32); 4] = [
 
 /// Only here: no debug files of this machine.
 fn nowhere() -> Sources {
-    Sources { debug: DebugDirs::none(), ..Sources::default() }
+    Sources { debug: DebugDirs::default(), ..Sources::default() }
 }
 
 /// Looks up every mark in `program`, with the symbols of `symbols`.
@@ -92,7 +92,7 @@ fn addr2line_agrees() {
     for version in ["-gdwarf-4", "-gdwarf-5"] {
         let program = dir.join("program");
         let Some(()) = compile("inlined.c", &program, &["-O2", version]) else { return };
-        let module = Module::open_with(&program, &DebugDirs::none()).unwrap();
+        let module = Module::open_with(&program, &DebugDirs::default()).unwrap();
         for function in ["step", "main"] {
             let (start, size) = extent(&program, function);
             assert!(size > 8, "{function} has {size} bytes");
@@ -129,7 +129,7 @@ fn debug_links() {
         let debug = folder.join("program.debug");
         let program = dir.join("program");
         let Some(()) = strip(&full, &program, &debug) else { return };
-        let debug_dirs = DebugDirs { roots: vec![root.clone()], ..DebugDirs::none() };
+        let debug_dirs = DebugDirs { roots: vec![root.clone()], ..DebugDirs::default() };
         let sources = Sources { debug: debug_dirs, ..Sources::default() };
         check_marks(sources.clone(), &program, &full);
         // Its symbols are in it too.
@@ -172,9 +172,9 @@ fn debug_files_by_build_id() {
     let debug = dir.join("elsewhere.debug");
     let Some(()) = strip(&full, &program, &debug) else { return };
     let here = || vec![dir.join("here")];
-    let system = DebugDirs { roots: here(), ..DebugDirs::none() };
-    let perf = DebugDirs { caches: here(), ..DebugDirs::none() };
-    let fetched = DebugDirs { fetched: here(), ..DebugDirs::none() };
+    let system = DebugDirs { roots: here(), ..DebugDirs::default() };
+    let perf = DebugDirs { caches: here(), ..DebugDirs::default() };
+    let fetched = DebugDirs { fetched: here(), ..DebugDirs::default() };
     let at = |file: &str| dir.join("here/.build-id").join(first).join(file);
     for (dirs, place) in [
         (system, at(&format!("{rest}.debug"))),
@@ -254,7 +254,7 @@ fn split_dwarf() {
             skipped(format_args!("no dwp that packs {version}"));
         }
         // Removed: lines remain, because they are in the program.
-        let module = Module::open_with(&program, &DebugDirs::none()).unwrap();
+        let module = Module::open_with(&program, &DebugDirs::default()).unwrap();
         assert_eq!(module.source(symbol(&program, "in_inner")).unwrap().line, 9);
     }
 }
@@ -276,7 +276,7 @@ fn shared_debug_information() {
     check_marks(nowhere(), &one, &one);
     // Without it, only names are missing.
     std::fs::remove_file(&shared).unwrap();
-    let module = Module::open_with(&one, &DebugDirs::none()).unwrap();
+    let module = Module::open_with(&one, &DebugDirs::default()).unwrap();
     assert_eq!(module.find("step").unwrap(), symbol(&one, "step"));
     let _ = module.frames(symbol(&one, "in_inner"));
 }
@@ -301,7 +301,7 @@ fn labels_inside_functions() {
     let (_dir, dir) = folder();
     let program = dir.join("program");
     let Some(()) = compile("inlined.c", &program, &["-O2"]) else { return };
-    let module = Module::open_with(&program, &DebugDirs::none()).unwrap();
+    let module = Module::open_with(&program, &DebugDirs::default()).unwrap();
     let (start, size) = extent(&program, "step");
     let label = symbol(&program, "in_step");
     assert!((start..start + size).contains(&label));
@@ -327,7 +327,7 @@ fn stubs_of_shared_libraries() {
         };
         let path = program.to_str().unwrap();
         let Some(text) = run("objdump", &["-d", path]) else { return };
-        let module = Module::open_with(&program, &DebugDirs::none()).unwrap();
+        let module = Module::open_with(&program, &DebugDirs::default()).unwrap();
         let mut stubs = 0;
         for line in text.lines().filter(|line| line.ends_with("@plt>:")) {
             let (addr, name) = line.split_once(" <").unwrap();
@@ -369,7 +369,7 @@ fn stubs_of_chosen_functions() {
         let stubs = text.lines().filter_map(|line| line.strip_suffix(&stub));
         let stubs: Vec<u64> = stubs.map(|addr| u64::from_str_radix(addr, 16).unwrap()).collect();
         assert!(!stubs.is_empty(), "{flags:?}: no{stub} in\n{text}");
-        let module = Module::open_with(&program, &DebugDirs::none()).unwrap();
+        let module = Module::open_with(&program, &DebugDirs::default()).unwrap();
         for addr in stubs {
             assert_eq!(module.symbol_at(addr), Some(("pick@plt", 0)), "{flags:?}");
         }
@@ -389,7 +389,7 @@ fn damaged_debug_information() {
         let damaged = dir.join("damaged");
         let look = |bytes: &[u8]| {
             std::fs::write(&damaged, bytes).unwrap();
-            if let Ok(module) = Module::open_with(&damaged, &DebugDirs::none()) {
+            if let Ok(module) = Module::open_with(&damaged, &DebugDirs::default()) {
                 for addr in addrs {
                     let _ = (module.source(addr), module.frames(addr), module.symbol_at(addr));
                 }
@@ -439,7 +439,7 @@ fn endless_inlining() {
         let flags = ["-nostdlib", "-static", "-Wl,-e,around", &nested];
         let Some(()) = compile("inlined_deep.S", &program, &flags) else { return };
         let around = symbol(&program, "around");
-        let module = Module::open_with(&program, &DebugDirs::none()).unwrap();
+        let module = Module::open_with(&program, &DebugDirs::default()).unwrap();
         let found = module.frames(around);
         assert_eq!(found.len(), frames);
         let last = found.last().and_then(|frame| frame.function.as_deref());
@@ -470,7 +470,7 @@ fn enormous_compressed_sections() {
         }
     }
     std::fs::write(&program, &bytes).unwrap();
-    let module = Module::open_with(&program, &DebugDirs::none()).unwrap();
+    let module = Module::open_with(&program, &DebugDirs::default()).unwrap();
     let _ = module.frames(symbol(&program, "in_inner"));
     assert_eq!(source("inlined.c").file_name().unwrap(), "inlined.c");
 }
@@ -490,7 +490,7 @@ fn names_in_other_units() {
         let args = ["-O2", version, "-flto", "-flto-partition=none", "-o", names[0]];
         let Some(_) = run("cc", &[&args[..], &names[1..]].concat()) else { return };
         let main = symbol(&program, "main");
-        let module = Module::open_with(&program, &DebugDirs::none()).unwrap();
+        let module = Module::open_with(&program, &DebugDirs::default()).unwrap();
         let inlined = (main..main + 8).find(|addr| module.frames(*addr).len() == 2);
         let Some(inlined) = inlined else {
             skipped(format_args!("this compiler inlines nothing between units ({version})"));

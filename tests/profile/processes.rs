@@ -98,7 +98,8 @@ fn merge_return_targets(number: u64) {
         }
     }
     // Our recorder's processes are counted separately and merged at the end.
-    let flow = FlowCounter::new().count(&mut open(&stream(meta(), &events)), |_, _| {}).unwrap();
+    let flow =
+        FlowCounter::default().count(&mut open(&stream(meta(), &events)), |_, _| {}).unwrap();
     let [site] = &flow.sites[..] else { panic!("{} branches", flow.sites.len()) };
     assert_eq!((site.taken, flow.distinct), (3 * number * (number + 1) / 2, number));
     let targets: Vec<(u64, u64)> =
@@ -119,7 +120,8 @@ fn a_target_is_an_address_in_the_process_of_its_branch() {
         events.push(mapping(pid, program, 0x1000, 0, "/nowhere/program"));
         events.push(stack(pid, vec![entry(program + 0x800, program + target)]));
     }
-    let flow = FlowCounter::new().count(&mut open(&stream(meta(), &events)), |_, _| {}).unwrap();
+    let flow =
+        FlowCounter::default().count(&mut open(&stream(meta(), &events)), |_, _| {}).unwrap();
     let [site] = &flow.sites[..] else { panic!("{} branches", flow.sites.len()) };
     let targets: Vec<u64> =
         site.targets.iter().map(|target| target.to.wrapping_sub(site.from)).collect();
@@ -149,7 +151,7 @@ fn the_same_code_of_a_thousand_processes_is_one() {
     let bytes = thousand();
     let table = HotTable::count(&mut open(&bytes), |_, _| {}).unwrap();
     assert_eq!(table.branches.iter().map(|row| row.count).collect::<Vec<_>>(), [4000; 3]);
-    let flow = FlowCounter::new().count(&mut open(&bytes), |_, _| {}).unwrap();
+    let flow = FlowCounter::default().count(&mut open(&bytes), |_, _| {}).unwrap();
     let mut blocks: Vec<(u64, u64)> =
         flow.blocks.iter().map(|block| (block.exit - block.entry, block.count)).collect();
     blocks.sort_unstable();

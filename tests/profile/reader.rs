@@ -360,7 +360,7 @@ fn recordings_without_branch_stacks_are_refused() {
         file.name_events();
         (0..samples).for_each(|_| file.sample(&[0xa0]));
         let error = read(&mut reader(&file.bytes).unwrap()).unwrap_err();
-        let ReadError::NoBranchStacks { events } = error else { panic!("{error}") };
+        let ReadError::NoBranchStacks(events) = error else { panic!("{error}") };
         assert_eq!(events, expected);
     }
 }

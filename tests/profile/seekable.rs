@@ -224,7 +224,7 @@ fn damaged_archives() {
         assert!(notes.cut_at.is_some() || found.len() == whole.len());
         packed.truncate(12);
         assert!(sentence(from_pipe(&packed)).starts_with("cannot be unpacked: "));
-        assert!(matches!(from_file(&packed), Err(ReadError::Packed { .. })));
+        assert!(matches!(from_file(&packed), Err(ReadError::Packed(..))));
     }
 }
 

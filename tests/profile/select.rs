@@ -504,7 +504,7 @@ fn joined() -> Vec<u8> {
 /// Blocks by entry and exit with their counts, the number of exact stacks, and whether every branch
 /// is included.
 fn blocks(bytes: &[u8], selection: Selection) -> (Vec<(u64, u64, u64)>, u64, bool) {
-    let mut counter = FlowCounter::new();
+    let mut counter = FlowCounter::default();
     counter.recording(&mut selected(open(bytes), selection), |_, _| {}).unwrap();
     let flow = counter.finish();
     let mut blocks: Vec<(u64, u64, u64)> =
@@ -756,7 +756,7 @@ fn rows_by_file() {
     let mut has = |name: &str| {
         let within = LocationFilter::new(&mut maps, &[name.to_owned()], &[]);
         let found: Vec<usize> = (1..=5).filter(|number| within.has(places[number - 1])).collect();
-        (found, within.missing().len())
+        (found, within.missing.len())
     };
     assert_eq!(has("libc.so.6"), (vec![1], 0));
     assert_eq!(has("/opt/b/prog"), (vec![3], 0));
@@ -785,7 +785,7 @@ fn other_names_of_files() {
     ] {
         let within = LocationFilter::new(&mut maps, &[name.to_owned()], &[]);
         assert_eq!(
-            (places.map(|at| within.has(at)), within.missing().len()),
+            (places.map(|at| within.has(at)), within.missing.len()),
             (expected, 0),
             "{name}"
         );

@@ -179,7 +179,7 @@ fn contiguity_is_independent_of_file_order() {
             events.push(of(tid, parts[tid as usize - 1]));
             parts[tid as usize - 1] += 1;
         }
-        let mut counter = FlowCounter::new();
+        let mut counter = FlowCounter::default();
         counter.recording(&mut open(&stream(meta(), &events)), |_, _| {}).unwrap();
         let flow = counter.finish();
         let blocks: Vec<(u64, u64, u64)> =
@@ -197,8 +197,8 @@ fn contiguity_is_independent_of_file_order() {
 #[test]
 fn texts_without_processes_are_merged() {
     let rows = |texts: [&str; 2]| {
-        let mut counter = profile::hot::Counter::new();
-        let mut flow = FlowCounter::new();
+        let mut counter = profile::hot::Counter::default();
+        let mut flow = FlowCounter::default();
         for text in texts {
             counter.recording(&mut open(text.as_bytes()), |_, _| {}).unwrap();
             flow.recording(&mut open(text.as_bytes()), |_, _| {}).unwrap();
@@ -220,7 +220,7 @@ fn texts_without_processes_have_separate_mappings() {
 PERF_RECORD_MMAP2 7/7: [0x400000(0x1000) @ 0 08:01 5 0]: r-xp /nowhere/prog
  0x400100/0x400200/P/-/-/0
 ";
-    let mut counter = profile::hot::Counter::new();
+    let mut counter = profile::hot::Counter::default();
     for text in [mapped, " 0x400100/0x400200/P/-/-/0 \n"] {
         counter.recording(&mut open(text.as_bytes()), |_, _| {}).unwrap();
     }

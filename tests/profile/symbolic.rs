@@ -300,7 +300,7 @@ fn addresses_are_not_mistaken_for_symbols() {
     let odd = " 0x5a00000000000010/0x5a0000000000001c/P/-/-/0 \n";
     let by_name = "main+0x10/main+0x1c/P/-/-/0\n";
     let count = |texts: &[&str]| -> (HotTable, Vec<u64>) {
-        let mut counter = Counter::new();
+        let mut counter = Counter::default();
         let mut refused = Vec::new();
         for text in texts {
             let mut recording = open(text);
@@ -346,7 +346,7 @@ fn names_join_recordings() {
     let one = "f+0x8(/a)/f+0x0(/a)/P/-/-/0 g+0x8(/a)/f+0x0(/a)/P/-/-/0\n";
     let two =
         "g+0x8(/a)/f+0x0(/a)/M/-/-/0 f+0x8(/a)/f+0x0(/a)/P/-/-/0 f+0x8(/b)/f+0x0(/b)/P/-/-/0\n";
-    let mut counter = Counter::new();
+    let mut counter = Counter::default();
     for text in [one, two] {
         counter.recording(&mut open(text), |_, _| {}).unwrap();
     }
@@ -384,7 +384,7 @@ fn offsets_may_be_huge() {
 }
 
 fn flow(text: &str) -> Flow {
-    let mut counter = FlowCounter::new();
+    let mut counter = FlowCounter::default();
     counter.recording(&mut open(text), |_, _| {}).unwrap();
     counter.finish()
 }

@@ -73,7 +73,7 @@ fn only_functions_are_found() {
 fn refusals_say_why() {
     let refused = |path: &str| Module::open(Path::new(path)).unwrap_err();
     assert!(matches!(refused("/nonexistent"), SymbolError::Open { .. }));
-    assert!(matches!(refused("/dev/null"), SymbolError::NotAFile { .. }));
+    assert!(matches!(refused("/dev/null"), SymbolError::NotAFile(..)));
     assert!(matches!(refused("/proc/self/status"), SymbolError::NotElf { .. }));
     assert_eq!(build_id(Path::new("/dev/null")), None);
     assert_eq!(build_id(Path::new("relative")), None);

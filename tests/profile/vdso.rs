@@ -46,7 +46,7 @@ fn map(maps: &mut Maps, base: u64, id: Option<&[u8]>) {
 }
 
 fn sources() -> Sources {
-    Sources { debug: DebugDirs::none(), ..Sources::default() }
+    Sources { debug: DebugDirs::default(), ..Sources::default() }
 }
 
 fn name(maps: &mut Maps, at: Location) -> Option<String> {
@@ -81,7 +81,7 @@ fn functions_of_the_vdso() {
     let folder = dir.path().join(".build-id/ab").join("ab".repeat(19));
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("vdso"), kept).unwrap();
-    let debug = DebugDirs { caches: vec![dir.path().to_owned()], ..DebugDirs::none() };
+    let debug = DebugDirs { caches: vec![dir.path().to_owned()], ..DebugDirs::default() };
     let with_cache = Sources { debug, ..sources() };
     assert_eq!(look(Some(&other), with_cache, BASE), (expected, Some(code), 0));
 }

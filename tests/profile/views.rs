@@ -24,7 +24,7 @@ pub(crate) fn count_as(meta: Meta, events: &[Event]) -> Flow {
     // Marked as recorded on this machine.
     let bytes = stream(Meta { hostname: None, osrelease: None, ..meta }, events);
     let mut recording = Recording::from_stream(Box::new(Cursor::new(bytes))).unwrap();
-    FlowCounter::new().count(&mut recording, |_, _| {}).unwrap()
+    FlowCounter::default().count(&mut recording, |_, _| {}).unwrap()
 }
 
 pub(crate) fn count(events: &[Event]) -> Flow {
@@ -33,7 +33,7 @@ pub(crate) fn count(events: &[Event]) -> Flow {
 
 pub(crate) fn text(text: &str) -> Flow {
     let stream = Box::new(Cursor::new(text.as_bytes().to_vec()));
-    FlowCounter::new().count(&mut Recording::from_stream(stream).unwrap(), |_, _| {}).unwrap()
+    FlowCounter::default().count(&mut Recording::from_stream(stream).unwrap(), |_, _| {}).unwrap()
 }
 
 /// An ELF file of one executable segment at [`BASE`], written by hand.
@@ -144,7 +144,7 @@ fn sites_and_blocks_are_the_same_when_counted_separately() {
         counter.recording(&mut recording, |_, _| {}).unwrap();
         counter.finish()
     };
-    let whole = finished(FlowCounter::new());
+    let whole = finished(FlowCounter::default());
     let (sites, blocks) = (
         finished(FlowCounter::of(FlowCounts::without_blocks())),
         finished(FlowCounter::of(FlowCounts::without_sites())),
@@ -651,7 +651,7 @@ fn subsamples_cover_the_truth() {
     let head = SampleHead { source: Source::Unsaid, ..SampleHead::default() };
     let mut covered = [0; 2];
     for _ in 0..1000 {
-        let mut counter = FlowCounter::new();
+        let mut counter = FlowCounter::default();
         for _ in 0..60 {
             let entries = Entries::Parsed(&stacks[random.below(stacks.len())]);
             let moves = Moves::default();

@@ -38,7 +38,7 @@ impl Kernel {
     fn sources(&self) -> Sources {
         let nothing = self.dir.path().join("nothing");
         Sources {
-            debug: DebugDirs::none(),
+            debug: DebugDirs::default(),
             kernel: RunningKernel {
                 hostname: None,
                 release: Some("7.7.7-another".to_owned()),
@@ -95,8 +95,8 @@ fn found_by_build_id() {
     let root = kernel.dir.path().join("root");
     let id: String = kernel.id.iter().map(|byte| format!("{byte:02x}")).collect();
     let (first, rest) = id.split_at(2);
-    let roots = || DebugDirs { roots: vec![root.clone()], ..DebugDirs::none() };
-    let caches = || DebugDirs { caches: vec![root.clone()], ..DebugDirs::none() };
+    let roots = || DebugDirs { roots: vec![root.clone()], ..DebugDirs::default() };
+    let caches = || DebugDirs { caches: vec![root.clone()], ..DebugDirs::default() };
     for (debug, place) in [
         (roots(), format!("boot/vmlinux-{RELEASE}")),
         (roots(), format!("lib/modules/{RELEASE}/vmlinux")),

@@ -312,15 +312,11 @@ impl Cleaner {
             self.transitions.clear();
             self.cuts.clear();
             self.ended.clear();
-            let moves = Moves(if cleaned.holds == RecordedBranches::Everything {
-                stack.moves.0
-            } else {
-                &[]
-            });
+            let everything = holds == RecordedBranches::Everything;
+            let moves = if everything { stack.moves } else { Moves::default() };
             let starts = moves.iter().next().is_some_and(|moved| moved.kind == MoveKind::Start);
             self.gaps.open += u64::from(cleaned.joins == Continuity::Start && !starts);
-            let known = self.interrupted.remove(&thread);
-            let mut interrupted = known.unwrap_or_default();
+            let mut interrupted = self.interrupted.remove(&thread).unwrap_or_default();
             let cuts = &mut self.cuts;
             let passage = Passage { moves, interrupted: &mut interrupted, cuts };
             let (gap_counts, transitions) = (&mut self.gaps, &mut self.transitions);

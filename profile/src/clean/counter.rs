@@ -61,18 +61,11 @@ pub trait View {
     fn finish(self, whole: CommonResult) -> Self::Table;
 }
 
-/// Reads recordings for a view.
+/// Reads recordings for a view; by default for an empty one.
 #[derive(Debug, Default)]
 pub struct Counter<V> {
     pub(crate) cleaner: Cleaner,
     pub(crate) view: V,
-}
-
-impl<V: View + Default> Counter<V> {
-    /// An empty counter.
-    pub fn new() -> Counter<V> {
-        Counter::of(V::default())
-    }
 }
 
 impl<V: View> Counter<V> {

@@ -8,6 +8,8 @@
 //! (Korn and Graubard, Analysis of Health Surveys, 2.4), in Wilson's form, which stays within 0 and
 //! 1.
 
+use super::add;
+
 /// Minimum number of stacks for an interval: the residuals of fewer give no reliable variance.
 pub const MIN_STACKS: u64 = 10;
 
@@ -47,7 +49,7 @@ impl Clusters {
             return;
         }
         let add = |sum: &mut u64, a: u64, b: u64| {
-            *sum = sum.saturating_add(weight.saturating_mul(a.saturating_mul(b)));
+            add(sum, weight.saturating_mul(a.saturating_mul(b)));
         };
         add(&mut self.stacks, 1, 1);
         add(&mut self.x, x, 1);
@@ -59,7 +61,6 @@ impl Clusters {
 
     /// Adds the sums over other stacks.
     pub fn merge(&mut self, other: &Clusters) {
-        let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
         add(&mut self.stacks, other.stacks);
         add(&mut self.x, other.x);
         add(&mut self.y, other.y);

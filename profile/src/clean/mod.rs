@@ -25,6 +25,8 @@ use std::hash::BuildHasherDefault;
 use crate::index::Product;
 use crate::read::stack::Thread;
 
+pub(crate) use crate::read::add;
+
 pub use cleaner::{Cleaned, LastBranch, Transition};
 pub use counter::{CommonResult, Counter, View};
 pub use moves::Continuity;
@@ -36,8 +38,3 @@ pub(crate) use moves::ContextChange;
 
 /// Data per thread.
 pub(crate) type ByThread<T> = HashMap<Thread, T, BuildHasherDefault<Product>>;
-
-/// Saturates, because counts in a file may be any number.
-pub(crate) fn add(count: &mut u64, more: u64) {
-    *count = count.saturating_add(more);
-}

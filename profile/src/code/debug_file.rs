@@ -14,7 +14,7 @@ use super::hex;
 use crate::read;
 
 /// The places to search for programs, libraries and debug files.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DebugDirs {
     /// The root folder of recorded paths instead of `/` (perf's `--symfs`). Files may also be
     /// directly in it, without their folders.
@@ -30,10 +30,10 @@ pub struct DebugDirs {
     pub fetched: Vec<PathBuf>,
 }
 
-/// The folders in environment variables (HOME, XDG_CACHE_HOME, DEBUGINFOD_CACHE_PATH), if they are
-/// [trusted](environment::trusted), and `/usr/lib/debug`.
-impl Default for DebugDirs {
-    fn default() -> DebugDirs {
+impl DebugDirs {
+    /// The folders in environment variables (HOME, XDG_CACHE_HOME, DEBUGINFOD_CACHE_PATH), if they
+    /// are [trusted](environment::trusted), and `/usr/lib/debug`.
+    pub fn usual() -> DebugDirs {
         let var = |name| environment::trusted(name).filter(|value| !value.is_empty());
         let home = var("HOME").map(PathBuf::from);
         let fetched = var("DEBUGINFOD_CACHE_PATH").map(PathBuf::from).or_else(|| {
@@ -45,20 +45,7 @@ impl Default for DebugDirs {
             roots: vec![PathBuf::from("/usr/lib/debug")],
             caches: home.iter().map(|home| home.join(".debug")).collect(),
             fetched: fetched.into_iter().collect(),
-            ..DebugDirs::none()
-        }
-    }
-}
-
-impl DebugDirs {
-    /// No places.
-    pub const fn none() -> DebugDirs {
-        DebugDirs {
-            symfs: None,
-            programs: Vec::new(),
-            roots: Vec::new(),
-            caches: Vec::new(),
-            fetched: Vec::new(),
+            ..DebugDirs::default()
         }
     }
 
@@ -123,16 +110,18 @@ impl DebugDirs {
 
     /// The symbol list of a kernel that perf saved, by build ID.
     pub(crate) fn kallsyms(&self, id: &[u8]) -> Option<PathBuf> {
-        let only_caches = DebugDirs { roots: Vec::new(), fetched: Vec::new(), ..self.clone() };
-        let mut paths = only_caches.by_build_id(id).into_iter().map(|path| path.join("kallsyms"));
-        paths.find(|path| path.is_file())
+        self.saved(id, "kallsyms").find(|path| path.is_file())
     }
 
     /// The vDSO of a kernel that perf saved, by build ID.
     pub(crate) fn vdso(&self, id: &[u8]) -> Option<PathBuf> {
-        let only_caches = DebugDirs { roots: Vec::new(), fetched: Vec::new(), ..self.clone() };
-        let mut paths = only_caches.by_build_id(id).into_iter().map(|path| path.join("vdso"));
-        paths.find(|path| read::build_id(path).is_some_and(|found| found == id))
+        self.saved(id, "vdso").find(|path| read::build_id(path).is_some_and(|found| found == id))
+    }
+
+    /// The possible paths of a file that perf saved, by build ID.
+    fn saved(&self, id: &[u8], name: &str) -> impl Iterator<Item = PathBuf> {
+        let only_caches = DebugDirs { caches: self.caches.clone(), ..DebugDirs::default() };
+        only_caches.by_build_id(id).into_iter().map(move |path| path.join(name))
     }
 }
 
@@ -140,7 +129,7 @@ impl DebugDirs {
 pub(crate) fn open_regular(path: &Path) -> Result<File, SymbolError> {
     let cause = |cause| SymbolError::Open { path: path.to_owned(), cause };
     let file = read::regular(path).map_err(cause)?;
-    file.ok_or_else(|| SymbolError::NotAFile { path: path.to_owned() })
+    file.ok_or_else(|| SymbolError::NotAFile(path.to_owned()))
 }
 
 /// The contents wanted of a debug file.

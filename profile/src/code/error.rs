@@ -19,11 +19,8 @@ pub enum SymbolError {
         cause: std::io::Error,
     },
     /// It is not a regular file: a name in brackets, or a device.
-    #[error("{} is not a regular file", path.as_text())]
-    NotAFile {
-        /// The path.
-        path: PathBuf,
-    },
+    #[error("{} is not a regular file", .0.as_text())]
+    NotAFile(PathBuf),
     /// It is not an ELF file.
     #[error("{} is not an object file: {what}", path.as_text())]
     NotElf {
@@ -115,32 +112,20 @@ pub enum SymbolError {
         running: String,
     },
     /// The given ELF file belongs to another kernel.
-    #[error("{} is not the kernel that was recorded (build ids differ): its symbols are not used", path.as_text())]
-    OtherVmlinux {
-        /// The file.
-        path: PathBuf,
-    },
+    #[error("{} is not the kernel that was recorded (build ids differ): its symbols are not used", .0.as_text())]
+    OtherVmlinux(PathBuf),
     /// The recorded kernel is unknown.
     #[error("the recording does not say which kernel ran: no kernel symbols are used")]
     UnknownKernel,
     /// The kernel shows zeros instead of addresses.
-    #[error("{} shows no addresses (kernel.kptr_restrict, or no right to see them): the kernel's functions have no names", path.as_text())]
-    Restricted {
-        /// The list of kernel symbols.
-        path: PathBuf,
-    },
+    #[error("{} shows no addresses (kernel.kptr_restrict, or no right to see them): the kernel's functions have no names", .0.as_text())]
+    Restricted(PathBuf),
     /// It is not a list of kernel symbols.
-    #[error("{} is not a list of kernel symbols", path.as_text())]
-    NotKallsyms {
-        /// The file.
-        path: PathBuf,
-    },
+    #[error("{} is not a list of kernel symbols", .0.as_text())]
+    NotKallsyms(PathBuf),
     /// A symbol list of generated code that belongs to another user.
-    #[error("{} belongs neither to the user nor to root: its names are not used", path.as_text())]
-    Owner {
-        /// The file.
-        path: PathBuf,
-    },
+    #[error("{} belongs neither to the user nor to root: its names are not used", .0.as_text())]
+    Owner(PathBuf),
     /// A symbol list of generated code that is too large.
     #[error("{} is too large ({size} bytes): its names are not used", path.as_text())]
     TooLarge {

@@ -16,39 +16,54 @@ pub(crate) struct NotTaken {
 }
 
 /// The result of decoding a block.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Straight {
-    /// It runs from end to end, without taking these conditional branches.
-    Runs(Vec<NotTaken>),
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Decoding {
+    /// It runs from end to end.
+    Runs,
     /// The code bytes are unavailable.
+    #[default]
     NoCode,
     /// It is impossible: an unconditional branch is inside, or the last address is in the middle of
     /// an instruction.
     Contradicts,
 }
 
-/// Decodes the block from entry to exit, addresses of one space.
-pub(crate) fn decode(maps: &mut Maps, space: usize, entry: u64, exit: u64) -> Straight {
+/// Decodes the block from entry to exit, addresses of one space. If it runs, the conditional
+/// branches that it does not take are in `passed`; of one that no branch `ended`, the last
+/// instruction too.
+pub(crate) fn decode(
+    maps: &mut Maps,
+    space: usize,
+    (entry, exit): (u64, u64),
+    ended: bool,
+    passed: &mut Vec<NotTaken>,
+) -> Decoding {
     let location = maps.locate(space, entry);
-    let Location::File { file, offset } = location else { return Straight::NoCode };
+    let Location::File { file, offset } = location else { return Decoding::NoCode };
     if maps.is_named(location) {
-        return Straight::NoCode;
+        return Decoding::NoCode;
     }
     let Some(length) = exit.checked_sub(entry).filter(|length| *length <= LONGEST_BLOCK) else {
-        return Straight::Contradicts;
+        return Decoding::Contradicts;
     };
     let end = Location::File { file, offset: offset.wrapping_add(length) };
     if maps.locate(space, exit) != end {
-        return Straight::Contradicts;
+        return Decoding::Contradicts;
     }
-    let (mut passed, mut ip) = (Vec::new(), entry);
+    let mut ip = entry;
     while ip < exit {
         let at = Location::File { file, offset: offset.wrapping_add(ip.wrapping_sub(entry)) };
-        let Some(code) = maps.code(at) else { return Straight::NoCode };
-        let Some(next) = step(&code, ip, &mut passed) else { return Straight::Contradicts };
+        let Some(code) = maps.code(at) else { return Decoding::NoCode };
+        let Some(next) = step(&code, ip, passed) else { return Decoding::Contradicts };
         ip = next;
     }
-    if ip == exit { Straight::Runs(passed) } else { Straight::Contradicts }
+    if ip != exit {
+        return Decoding::Contradicts;
+    }
+    if ended && let Some(code) = maps.code(end) {
+        step(&code, ip, passed);
+    }
+    Decoding::Runs
 }
 
 /// The address of the next instruction of straight-line code; `None` at an unconditional branch
@@ -64,17 +79,6 @@ fn step(code: &CodeBytes, ip: u64, passed: &mut Vec<NotTaken>) -> Option<u64> {
         Insn::Branch(_) | Insn::Invalid => return None,
     };
     Some(ip.wrapping_add(u64::from(len)))
-}
-
-/// Returns the instruction at an address if it is a conditional branch.
-pub(crate) fn conditional_at(maps: &mut Maps, space: usize, ip: u64) -> Option<NotTaken> {
-    let location = maps.locate(space, ip);
-    match maps.code(location)?.decode(ip) {
-        Insn::Branch(branch) if branch.is_conditional() => {
-            Some(NotTaken { from: ip, next: branch.next() })
-        }
-        _ => None,
-    }
 }
 
 /// Returns the conditional branches that straight-line code may pass from this address to the next
@@ -168,10 +172,8 @@ pub(crate) fn branch_at(
     from: u64,
     to: u64,
 ) -> (bool, Option<BranchInsn>) {
-    match maps.code(location) {
-        Some(code) => (true, branch_in(&code, from, to)),
-        None => (false, None),
-    }
+    let code = maps.code(location);
+    (code.is_some(), code.and_then(|code| branch_in(&code, from, to)))
 }
 
 /// The same from the code bytes at FROM.

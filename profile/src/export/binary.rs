@@ -82,7 +82,7 @@ impl Binary {
         })?;
         let runs = |segment: &object::Segment<'_, '_, _>| matches!(segment.flags(), SegmentFlags::Elf { p_flags, .. } if p_flags.contains(elf::PF_X));
         let first = object.segments().find(runs);
-        let first = first.ok_or_else(|| ExportError::NoCode { path: path.to_owned() })?;
+        let first = first.ok_or_else(|| ExportError::NoCode(path.to_owned()))?;
         let (mut sections, mut numbers) = (Vec::new(), HashMap::new());
         for section in object.sections() {
             let SectionFlags::Elf { sh_flags, .. } = section.flags() else { continue };

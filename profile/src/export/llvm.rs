@@ -36,15 +36,15 @@ pub(super) fn text(
 ) -> Result<String, ExportError> {
     let path = program.binary.path.clone();
     if program.binary.has_probes {
-        return Err(ExportError::Probes { path });
+        return Err(ExportError::Probes(path));
     }
     let functions = Functions::of(&path, dirs, program.binary.base);
-    let Some(mut functions) = functions else { return Err(ExportError::NoDebug { path }) };
+    let Some(mut functions) = functions else { return Err(ExportError::NoDebug(path)) };
     profile.missing = functions.missing().map(str::to_owned).collect();
     if functions.all.is_empty() {
         let files = super::some_of(&profile.missing);
         return Err(match profile.missing.is_empty() {
-            true => ExportError::NoDebug { path },
+            true => ExportError::NoDebug(path),
             false => ExportError::NoPieces { path, files },
         });
     }
@@ -58,17 +58,13 @@ pub(super) fn text(
     let mut made = Made { functions: BTreeMap::new(), missing: BTreeMap::new(), flow };
     made.add_ranges(program, &mut functions, &ranges);
     made.add_branches(&mut functions, &ranges);
-    profile.unknown = by_symbol(&made.missing, &program.binary);
+    profile.unknown = by_symbol(made.missing, &program.binary);
     Ok(samples::text(made.functions))
 }
 
 /// Sums by the nearest preceding symbol, without start-up code and library stubs.
-fn by_symbol(missing: &BTreeMap<u64, u64>, binary: &Binary) -> Vec<(String, u64)> {
-    let missing: Vec<(u64, u64)> = missing
-        .iter()
-        .map(|(addr, count)| (*addr, *count))
-        .filter(|of| !binary.is_stub(of.0))
-        .collect();
+fn by_symbol(missing: BTreeMap<u64, u64>, binary: &Binary) -> Vec<(String, u64)> {
+    let missing: Vec<(u64, u64)> = missing.into_iter().filter(|of| !binary.is_stub(of.0)).collect();
     // For each address, the last symbol at or before it and after the previous address.
     let mut nearest: Vec<Option<(u64, String)>> = vec![None; missing.len()];
     binary.for_each_symbol(|addr, name| {

@@ -143,11 +143,8 @@ pub enum ExportError {
     #[error(transparent)]
     Symbols(#[from] SymbolError),
     /// It has no executable segment.
-    #[error("{path} has no code", path = path.as_text())]
-    NoCode {
-        /// The file.
-        path: PathBuf,
-    },
+    #[error("{} has no code", .0.as_text())]
+    NoCode(PathBuf),
     /// The debug information is in separate files, which are missing.
     #[error(
         "{path} has its debug information in other files (split DWARF), which are not there: {files}; \
@@ -161,17 +158,11 @@ pub enum ExportError {
         files: String,
     },
     /// A sample profile needs line information.
-    #[error("{path} has no debug information, which a sample profile needs: build with -g", path = path.as_text())]
-    NoDebug {
-        /// The file.
-        path: PathBuf,
-    },
+    #[error("{} has no debug information, which a sample profile needs: build with -g", .0.as_text())]
+    NoDebug(PathBuf),
     /// It was compiled with pseudo probes, which require another profile format.
-    #[error("{path} was built with pseudo probes, which only llvm-profgen supports: use --to llvm-raw and pass the result to it", path = path.as_text())]
-    Probes {
-        /// The file.
-        path: PathBuf,
-    },
+    #[error("{} was built with pseudo probes, which only llvm-profgen supports: use --to llvm-raw and pass the result to it", .0.as_text())]
+    Probes(PathBuf),
 }
 
 /// The program to profile.
@@ -223,7 +214,7 @@ impl Traced {
         let is_launcher = chosen.as_ref().is_some_and(|chosen| chosen.is_launcher);
         let mut profile = Profile { is_launcher, ..Profile::default() };
         self.fill(&mut profile, kind, of, file).map_err(|error| match error {
-            why @ (ExportError::Empty { .. } | ExportError::NoDebug { .. }) if is_launcher => {
+            why @ (ExportError::Empty { .. } | ExportError::NoDebug(..)) if is_launcher => {
                 let name = file.and_then(|file| self.maps.path(file)).unwrap_or_default();
                 ExportError::OnlyLauncher { name: name.to_owned(), why: why.to_string() }
             }

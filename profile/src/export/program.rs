@@ -104,13 +104,9 @@ impl Program {
 
 /// The file offset of a trace's address; without a file, the address.
 fn inside(maps: &Maps, trace: &Trace, addr: u64, file: Option<usize>) -> Option<u64> {
-    let file = match file {
-        _ if addr == NOT_KNOWN => return None,
-        None => return Some(addr),
-        Some(file) => file,
-    };
-    match maps.locate(trace.space as usize, addr) {
-        Location::File { file: of, offset } if of == file => Some(offset),
-        _ => None,
+    match file {
+        _ if addr == NOT_KNOWN => None,
+        None => Some(addr),
+        Some(file) => maps.locate(trace.space as usize, addr).in_file(file),
     }
 }

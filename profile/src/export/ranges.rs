@@ -9,7 +9,7 @@ use super::binary::Binary;
 use super::program::{Program, Step};
 use super::traces::{NOT_KNOWN, Traced};
 use crate::clean::add;
-use crate::code::maps::Location;
+
 use crate::read::LONGEST_BLOCK;
 
 /// Source of a branch from outside the program (`ExternalAddr` in llvm-profgen's `PerfReader.h`).
@@ -65,10 +65,7 @@ impl Ranges {
         let (mut counts, mut losses) = (Ranges::default(), Losses::default());
         for trace in &traced.traces {
             add(&mut losses.recorded, trace.taken);
-            let offset = |addr| match traced.maps.locate(trace.space as usize, addr) {
-                Location::File { file: of, offset } if of == file => Some(offset),
-                _ => None,
-            };
+            let offset = |addr| traced.maps.locate(trace.space as usize, addr).in_file(file);
             let (from, to) = (offset(trace.from), offset(trace.to));
             match (from, to) {
                 (Some(from), Some(to)) if trace.taken > 0 => {

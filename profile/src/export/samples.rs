@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
-use crate::clean::add;
-
 /// The line relative to the start of its function, and the discriminator.
 pub(super) type Line = (u32, u32);
 
@@ -51,8 +49,7 @@ impl Samples {
     /// (`FunctionSamples::updateCallsiteSamples`).
     pub(super) fn raise_to_calls(&mut self) {
         for at in self.body.values_mut() {
-            let mut called = 0;
-            at.targets.values().for_each(|count| add(&mut called, *count));
+            let called = at.targets.values().copied().fold(0, u64::saturating_add);
             at.count = at.count.max(called);
         }
     }

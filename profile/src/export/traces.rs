@@ -1,7 +1,6 @@
 //! The common unit of all profiles: a branch together with the next taken branch. Branch counts and
 //! fall-through ranges are sums of these.
 
-use crate::clean::quality::Quality;
 use crate::clean::{Cleaned, CommonResult, Continuity, RecordedBranches, View, add};
 use crate::code::maps::Maps;
 use crate::index::{Index, hash};
@@ -78,8 +77,6 @@ pub struct Traced {
     pub(super) traces: Vec<Trace>,
     /// Entries dropped by the rules.
     pub tally: Tally,
-    /// Samples and entries read and dropped.
-    pub quality: Quality,
     /// Mappings and files.
     pub maps: Maps,
 }
@@ -223,7 +220,6 @@ impl<const JOIN: bool> View for Traces<JOIN> {
 
     fn finish(self, whole: CommonResult) -> Traced {
         let Traces { traces, tally, .. } = self;
-        let CommonResult { quality, maps, .. } = whole;
-        Traced { traces, tally, quality, maps }
+        Traced { traces, tally, maps: whole.maps }
     }
 }

@@ -31,6 +31,11 @@ pub(crate) const fn crosses(a: u64, b: u64) -> bool {
     (a >= KERNEL) != (b >= KERNEL)
 }
 
+/// Saturates, because counts in a file may be any number.
+pub(crate) fn add(count: &mut u64, more: u64) {
+    *count = count.saturating_add(more);
+}
+
 /// perf's name for the kernel; a symbol may follow.
 pub(crate) const KERNEL_NAME: &str = "[kernel.kallsyms]";
 

@@ -110,19 +110,14 @@ pub(crate) fn modes(counts: &[(u32, u64)], step: impl Fn(u32) -> u32) -> Vec<u32
     let mut found: Vec<usize> = Vec::new();
     for scale in &SCALES {
         let points = points(&pieces, &below, scale);
-        let density = |at: usize| points.get(at).map_or(0.0, Point::density);
-        let raw = |at: usize| {
-            let piece = points.get(at).and_then(|point| pieces.get(point.piece?));
-            piece.map_or(0.0, Piece::density)
-        };
+        let density = |at: usize| points[at].density();
+        let raw = |at: usize| points[at].piece.map_or(0.0, |piece| pieces[piece].density());
         let mut peaks: Vec<usize> = (0..points.len())
             .filter(|&at| {
-                points.get(at).is_some_and(|point| {
-                    let near = scale.near(point.value);
-                    let last = point.value.saturating_add(near);
-                    let samples = below.between(point.value.saturating_sub(near), last);
-                    point.piece.is_some() && samples >= MODE_SHARE * all
-                })
+                let Point { value, piece, .. } = points[at];
+                let near = scale.near(value);
+                let (first, last) = (value.saturating_sub(near), value.saturating_add(near));
+                piece.is_some() && below.between(first, last) >= MODE_SHARE * all
             })
             .collect();
         peaks.sort_by(|&a, &b| {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use lbr_msr::record::Event;
 
-use crate::clean::{ByThread, Cleaned, CommonResult, Counter, View};
+use crate::clean::{ByThread, Cleaned, CommonResult, Counter, View, add};
 use crate::code::maps::Maps;
 use crate::read::perf_data::ReadError;
 use crate::read::recording::Recording;
@@ -76,8 +76,7 @@ impl View for Page {
     type Table = (Vec<HotBranch>, Flow, Scan, Vec<Task>);
 
     fn stack(&mut self, stack: &Cleaned<'_>, maps: &mut Maps) {
-        let samples = self.tasks.entry(stack.thread).or_default();
-        *samples = samples.saturating_add(stack.weight);
+        add(self.tasks.entry(stack.thread).or_default(), stack.weight);
         self.hot.stack(stack, maps);
         self.flow.stack(stack, maps);
         self.scan.stack(stack, maps);

@@ -105,7 +105,7 @@ fn names(text: &[u8]) {
 }
 
 fn counted(text: &[u8]) {
-    let mut counter = Counter::new();
+    let mut counter = Counter::default();
     let stream = Box::new(std::io::Cursor::new(text.to_vec()));
     if let Ok(mut recording) = Recording::from_stream(stream)
         && counter.recording(&mut recording, |_, _| {}).is_ok()

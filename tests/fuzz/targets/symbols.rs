@@ -41,7 +41,7 @@ fn sources(kallsyms: Option<PathBuf>, modules: PathBuf) -> Sources {
         modules,
     };
     Sources {
-        debug: DebugDirs::none(),
+        debug: DebugDirs::default(),
         kernel,
         kallsyms,
         vmlinux: None,
@@ -65,7 +65,7 @@ fn ask(maps: &mut Maps, pid: Option<u32>, addrs: impl IntoIterator<Item = u64>) 
 
 /// Looks these addresses up in a program, one by one.
 fn module(path: &Path) {
-    let Ok(mut module) = Module::open_with(path, &DebugDirs::none()) else { return };
+    let Ok(mut module) = Module::open_with(path, &DebugDirs::default()) else { return };
     for addr in (0..16).map(|at| 0x1000 + at * 7).chain([0, u64::MAX, BASE + 0xC0, BASE + 0xE0]) {
         let _ = (module.function_at(addr), module.source(addr), module.frames(addr));
         let _ = (module.code_at(addr), module.offset_of_address(addr));
@@ -75,7 +75,7 @@ fn module(path: &Path) {
 
 /// The lines of many addresses.
 fn lines(path: &Path) {
-    let Ok(module) = Module::open_with(path, &DebugDirs::none()) else { return };
+    let Ok(module) = Module::open_with(path, &DebugDirs::default()) else { return };
     let addrs = (BASE..BASE + 0x200).step_by(7).chain((0x1000..0x1100).step_by(7));
     for addr in addrs.chain([0, u64::MAX]) {
         let _ = (module.source(addr), module.frames(addr));

@@ -32,7 +32,7 @@ fn sources() -> Sources {
         modules: nowhere.clone(),
     };
     Sources {
-        debug: DebugDirs { symfs: Some(nowhere.clone()), ..DebugDirs::none() },
+        debug: DebugDirs { symfs: Some(nowhere.clone()), ..DebugDirs::default() },
         kernel,
         kallsyms: None,
         vmlinux: None,

@@ -134,7 +134,7 @@ fn annotate(args: &Annotate) -> Result {
         .map(|path| Output::new(path, inputs()))
         .transpose()?;
     let recordings = Recordings::once(&args.input, args.select.reading(&args.symbols))?;
-    let (mut flow, sources) = recordings.count(FlowCounter::new())?;
+    let (mut flow, sources) = recordings.count(FlowCounter::default())?;
     args.rows.keep_flow(&mut flow, false)?;
     args.rows.keep_flow(&mut flow, true)?;
     let syntax = args.syntax;

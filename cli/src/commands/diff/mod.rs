@@ -396,7 +396,7 @@ fn on_each_side(shown: &RowArgs, maps: &[Maps; 2], files: &[[String; 2]]) -> [Ro
         let other = 1 - side;
         let mut names: Vec<String> = Vec::new();
         for name in shown.files() {
-            if LocationFilter::files(&maps[side], std::slice::from_ref(name)).missing().is_empty() {
+            if LocationFilter::files(&maps[side], std::slice::from_ref(name)).missing.is_empty() {
                 names.push(name.clone());
             }
             let there = named(other, name);

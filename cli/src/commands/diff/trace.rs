@@ -107,7 +107,7 @@ fn within(args: &Diff, survey: &mut Survey, name: &str) -> Result<Option<Locatio
         return Ok(None);
     }
     let within = LocationFilter::new(&mut survey.maps, dso, symbols);
-    match within.missing() {
+    match &*within.missing {
         [] => Ok(Some(within)),
         missing => {
             let missing = missing.join(", ");

@@ -198,7 +198,7 @@ pub(crate) fn run(args: &Export) -> Result {
 
 /// Branches of every file.
 fn pprof(args: &Export, output: &Output) -> Result {
-    let (mut table, read) = args.count(hot::Counter::new())?;
+    let (mut table, read) = args.count(hot::Counter::default())?;
     output.write(export::pprof(&mut table, args.to == Kind::PprofGo)?)?;
     head::finish(&read, &table.maps);
     Ok(DONE)

@@ -13,7 +13,7 @@ use crate::select::RowArgs;
 
 /// Writes them.
 pub(super) fn write(args: &Export, output: &Output) -> Result {
-    let (HotTable { mut branches, mut maps, total, .. }, read) = args.count(Counter::new())?;
+    let (HotTable { mut branches, mut maps, total, .. }, read) = args.count(Counter::default())?;
     let shown = RowArgs { dso: args.dso.clone(), ..RowArgs::default() };
     shown.keep(&mut maps, &mut branches, (total, "branches"), |branch| {
         (branch.from_location, branch.count)

@@ -40,7 +40,7 @@ struct ValueCount {
 }
 
 fn run(args: &Report, out: &mut Out<'_>) -> Result {
-    let (made, sources) = args.count(Counter::<ArgumentCounts>::new())?;
+    let (made, sources) = args.count(Counter::<ArgumentCounts>::default())?;
     let Arguments { mut calls, with_registers, at_entry, mut hot } = made;
     let totals = Totals::of_hot(&hot, hot.branches.len());
     let shown = args

@@ -79,7 +79,7 @@ pub(crate) fn means(counters: Option<&[Option<u64>; 4]>, count: u64) -> Option<S
 }
 
 fn run(args: &Report, out: &mut Out<'_>) -> Result {
-    let (mut hot, sources) = args.count(Counter::new())?;
+    let (mut hot, sources) = args.count(Counter::default())?;
     if let Some(sort) = args.sort {
         let lacking = match sort {
             Sort::Mispredicts | Sort::Rate => (hot.known == 0).then_some("predictions"),

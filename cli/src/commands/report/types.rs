@@ -40,7 +40,7 @@ fn table<'a>(all: u64) -> Table<'a, (), Ranked<'a, OfType>> {
 }
 
 fn run(args: &Report, out: &mut Out<'_>) -> Result {
-    let (mut hot, sources) = args.count(Counter::new())?;
+    let (mut hot, sources) = args.count(Counter::default())?;
     let mut branches = std::mem::take(&mut hot.branches);
     let totals = Totals::of_hot(&hot, branches.len());
     let from = |branch: &HotBranch| (branch.from_location, branch.count);

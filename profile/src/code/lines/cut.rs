@@ -41,7 +41,7 @@ pub fn cut_files() -> Vec<PathBuf> {
 }
 
 fn is_cut(at: usize) -> bool {
-    MAPPED.get(at).is_some_and(|place| place.cut.load(Ordering::Relaxed))
+    MAPPED[at].cut.load(Ordering::Relaxed)
 }
 
 /// Watches a mapping; must be dropped before it.
@@ -56,7 +56,7 @@ impl Watch {
             place.start.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         };
         let at = MAPPED.iter().position(free)?;
-        let place = MAPPED.get(at)?;
+        let place = &MAPPED[at];
         place.len.store(bytes.len(), Ordering::Relaxed);
         place.cut.store(false, Ordering::Relaxed);
         place.start.store(bytes.as_ptr() as usize, Ordering::Release);
@@ -77,9 +77,7 @@ impl Drop for Watch {
         if let Some(path) = names.0.remove(&self.0).filter(|_| self.is_cut()) {
             names.1.insert(path);
         }
-        if let Some(place) = MAPPED.get(self.0) {
-            place.start.store(0, Ordering::Release);
-        }
+        MAPPED[self.0].start.store(0, Ordering::Release);
     }
 }
 

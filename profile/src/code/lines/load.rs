@@ -53,16 +53,14 @@ pub(super) fn load(program: &Path, dirs: &DebugDirs) -> Option<(Dwarf<Reader>, P
     let object = object::File::parse(&*bytes).ok()?;
     let mut files = vec![own.clone(), bytes.clone()];
     let mut dwarf =
-        Dwarf::load(|id| Ok::<_, gimli::Error>(section(&bytes, &object, Some(id.name()))));
-    if let Ok(dwarf) = &mut dwarf
-        && let Some(shared) = alternate(&path, &object, dirs).and_then(|path| map(&path))
+        Dwarf::load(|id| Ok::<_, gimli::Error>(section(&bytes, &object, Some(id.name())))).ok()?;
+    if let Some(shared) = alternate(&path, &object, dirs).and_then(|path| map(&path))
         && let Ok(object) = object::File::parse(&*shared)
     {
         files.push(shared.clone());
         let _ =
             dwarf.load_sup(|id| Ok::<_, gimli::Error>(section(&shared, &object, Some(id.name()))));
     }
-    let dwarf = dwarf.ok()?;
     let package = [program, &path].into_iter().find_map(package);
     let folder = program.parent().map(Path::to_owned);
     Some((dwarf, Pieces { files, package, folder }))

@@ -74,14 +74,13 @@ impl CodeOfLine {
     /// Sorts and merges the ranges.
     pub(crate) fn settle(&mut self) {
         self.ranges.sort_by_key(|range| (range.start, range.end));
-        let mut joined: Vec<Range<u64>> = Vec::new();
-        for range in self.ranges.drain(..) {
-            match joined.last_mut() {
-                Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
-                _ => joined.push(range),
+        self.ranges.dedup_by(|range, last| {
+            let joins = range.start <= last.end;
+            if joins {
+                last.end = last.end.max(range.end);
             }
-        }
-        self.ranges = joined;
+            joins
+        });
     }
 }
 

@@ -86,7 +86,7 @@ impl Maps {
         if last.is_some() {
             return (space, entries, false);
         }
-        let used = self.spaces.get(space).is_none_or(|space| space.used);
+        let used = self.spaces[space].used;
         // Our own recordings are followed from stack to stack at their original addresses.
         let alone = head.source == Source::Unsaid && head.integrity.head == Head::Unknown;
         if alone && !used && head.pid.is_some() {
@@ -96,16 +96,13 @@ impl Maps {
                 return (layout, Entries::Parsed(room), true);
             }
         }
-        if let Some(space) = self.spaces.get_mut(space) {
-            space.used = true;
-        }
+        self.spaces[space].used = true;
         self.common.last = Some((head.pid, space));
         (space, entries, false)
     }
 
     fn begin_layouts(&mut self, first: usize) {
-        let space = self.spaces.get(first);
-        let all = space.into_iter().flat_map(|space| space.mappings.values());
+        let all = self.spaces[first].mappings.values();
         let parts = all.map(|map| (part(map), map.start)).collect();
         self.common.layouts.push(Layout { space: first, parts });
     }

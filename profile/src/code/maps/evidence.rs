@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use super::Maps;
+use super::files::FileKind;
 use crate::code::maps::Location;
 use crate::code::straight;
 use crate::code::symbols::{Module, SymbolError};
@@ -144,13 +145,12 @@ impl Maps {
             if may_leave_anywhere(&branch) {
                 return;
             }
-            let Location::File { file, offset } = self.locate(space, from) else { return };
-            if let Some(file) = self.files.get_mut(file).filter(|file| file.is_elf()) {
-                let branches = &mut file.evidence.branches;
-                let known = |known: &Branch| known.offset == offset;
-                if branches.len() < MOST && !branches.iter().any(known) {
-                    branches.push(Branch { offset, from, to });
-                }
+            let Some((Evidence { branches, .. }, offset)) = self.evidence_at(space, from) else {
+                return;
+            };
+            let known = |known: &Branch| known.offset == offset;
+            if branches.len() < MOST && !branches.iter().any(known) {
+                branches.push(Branch { offset, from, to });
             }
         });
     }
@@ -165,15 +165,21 @@ impl Maps {
             if len > LONGEST {
                 continue;
             }
-            let Location::File { file, offset } = self.locate(space, entry) else { continue };
-            if let Some(file) = self.files.get_mut(file).filter(|file| file.is_elf()) {
-                let blocks = &mut file.evidence.blocks;
-                let block = FallThrough { offset, entry, len };
-                if blocks.len() < MOST && !blocks.contains(&block) {
-                    blocks.push(block);
-                }
+            let Some((Evidence { blocks, .. }, offset)) = self.evidence_at(space, entry) else {
+                continue;
+            };
+            let block = FallThrough { offset, entry, len };
+            if blocks.len() < MOST && !blocks.contains(&block) {
+                blocks.push(block);
             }
         }
+    }
+
+    /// The evidence about the program or library at an address, and the offset in it.
+    fn evidence_at(&mut self, space: usize, addr: u64) -> Option<(&mut Evidence, u64)> {
+        let Location::File { file, offset } = self.locate(space, addr) else { return None };
+        let file = self.files.get_mut(file).filter(|file| file.kind == FileKind::Elf)?;
+        Some((&mut file.evidence, offset))
     }
 }
 

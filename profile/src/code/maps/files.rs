@@ -112,10 +112,6 @@ impl State {
 }
 
 impl MappedFile {
-    pub(super) fn is_elf(&self) -> bool {
-        self.kind == FileKind::Elf
-    }
-
     pub(super) fn new(path: String, build_id: Option<Vec<u8>>, kind: FileKind) -> MappedFile {
         MappedFile { path, build_id, kind, ..MappedFile::default() }
     }
@@ -255,10 +251,7 @@ impl Maps {
         let Location::File { file, offset } = location else { return None };
         let counts = match &self.files.get(file)?.kind {
             FileKind::Kernel { reference, .. } => reference.is_some(),
-            FileKind::Jit { .. } | FileKind::Named | FileKind::None => false,
-            FileKind::Elf | FileKind::Module { .. } | FileKind::Whole { .. } | FileKind::Vdso => {
-                true
-            }
+            kind => !matches!(kind, FileKind::Jit { .. } | FileKind::Named | FileKind::None),
         };
         counts.then_some(offset)
     }
@@ -274,18 +267,13 @@ impl Maps {
         match std::mem::take(&mut file.state) {
             State::NotTried => {}
             State::Open(mut module) if file.kind == FileKind::Elf => {
-                if let Some(error) = file.doubt(&mut module) {
-                    file.rejected.push((module.path().to_owned(), error));
-                    file.open_program(&self.sources);
-                } else {
-                    file.state = State::Open(module);
-                }
-                return;
+                let Some(error) = file.doubt(&mut module) else {
+                    return file.state = State::Open(module);
+                };
+                file.rejected.push((module.path().to_owned(), error));
+                return file.open_program(&self.sources);
             }
-            state => {
-                file.state = state;
-                return;
-            }
+            state => return file.state = state,
         }
         let state = match &file.kind {
             FileKind::Elf => return file.open_program(&self.sources),
@@ -303,9 +291,7 @@ impl Maps {
             }
             FileKind::Whole { .. } | FileKind::Named | FileKind::None => State::Silent,
         };
-        if let Some(file) = self.files.get_mut(index) {
-            file.state = state;
-        }
+        self.files[index].state = state;
     }
 
     /// The program or library with an index.
@@ -343,8 +329,7 @@ impl Maps {
 
     /// Whether the file at a location's path is not the recorded one.
     pub(crate) fn is_of_other_file(&self, location: Location) -> bool {
-        let Location::File { file, .. } = location else { return false };
-        let failure = self.files.get(file).and_then(|file| file.state.failure());
+        let failure = location.file().and_then(|file| self.failure(file));
         failure.is_some_and(SymbolError::is_other_file)
     }
 

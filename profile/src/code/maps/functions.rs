@@ -39,8 +39,7 @@ pub struct Function {
 impl Function {
     /// Whether the function contains a location.
     pub fn contains(&self, location: Location) -> bool {
-        matches!(location, Location::File { file, offset }
-            if file == self.file && self.offsets.contains(&offset))
+        location.in_file(self.file).is_some_and(|offset| self.offsets.contains(&offset))
     }
 }
 
@@ -174,17 +173,15 @@ impl Maps {
     /// A recorded address of a function: in the first mapping of its file.
     pub(crate) fn recorded_address(&self, function: &Function) -> Option<u64> {
         let start = function.offsets.start;
-        let lowest = |replaced: bool| {
-            let spaces = self.spaces.iter().filter(|space| space.replaced == replaced);
-            let maps =
-                spaces.flat_map(|space| space.mappings.values().map(move |map| (space, map)));
-            let holds = |(space, map): &(&Space, &Mapping)| {
-                self.file_of(space, map) == function.file
-                    && start.checked_sub(map.pgoff).is_some_and(|at| at < map.len)
-            };
-            maps.filter(holds).map(|(_, map)| map.start.wrapping_add(start - map.pgoff)).min()
+        let spaces = self.spaces.iter();
+        let maps = spaces.flat_map(|space| space.mappings.values().map(move |map| (space, map)));
+        // Replaced spaces count only if there is no other.
+        let address = |(space, map): (&Space, &Mapping)| {
+            let within = start.checked_sub(map.pgoff).filter(|within| *within < map.len)?;
+            let is_there = self.file_of(space, map) == function.file;
+            is_there.then(|| (space.replaced, map.start.wrapping_add(within)))
         };
-        lowest(false).or_else(|| lowest(true))
+        maps.filter_map(address).min().map(|(_, address)| address)
     }
 
     /// The file that may have debug information for a location, and the address in it.

@@ -51,9 +51,7 @@ impl Maps {
             hostname: info.hostname.clone(),
             build_id: build_id.or_else(|| listed.map(|(_, id)| id.clone())),
         };
-        if let Some(kernel) = self.kernel_mut() {
-            kernel.recorded = recorded;
-        }
+        self.kernel_mut().recorded = recorded;
     }
 
     /// Merges the kernel with the same one of an earlier recording, independent of its load
@@ -102,16 +100,16 @@ impl Maps {
         let file = self.file(path, map.build_id.as_deref(), kind);
         let file = file.unwrap_or(usize::MAX);
         let new = Mapping { start: map.addr, len: map.len, pgoff, file };
-        let kept = self.kernel_mut().is_some_and(|kernel| put_if_few(&mut kernel.mappings, new));
+        let kept = put_if_few(&mut self.kernel_mut().mappings, new);
         self.unkept.mappings += u64::from(!kept);
     }
 
-    fn kernel_mut(&mut self) -> Option<&mut Kernel> {
+    fn kernel_mut(&mut self) -> &mut Kernel {
         let index = self.recording as usize;
         if self.kernels.len() <= index {
             self.kernels.resize_with(index + 1, Kernel::default);
         }
-        self.kernels.get_mut(index)
+        &mut self.kernels[index]
     }
 
     /// The symbols of the recorded kernel or module, if available. Reports once why not.
@@ -153,7 +151,7 @@ impl Maps {
             }
             _ => return Ok(State::Silent),
         };
-        let base = base.ok_or(SymbolError::NotKallsyms { path: list })?;
+        let base = base.ok_or(SymbolError::NotKallsyms(list))?;
         Ok(State::Listed(Listed { symbols, module, base }))
     }
 

@@ -73,11 +73,7 @@ impl RecordedKernel {
     pub(super) fn is(&self, other: &RecordedKernel) -> bool {
         match (&self.build_id, &other.build_id) {
             (Some(a), Some(b)) => a == b,
-            (None, None) => {
-                self.release.is_some()
-                    && self.release == other.release
-                    && self.hostname == other.hostname
-            }
+            (None, None) => self.release.is_some() && self == other,
             _ => false,
         }
     }
@@ -153,7 +149,7 @@ impl Maps {
                 let module = Module::open_with(given, &self.sources.debug)?;
                 let id = recorded.and_then(|recorded| recorded.build_id.as_deref());
                 if differs(id, module.build_id()) {
-                    return Err(SymbolError::OtherVmlinux { path: given.clone() });
+                    return Err(SymbolError::OtherVmlinux(given.clone()));
                 }
                 module
             }

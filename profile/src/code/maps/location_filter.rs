@@ -22,7 +22,8 @@ pub struct LocationFilter {
     /// For each file, whether it is selected; `None` for all.
     files: Option<Vec<bool>>,
     unknown: bool,
-    missing: Vec<String>,
+    /// Names that match no file and no function.
+    pub missing: Vec<String>,
     /// The ranges of the functions, sorted by file and offset, without overlaps; `None` for all.
     functions: Option<Vec<(usize, Range<u64>)>>,
 }
@@ -75,11 +76,6 @@ impl LocationFilter {
         let after = functions.partition_point(|(of, at)| (*of, at.start) <= (file, offset));
         let before = after.checked_sub(1).and_then(|at| functions.get(at));
         before.is_some_and(|(of, at)| *of == file && at.contains(&offset))
-    }
-
-    /// Names that match no file and no function.
-    pub fn missing(&self) -> &[String] {
-        &self.missing
     }
 
     /// The file name of a location, as perf prints it in a column.

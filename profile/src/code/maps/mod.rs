@@ -64,6 +64,11 @@ impl Location {
         }
     }
 
+    /// The offset in a file; `None` if it is elsewhere.
+    pub(crate) fn in_file(self, file: usize) -> Option<u64> {
+        (self.file() == Some(file)).then(|| self.position())
+    }
+
     /// The file offset; outside of files the address.
     pub(crate) const fn position(self) -> u64 {
         match self {
@@ -247,16 +252,12 @@ impl Maps {
         let kind = FileKind::of_mapping(map);
         // It has no file; recorders write arbitrary offsets.
         let pgoff = if kind == FileKind::Vdso { 0 } else { map.pgoff };
-        let is_full = |space: &Space| space.mappings.len() >= MOST_MAPPINGS;
-        let file = match self.process(map.pid).is_some_and(is_full) {
-            true => None,
-            false => self.file(&map.path, build_id.as_deref(), kind),
-        };
-        if let Some(file) = file.and_then(|file| self.files.get_mut(file)) {
-            let here = (pgoff, map.len);
-            file.code = Some(file.code.map_or(here, |first| first.min(here)));
-        }
+        let process = self.process(map.pid);
+        let is_full = process.is_some_and(|process| process.mappings.len() >= MOST_MAPPINGS);
+        let file = if is_full { None } else { self.file(&map.path, build_id.as_deref(), kind) };
         if let Some(file) = file {
+            let (here, code) = ((pgoff, map.len), &mut self.files[file].code);
+            *code = Some(code.map_or(here, |first| first.min(here)));
             self.note_program(map.pid, (map.addr, map.len), file);
         }
         // Replaces the old mapping even if the new file is unknown.
@@ -274,16 +275,14 @@ impl Maps {
         // In another recording, the same path may be another file.
         let recording = self.recording;
         let same = known.filter(|&file| {
-            self.files.get(file).is_some_and(|known| {
-                !differs(known.build_id.as_deref(), build_id) && known.kind == kind
-            })
+            let known = &self.files[file];
+            !differs(known.build_id.as_deref(), build_id) && known.kind == kind
         });
         if let Some(file) = same {
-            if let Some(known) = self.files.get_mut(file) {
-                known.recording = recording;
-                if known.build_id.is_none() {
-                    known.build_id = build_id.map(<[u8]>::to_vec);
-                }
+            let known = &mut self.files[file];
+            known.recording = recording;
+            if known.build_id.is_none() {
+                known.build_id = build_id.map(<[u8]>::to_vec);
             }
             return Some(file);
         }
@@ -297,7 +296,7 @@ impl Maps {
 
     fn insert(&mut self, pid: Option<u32>, new: Mapping) {
         let mut index = self.current_space(pid);
-        let Some(space) = self.spaces.get(index) else { return };
+        let space = &self.spaces[index];
         let mappings = &space.mappings;
         let is_file = |m: &Mapping| self.files.get(m.file).is_some_and(|f| f.kind == FileKind::Elf);
         let base = |m: &Mapping| m.start.wrapping_sub(m.pgoff);
@@ -307,15 +306,15 @@ impl Maps {
             let before = mappings.clone();
             let replaced = index;
             index = self.add_space(pid, before);
-            self.spaces.get_mut(replaced).into_iter().for_each(|space| space.replaced = true);
+            self.spaces[replaced].replaced = true;
         }
-        let Some(space) = self.spaces.get_mut(index) else { return };
+        let space = &mut self.spaces[index];
         let before = space.mappings.len();
         let kept = put_if_few(&mut space.mappings, new);
         self.unkept.mappings += u64::from(!kept);
         self.held = (self.held + space.mappings.len()).saturating_sub(before);
         let copied = space.mappings.take_copied();
-        self.copied = self.copied.saturating_add(copied);
+        self.copied += copied;
         if copied > 0 && self.copied > MAX_COPIED {
             // Nothing is known of it then, rather than something wrong.
             space.mappings = Mappings::default();
@@ -373,7 +372,7 @@ impl Maps {
     pub fn build_ids(&mut self, ids: &[(String, Vec<u8>)]) {
         for (path, id) in ids {
             let Some(&file) = self.by_path.get(path) else { continue };
-            let Some(known) = self.files.get_mut(file) else { continue };
+            let known = &mut self.files[file];
             if self.recording > 0 && differs(known.build_id.as_deref(), Some(id)) {
                 self.part(file, id);
             } else {
@@ -386,9 +385,7 @@ impl Maps {
     /// Gives this recording's file a separate index, because it differs from earlier recordings'
     /// files at the same path.
     fn part(&mut self, file: usize, id: &[u8]) {
-        let Some(earlier) = self.files.get(file) else { return };
-        let path = earlier.path.clone();
-        let kind = earlier.kind.clone();
+        let (path, kind) = (self.files[file].path.clone(), self.files[file].kind.clone());
         let own = self.files.len();
         self.files.push(MappedFile::new(path.clone(), Some(id.to_vec()), kind));
         self.by_path.insert(path, own);

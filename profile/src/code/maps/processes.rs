@@ -161,9 +161,7 @@ impl Maps {
     /// they share one space, which has every mapping.
     pub fn space(&mut self, pid: Option<u32>) -> usize {
         let space = self.current_space(pid);
-        if let Some(space) = self.spaces.get_mut(space) {
-            space.used = true;
-        }
+        self.spaces[space].used = true;
         space
     }
 
@@ -176,9 +174,7 @@ impl Maps {
         match self.current.get(&pid) {
             Some(&at) => {
                 self.clock += 1;
-                if let Some(space) = self.spaces.get_mut(at) {
-                    space.heard = self.clock;
-                }
+                self.spaces[at].heard = self.clock;
                 at
             }
             None if pid.is_some() => self.add_space(pid, Mappings::default()),

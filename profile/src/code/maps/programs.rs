@@ -58,18 +58,19 @@ const LAUNCHERS: &[&str] = &[
 ];
 
 /// How a program came to run after another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 enum After {
     /// In the same process, by exec.
     Exec(usize),
     /// In a process that the other program forked.
     Fork(usize),
     /// It is the first of its process that was recorded.
+    #[default]
     Nothing,
 }
 
 /// A process of the recording at hand.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Process {
     /// Where the first mapping of its program starts, and the file.
     program: Option<(u64, usize)>,
@@ -111,15 +112,14 @@ impl Programs {
         if self.processes.len() >= MOST && !self.processes.contains_key(&pid) {
             return None;
         }
-        let new = Process { program: None, after: After::Nothing, parent: None };
-        Some(self.processes.entry(pid).or_insert(new))
+        Some(self.processes.entry(pid).or_default())
     }
 
     pub(super) fn fork(&mut self, pid: u32, parent: u32) {
         let runs = self.processes.get(&parent);
         let parent = runs.and_then(|runs| runs.program.map(|(_, file)| file).or(runs.parent));
         if let Some(process) = self.process(pid) {
-            *process = Process { program: None, after: After::Nothing, parent };
+            *process = Process { parent, ..Process::default() };
         }
     }
 
@@ -182,10 +182,8 @@ impl Maps {
         }
         only_if_any(&mut all, |file| count(&file) > 0);
         all.sort_by_key(|file| (std::cmp::Reverse(count(file)), *file));
-        let mut left = all.clone();
-        only_if_any(&mut left, |file| !self.is_launcher(file));
-        let is_launcher = left.iter().all(|file| self.is_launcher(*file));
-        self.drop_followers(&mut left);
+        let is_launcher = all.iter().all(|file| self.is_launcher(*file));
+        let left = self.leading(all.clone());
         let named = self.programs.words.iter().find_map(|word| {
             let word = short(word);
             left.iter().find(|file| self.short_path(**file) == word)
@@ -200,9 +198,7 @@ impl Maps {
     /// show one program that was to be recorded.
     pub(crate) fn own_files(&self) -> Option<Vec<bool>> {
         let programs = self.programs();
-        let mut left = programs.clone();
-        only_if_any(&mut left, |file| !self.is_launcher(file));
-        self.drop_followers(&mut left);
+        let left = self.leading(programs.clone());
         let mut names: Vec<&str> = left.iter().map(|file| self.short_path(*file)).collect();
         names.sort_unstable();
         names.dedup();
@@ -224,22 +220,24 @@ impl Maps {
         files.into_iter().collect()
     }
 
-    /// Drops the programs that another of them has replaced, and then those that
-    /// run only where another of them has forked.
-    fn drop_followers(&self, left: &mut Vec<usize>) {
+    /// Drops the programs that only run others, then those that another of them has replaced, and
+    /// then those that run only where another of them has forked.
+    fn leading(&self, mut left: Vec<usize>) -> Vec<usize> {
+        only_if_any(&mut left, |file| !self.is_launcher(file));
         let started = &self.programs.started;
         let among = left.clone();
-        only_if_any(left, |file| {
+        only_if_any(&mut left, |file| {
             !started
                 .iter()
                 .any(|(by, after)| *after == After::Exec(file) && *by != file && among.contains(by))
         });
         let among = left.clone();
-        only_if_any(left, |file| {
+        only_if_any(&mut left, |file| {
             let mut starts = started.iter().filter(|(of, _)| *of == file);
             let follows = |after: &After| matches!(after, After::Fork(parent) if *parent != file && among.contains(parent));
             starts.any(|(_, after)| !follows(after)) || !started.iter().any(|(of, _)| *of == file)
         });
+        left
     }
 
     fn is_launcher(&self, file: usize) -> bool {

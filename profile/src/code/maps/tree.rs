@@ -35,36 +35,17 @@ type Link = Option<Arc<Node>>;
 struct Node {
     mapping: Mapping,
     height: u8,
-    low: Link,
-    high: Link,
+    /// The children, by [`LOW`] and [`HIGH`].
+    children: [Link; 2],
 }
 
-/// A child: that of lower or of higher addresses.
-#[derive(Clone, Copy)]
-enum Side {
-    Low,
-    High,
-}
-
-impl Side {
-    const fn other(self) -> Side {
-        match self {
-            Side::Low => Side::High,
-            Side::High => Side::Low,
-        }
-    }
-}
+/// The sides of a node: lower addresses, and higher ones. One minus a side is the other.
+const LOW: usize = 0;
+const HIGH: usize = 1;
 
 impl Node {
-    fn child(&mut self, side: Side) -> &mut Link {
-        match side {
-            Side::Low => &mut self.low,
-            Side::High => &mut self.high,
-        }
-    }
-
     fn update_height(&mut self) {
-        self.height = 1 + height(&self.low).max(height(&self.high));
+        self.height = 1 + height(&self.children[LOW]).max(height(&self.children[HIGH]));
     }
 }
 
@@ -100,9 +81,9 @@ impl Mappings {
         while let Some(node) = at {
             if node.mapping.start <= address {
                 last = Some(&node.mapping);
-                at = &node.high;
+                at = &node.children[HIGH];
             } else {
-                at = &node.low;
+                at = &node.children[LOW];
             }
         }
         last
@@ -114,10 +95,10 @@ impl Mappings {
         std::iter::from_fn(move || {
             while let Some(node) = at {
                 above.push(node);
-                at = &node.low;
+                at = &node.children[LOW];
             }
             let node = above.pop()?;
-            at = &node.high;
+            at = &node.children[HIGH];
             Some(&node.mapping)
         })
     }
@@ -136,13 +117,13 @@ fn own<'a>(node: &'a mut Arc<Node>, copied: &mut usize) -> &'a mut Node {
 /// Returns whether the tree has one more.
 fn insert(link: &mut Link, new: Mapping, copied: &mut usize) -> bool {
     let Some(node) = link else {
-        *link = Some(Arc::new(Node { mapping: new, height: 1, low: None, high: None }));
+        *link = Some(Arc::new(Node { mapping: new, height: 1, children: [None, None] }));
         return true;
     };
     let node = own(node, copied);
     let child = match new.start.cmp(&node.mapping.start) {
-        Ordering::Less => &mut node.low,
-        Ordering::Greater => &mut node.high,
+        Ordering::Less => &mut node.children[LOW],
+        Ordering::Greater => &mut node.children[HIGH],
         Ordering::Equal => {
             node.mapping = new;
             return false;
@@ -161,18 +142,16 @@ fn remove(link: &mut Link, start: u64, copied: &mut usize) -> bool {
     let Some(node) = link else { return false };
     let node = own(node, copied);
     let removed = match start.cmp(&node.mapping.start) {
-        Ordering::Less => remove(&mut node.low, start, copied),
-        Ordering::Greater => remove(&mut node.high, start, copied),
-        Ordering::Equal => match take_first(&mut node.high, copied) {
-            Some(next) => {
-                node.mapping = next;
-                true
-            }
-            None => {
-                *link = node.low.take();
+        Ordering::Less => remove(&mut node.children[LOW], start, copied),
+        Ordering::Greater => remove(&mut node.children[HIGH], start, copied),
+        Ordering::Equal => {
+            let Some(next) = take_first(&mut node.children[HIGH], copied) else {
+                *link = node.children[LOW].take();
                 return true;
-            }
-        },
+            };
+            node.mapping = next;
+            true
+        }
     };
     balance(link, copied);
     removed
@@ -181,8 +160,8 @@ fn remove(link: &mut Link, start: u64, copied: &mut usize) -> bool {
 /// Removes the first mapping of a subtree.
 fn take_first(link: &mut Link, copied: &mut usize) -> Option<Mapping> {
     let node = own(link.as_mut()?, copied);
-    let Some(first) = take_first(&mut node.low, copied) else {
-        let (mapping, rest) = (node.mapping, node.high.take());
+    let Some(first) = take_first(&mut node.children[LOW], copied) else {
+        let (mapping, rest) = (node.mapping, node.children[HIGH].take());
         *link = rest;
         return Some(mapping);
     };
@@ -194,33 +173,32 @@ fn take_first(link: &mut Link, copied: &mut usize) -> Option<Mapping> {
 fn balance(link: &mut Link, copied: &mut usize) {
     let Some(node) = link else { return };
     let node = own(node, copied);
-    let heavy = match (height(&node.low), height(&node.high)) {
-        (low, high) if low > high + 1 => Side::Low,
-        (low, high) if high > low + 1 => Side::High,
+    let heavy = match node.children.each_ref().map(height) {
+        [low, high] if low > high + 1 => LOW,
+        [low, high] if high > low + 1 => HIGH,
         _ => return node.update_height(),
     };
-    if let Some(child) = node.child(heavy) {
+    if let Some(child) = &mut node.children[heavy] {
         let child = own(child, copied);
-        let inner = height(child.child(heavy.other()));
-        if inner > height(child.child(heavy)) {
-            rotate(node.child(heavy), heavy.other(), copied);
+        if height(&child.children[1 - heavy]) > height(&child.children[heavy]) {
+            rotate(&mut node.children[heavy], 1 - heavy, copied);
         }
     }
     rotate(link, heavy, copied);
 }
 
 /// Makes the child of a side the top.
-fn rotate(link: &mut Link, side: Side, copied: &mut usize) {
+fn rotate(link: &mut Link, side: usize, copied: &mut usize) {
     let Some(mut old) = link.take() else { return };
     let node = own(&mut old, copied);
-    let Some(mut top) = node.child(side).take() else {
+    let Some(mut top) = node.children[side].take() else {
         *link = Some(old);
         return;
     };
     let new = own(&mut top, copied);
-    *node.child(side) = new.child(side.other()).take();
+    node.children[side] = new.children[1 - side].take();
     node.update_height();
-    *new.child(side.other()) = Some(old);
+    new.children[1 - side] = Some(old);
     new.update_height();
     *link = Some(top);
 }

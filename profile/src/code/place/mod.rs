@@ -24,15 +24,8 @@ pub struct Span {
 impl Span {
     /// Whether the range contains a location.
     pub fn contains(&self, location: Location) -> bool {
-        match (self.start, location) {
-            (Location::Address(start), Location::Address(addr)) => {
-                addr.checked_sub(start).is_some_and(|within| within < self.len)
-            }
-            (Location::File { file, offset: start }, Location::File { file: other, offset }) => {
-                file == other && offset.checked_sub(start).is_some_and(|within| within < self.len)
-            }
-            _ => false,
-        }
+        let within = location.position().checked_sub(self.start.position());
+        self.start.file() == location.file() && within.is_some_and(|within| within < self.len)
     }
 }
 
@@ -77,11 +70,8 @@ pub enum PlaceError {
         offset: u64,
     },
     /// The source file is not in any debug information.
-    #[error("no debug information of the recorded files mentions a source file {file}")]
-    NoSource {
-        /// The file.
-        file: String,
-    },
+    #[error("no debug information of the recorded files mentions a source file {0}")]
+    NoSource(String),
     /// The line has no code.
     #[error("{file}:{line} has no code; {}", nearest(*below, *above))]
     NoCode {
@@ -255,10 +245,10 @@ impl Maps {
         match found.as_slice() {
             [] => Ok(vec![Span { start: Location::Address(addr), len: 1 }]),
             [start] => Ok(vec![Span { start: *start, len: 1 }]),
-            _ => Err(PlaceError::Ambiguous {
-                place: place.clone(),
-                candidates: found.iter().filter_map(|found| self.byte_of(*found)).collect(),
-            }),
+            _ => {
+                let candidates = found.iter().filter_map(|found| self.byte_of(*found)).collect();
+                Err(PlaceError::Ambiguous { place: place.clone(), candidates })
+            }
         }
     }
 
@@ -378,23 +368,19 @@ impl Maps {
             above = [above, code.above].into_iter().flatten().min();
         }
         if files.len() > 1 {
-            let candidates = files.into_iter().map(|found| Candidate {
-                name: format!("{found}:{line}"),
-                file: found,
-                address: None,
-                share: None,
-            });
-            return Err(PlaceError::Ambiguous {
-                place: place.clone(),
-                candidates: candidates.collect(),
-            });
+            let candidate = |file: String| {
+                let name = format!("{file}:{line}");
+                Candidate { name, file, address: None, share: None }
+            };
+            let candidates = files.into_iter().map(candidate).collect();
+            return Err(PlaceError::Ambiguous { place: place.clone(), candidates });
         }
         if spans.is_empty() {
             let file = file.to_owned();
             return Err(if has_file {
                 PlaceError::NoCode { file, line, below, above }
             } else {
-                PlaceError::NoSource { file }
+                PlaceError::NoSource(file)
             });
         }
         Ok(spans)

@@ -41,19 +41,16 @@ pub enum LocationSpec {
 /// A text that is not a code location.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{text:?} is not a location: expected an address (0x401136), a function (main, main+0x1a, libc.so.6:malloc) or a line (foo.c:12)"
+    "{0:?} is not a location: expected an address (0x401136), a function (main, main+0x1a, libc.so.6:malloc) or a line (foo.c:12)"
 )]
-pub struct ParsePlaceError {
-    /// The text.
-    pub text: String,
-}
+pub struct ParsePlaceError(pub String);
 
 impl FromStr for LocationSpec {
     type Err = ParsePlaceError;
 
     fn from_str(text: &str) -> Result<LocationSpec, ParsePlaceError> {
         let text = without_remark(text.trim());
-        let wrong = || ParsePlaceError { text: text.to_owned() };
+        let wrong = || ParsePlaceError(text.to_owned());
         if let Some(digits) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
             return hex(digits).map(LocationSpec::Address).ok_or_else(wrong);
         }

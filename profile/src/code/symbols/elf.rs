@@ -52,7 +52,7 @@ impl Module {
     /// # Errors
     /// [`SymbolError`].
     pub fn open(path: &Path) -> Result<Module, SymbolError> {
-        Module::open_with(path, &DebugDirs::default())
+        Module::open_with(path, &DebugDirs::usual())
     }
 
     /// As [`open`](Self::open), with places to search for debug files.
@@ -188,13 +188,8 @@ impl Module {
     pub fn address_of_offset(&self, offset: u64) -> Option<u64> {
         let holds =
             |s: &&Segment| offset.checked_sub(s.offset).is_some_and(|within| within < s.file_size);
-        let mut holding = self.segments.iter().filter(holds);
-        let first = holding.next()?;
-        let segment = if first.executable {
-            first
-        } else {
-            holding.find(|segment| segment.executable).unwrap_or(first)
-        };
+        let holding = self.segments.iter().filter(holds);
+        let segment = holding.min_by_key(|segment| !segment.executable)?;
         Some(segment.vaddr.wrapping_add(offset - segment.offset))
     }
 
@@ -228,7 +223,7 @@ impl Module {
     }
 
     /// Every function: its name as in the file, and its addresses.
-    pub fn functions(&self) -> impl Iterator<Item = (&str, Range<u64>)> {
+    pub fn functions(&self) -> impl Iterator<Item = (&str, Range<u64>)> + Clone {
         self.symbols().iter().filter_map(|found| Some((found.name, self.range(&found)?)))
     }
 
@@ -237,10 +232,7 @@ impl Module {
     /// # Errors
     /// [`SymbolError::NoSymbol`].
     pub fn find(&self, name: &str) -> Result<u64, SymbolError> {
-        let functions = self
-            .symbols()
-            .iter()
-            .filter_map(|found| self.range(&found).map(|range| (found.name, Some(range.start))));
+        let functions = self.functions().map(|(name, range)| (name, Some(range.start)));
         Called::new(name).one_of(functions).map(|(_, address)| address.unwrap_or(0)).map_err(
             |why| SymbolError::NoSymbol {
                 path: self.path.clone(),

@@ -3,14 +3,14 @@
 
 use lbr_msr::text::AsText;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::libc;
 
 use super::SymbolError;
-use super::kernel::ListedSymbols;
+use super::kernel::{ListedSymbols, each_line};
 use super::table::SymbolTable;
 
 /// Maximum size of a list.
@@ -31,41 +31,36 @@ pub(crate) fn read_jit_list(path: &Path) -> Result<ListedSymbols, SymbolError> {
     // Anyone can write to /tmp: a link could lead anywhere, and opening a pipe would block.
     let named = std::fs::symlink_metadata(path).map_err(open)?;
     if !named.is_file() {
-        return Err(SymbolError::NotAFile { path: path.to_owned() });
+        return Err(SymbolError::NotAFile(path.to_owned()));
     }
     let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
     let file = File::options().read(true).custom_flags(flags).open(path).map_err(open)?;
     let found = file.metadata().map_err(open)?;
     if (found.dev(), found.ino()) != (named.dev(), named.ino()) {
-        return Err(SymbolError::NotAFile { path: path.to_owned() });
+        return Err(SymbolError::NotAFile(path.to_owned()));
     }
     let me = std::fs::metadata("/proc/self").map_err(open)?.uid();
     if found.uid() != 0 && found.uid() != me {
-        return Err(SymbolError::Owner { path: path.to_owned() });
+        return Err(SymbolError::Owner(path.to_owned()));
     }
     if found.len() > MAX_LIST {
         return Err(SymbolError::TooLarge { path: path.to_owned(), size: found.len() });
     }
-    let mut input = BufReader::new(file.take(MAX_LIST));
     let mut all = Vec::new();
-    let mut line = Vec::new();
-    loop {
-        line.clear();
-        if (&mut input).take(MAX_LINE).read_until(b'\n', &mut line).map_err(open)? == 0 {
-            break;
-        }
+    each_line(file.take(MAX_LIST), MAX_LINE, |line| {
         let line = line.as_text();
         let mut words = line.trim().splitn(3, ' ');
         let mut number = || {
             let word = words.next()?;
             u64::from_str_radix(word.strip_prefix("0x").unwrap_or(word), 16).ok()
         };
-        let (Some(start), Some(size)) = (number(), number()) else { continue };
+        let (Some(start), Some(size)) = (number(), number()) else { return };
         let name = words.next().unwrap_or_default().trim();
         if size > 0 && !name.is_empty() {
             all.push((start, size, name.to_owned()));
         }
-    }
+    })
+    .map_err(open)?;
     let mut table = SymbolTable::default();
     // Of several at one address, the latest comes first here.
     for (start, size, name) in all.iter().rev() {

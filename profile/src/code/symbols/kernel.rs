@@ -54,6 +54,35 @@ impl RunningKernel {
             modules: PathBuf::from("/proc/modules"),
         }
     }
+
+    /// The mappings of the kernel and its modules, as perf writes them at the start of a recording:
+    /// the first one's offset is the address of the symbol at the end of its name.
+    ///
+    /// # Errors
+    /// [`SymbolError`] if it shows no addresses.
+    pub fn mappings(&self, time: u64) -> Result<Vec<Mmap>, SymbolError> {
+        let symbols = ListedSymbols::read(&self.kallsyms)?;
+        let list = || SymbolError::NotKallsyms(self.kallsyms.clone());
+        let text = symbols.address("_text").ok_or_else(list)?;
+        let end = symbols.address("_etext").filter(|end| *end > text).ok_or_else(list)?;
+        let mapping = |addr, len, pgoff, path: String, build_id| Mmap {
+            time,
+            pid: u32::MAX,
+            addr,
+            len,
+            pgoff,
+            build_id,
+            prot: 4,
+            path,
+            ..Mmap::default()
+        };
+        let kernel = format!("{KERNEL_NAME}_text");
+        let mut mappings = vec![mapping(text, end - text, text, kernel, self.build_id.clone())];
+        for (name, (addr, size)) in module_addresses(&self.modules) {
+            mappings.push(mapping(addr, size, 0, format!("[{name}]"), None));
+        }
+        Ok(mappings)
+    }
 }
 
 /// The build ID in ELF notes: name GNU, type 3.
@@ -82,34 +111,23 @@ impl ListedSymbols {
     pub(crate) fn read(path: &Path) -> Result<ListedSymbols, SymbolError> {
         let file = open_regular(path)?;
         let io = |cause| SymbolError::Open { path: path.to_owned(), cause };
-        let mut input = BufReader::with_capacity(1 << 16, file.take(MAX_LIST));
-        let mut symbols = ListedSymbols::default();
-        let (mut line, mut zeros) = (Vec::new(), false);
-        loop {
-            line.clear();
-            if (&mut input).take(MAX_LINE).read_until(b'\n', &mut line).map_err(io)? == 0 {
-                break;
-            }
-            let Some((addr, kind, name, module)) = parse(&line) else { continue };
+        let (mut symbols, mut zeros) = (ListedSymbols::default(), false);
+        each_line(file.take(MAX_LIST), MAX_LINE, |line| {
+            let Some((addr, kind, name, module)) = parse(line) else { return };
             // Without permission, all addresses are zero.
             zeros |= addr == 0 && matches!(kind, b't' | b'T');
-            if addr == 0 || !matches!(kind, b't' | b'T' | b'w' | b'W') {
-                continue;
-            }
-            if !symbols.tables.contains_key(module) {
-                symbols.tables.insert(module.to_owned(), SymbolTable::default());
-            }
-            if let Some(table) = symbols.tables.get_mut(module) {
+            if addr != 0 && matches!(kind, b't' | b'T' | b'w' | b'W') {
                 let rank = u8::from(kind.is_ascii_lowercase()) | u8::from(is_mark(name)) << 1;
-                table.push(addr, 0, name, rank);
+                symbols.tables.entry(module.to_owned()).or_default().push(addr, 0, name, rank);
             }
-        }
+        })
+        .map_err(io)?;
         if symbols.tables.is_empty() {
             let path = path.to_owned();
             return Err(if zeros {
-                SymbolError::Restricted { path }
+                SymbolError::Restricted(path)
             } else {
-                SymbolError::NotKallsyms { path }
+                SymbolError::NotKallsyms(path)
             });
         }
         symbols.tables.values_mut().for_each(SymbolTable::sort);
@@ -141,6 +159,20 @@ impl ListedSymbols {
     pub(crate) fn of_module(&self, module: &str) -> impl Iterator<Item = SymbolExtent<'_>> {
         self.tables.get(module).into_iter().flat_map(SymbolTable::iter)
     }
+}
+
+/// Visits the lines of a list; longer ones in parts of `longest` bytes.
+pub(super) fn each_line(
+    list: impl Read,
+    longest: u64,
+    mut visit: impl FnMut(&[u8]),
+) -> std::io::Result<()> {
+    let (mut input, mut line) = (BufReader::with_capacity(1 << 16, list), Vec::new());
+    while input.by_ref().take(longest).read_until(b'\n', &mut line)? > 0 {
+        visit(&line);
+        line.clear();
+    }
+    Ok(())
 }
 
 /// Symbols that mark the start of a section, where a function starts too.
@@ -177,35 +209,4 @@ pub(crate) fn module_addresses(path: &Path) -> BTreeMap<String, (u64, u64)> {
         Some((name, (addr, size)))
     });
     modules.collect()
-}
-
-impl RunningKernel {
-    /// The mappings of the kernel and its modules, as perf writes them at the start of a recording:
-    /// the first one's offset is the address of the symbol at the end of its name.
-    ///
-    /// # Errors
-    /// [`SymbolError`] if it shows no addresses.
-    pub fn mappings(&self, time: u64) -> Result<Vec<Mmap>, SymbolError> {
-        let symbols = ListedSymbols::read(&self.kallsyms)?;
-        let list = || SymbolError::NotKallsyms { path: self.kallsyms.clone() };
-        let text = symbols.address("_text").ok_or_else(list)?;
-        let end = symbols.address("_etext").filter(|end| *end > text).ok_or_else(list)?;
-        let mapping = |addr, len, pgoff, path: String, build_id| Mmap {
-            time,
-            pid: u32::MAX,
-            addr,
-            len,
-            pgoff,
-            build_id,
-            prot: 4,
-            path,
-            ..Mmap::default()
-        };
-        let kernel = format!("{KERNEL_NAME}_text");
-        let mut mappings = vec![mapping(text, end - text, text, kernel, self.build_id.clone())];
-        for (name, (addr, size)) in module_addresses(&self.modules) {
-            mappings.push(mapping(addr, size, 0, format!("[{name}]"), None));
-        }
-        Ok(mappings)
-    }
 }

@@ -44,7 +44,7 @@ impl Default for Sources {
     /// The same places as perf: the system's and the user's.
     fn default() -> Sources {
         Sources {
-            debug: DebugDirs::default(),
+            debug: DebugDirs::usual(),
             kernel: RunningKernel::default(),
             kallsyms: None,
             vmlinux: None,

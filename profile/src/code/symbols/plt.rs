@@ -57,7 +57,7 @@ pub(super) fn add<'data, R: ReadRef<'data>>(
         let Ok(code) = section.data() else { continue };
         let slots = slots.get_or_insert_with(|| {
             let mut slots = ifunc_slots(object);
-            slots.extend(named_slots(object));
+            slots.extend(named_slots(object).into_iter().flatten());
             slots
         });
         for (start, size, slot) in stubs_of(name, section.address(), code) {
@@ -100,18 +100,15 @@ fn aarch64(_: &str, address: u64, code: &[u8]) -> Vec<Stub> {
 }
 
 /// The symbol whose address the dynamic linker stores in each slot.
-fn named_slots<'data, R: ReadRef<'data>>(object: &object::File<'data, R>) -> HashMap<u64, String> {
-    let (Some(relocations), Some(symbols)) =
-        (object.dynamic_relocations(), object.dynamic_symbol_table())
-    else {
-        return HashMap::new();
-    };
-    let named = relocations.filter_map(|(slot, relocation)| {
+fn named_slots<'data, R: ReadRef<'data>>(
+    object: &object::File<'data, R>,
+) -> Option<impl Iterator<Item = (u64, String)>> {
+    let symbols = object.dynamic_symbol_table()?;
+    Some(object.dynamic_relocations()?.filter_map(move |(slot, relocation)| {
         let RelocationTarget::Symbol(index) = relocation.target() else { return None };
         let name = symbols.symbol_by_index(index).ok()?.name_bytes().ok()?.as_text().into_owned();
         (!name.is_empty()).then_some((slot, name))
-    });
-    named.collect()
+    }))
 }
 
 /// Slots of functions that a resolver chooses (IFUNC), with the function's symbol, which

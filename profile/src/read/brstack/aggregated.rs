@@ -15,7 +15,7 @@
 
 use lbr_msr::record::BranchType;
 
-use super::line::{Line, LineError, SecondCount};
+use super::line::{Line, SecondCount};
 use super::words::{decimal, hex, not_empty};
 use crate::read::names::Names;
 use crate::read::stack::{EntryFlags, RawBranch, SampleHead};
@@ -56,20 +56,9 @@ fn address(word: &[u8]) -> Option<(&[u8], u64)> {
 }
 
 impl Aggregated {
-    /// Parses a line. A branch with both predicted and mispredicted counts yields both, each with
-    /// its count.
-    pub(super) fn parse(
-        mut self,
-        line: &[u8],
-        entries: &mut Vec<RawBranch>,
-        names: &mut Names,
-        event: &mut String,
-    ) -> Result<Line, LineError> {
-        self.read(line, entries, names, event).ok_or(LineError::Unknown)
-    }
-
-    /// As [`parse`](Self::parse), and notes whether predictions are known in the following lines.
-    fn read(
+    /// Parses a line, and notes whether predictions are known in the following lines. A branch with
+    /// both predicted and mispredicted counts yields both, each with its count.
+    pub(super) fn read(
         &mut self,
         line: &[u8],
         entries: &mut Vec<RawBranch>,

@@ -146,7 +146,7 @@ fn build_id(text: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// The length of a path in parentheses, which may contain pairs of them: `/usr/lib/x(deleted)`.
-fn path_len(path: &[u8]) -> Result<usize, EntryError> {
+pub(super) fn path_len(path: &[u8]) -> Result<usize, EntryError> {
     let mut open = 1;
     for (at, byte) in path.iter().enumerate() {
         match byte {

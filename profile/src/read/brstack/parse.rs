@@ -182,8 +182,9 @@ pub(crate) fn parse(
             context.counters |= records::legend(begin).map_or(0, |counter| 1 << counter);
             return Ok(Line::Other);
         }
-        if let Some(aggregated) = context.aggregated {
-            return aggregated.parse(whole, entries, &mut context.names, &mut context.event);
+        if let Some(mut aggregated) = context.aggregated {
+            let line = aggregated.read(whole, entries, &mut context.names, &mut context.event);
+            return line.ok_or(LineError::Unknown);
         }
         let first = first_entry(whole).unwrap_or(end);
         head = line.get(..first).unwrap_or(line);

@@ -95,19 +95,13 @@ pub fn event_text(event: &Event) -> Option<String> {
             let access = ACCESS.map(|(bit, letter)| if map.prot & bit != 0 { letter } else { '-' });
             // MAP_PRIVATE, or MAP_SHARED.
             let shared = if map.flags & 2 != 0 { 'p' } else { 's' };
+            let access: String = access.iter().collect();
+            let Mmap { addr, len, pgoff, dev: (major, minor), ino, ino_generation, path, .. } =
+                &**map;
+            let (pid, tid) = (map.pid as i32, map.tid as i32);
             Some(format!(
-                "PERF_RECORD_MMAP2 {}/{}: [{:#x}({:#x}) @ {:#x} {:02x}:{:02x} {} {}]: {}{shared} {}",
-                map.pid as i32,
-                map.tid as i32,
-                map.addr,
-                map.len,
-                map.pgoff,
-                map.dev.0,
-                map.dev.1,
-                map.ino,
-                map.ino_generation,
-                access.iter().collect::<String>(),
-                map.path
+                "PERF_RECORD_MMAP2 {pid}/{tid}: [{addr:#x}({len:#x}) @ {pgoff:#x} \
+                 {major:02x}:{minor:02x} {ino} {ino_generation}]: {access}{shared} {path}"
             ))
         }
         Event::Comm(Comm { pid, tid, comm, exec, .. }) => {

@@ -6,7 +6,7 @@
 //! after the two ends contain none of them, so they are used to find each entry.
 
 use super::columns::{self, AfterColumns, Column, Layout, Reading};
-use super::entry::{is_trailing, parse_flags};
+use super::entry::{is_trailing, parse_flags, path_len};
 use super::line::{EntryError, LineError};
 use super::words::leading_hex;
 use crate::read::names::{Names, is_name};
@@ -368,16 +368,8 @@ fn after_quality(text: &[u8], at: usize) -> Option<usize> {
 fn after_file(text: &[u8], from: usize) -> Option<usize> {
     let begins = |open: &&[u8]| memchr::memmem::rfind(text.get(from..)?, open);
     let start = from + [&b" (/"[..], b" ([", b" (//"].iter().find_map(begins)?;
-    let mut depth = 0;
-    let close = text.iter().enumerate().skip(start).find(|(_, byte)| {
-        match byte {
-            b'(' => depth += 1,
-            b')' => depth -= 1,
-            _ => return false,
-        }
-        depth == 0
-    });
-    close.map(|(close, _)| close + 1)
+    let inside = start + b" (".len();
+    Some(inside + path_len(text.get(inside..)?).ok()? + 1)
 }
 
 /// `main` of `main+0x10`, which `-F ip,sym,symoff` prints.

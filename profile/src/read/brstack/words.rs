@@ -199,19 +199,9 @@ pub(super) fn leading_hex(text: &[u8]) -> (u64, usize) {
 
 /// As [`leading_hex`], for the end of a line.
 fn hex_slowly(text: &[u8]) -> (u64, usize) {
-    let mut value = 0u64;
-    let mut count = 0;
-    for &b in text.iter().take(17) {
-        let digit = match b {
-            b'0'..=b'9' => b - b'0',
-            b'a'..=b'f' => b - b'a' + 10,
-            b'A'..=b'F' => b - b'A' + 10,
-            _ => break,
-        };
-        value = value << 4 | u64::from(digit);
-        count += 1;
-    }
-    (value, count)
+    let count = text.iter().take(17).take_while(|byte| byte.is_ascii_hexdigit()).count();
+    let digits = text.get(..count).and_then(|digits| str::from_utf8(digits).ok());
+    (digits.and_then(|digits| u64::from_str_radix(digits, 16).ok()).unwrap_or(0), count)
 }
 
 /// Parses a text of decimal digits only.

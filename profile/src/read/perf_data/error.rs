@@ -23,33 +23,21 @@ pub enum ReadError {
         /// The system's error message.
         cause: std::io::Error,
     },
-    /// The header is invalid.
-    #[error("damaged perf.data header: {what}")]
-    Header {
-        /// The problem.
-        what: String,
-    },
-    /// No event of the file has branch stacks.
-    #[error("holds no branch stacks (events: {events}); record with perf record -b, or lbr record")]
-    NoBranchStacks {
-        /// Names of the events.
-        events: String,
-    },
-    /// It cannot be decompressed at all.
-    #[error("cannot be unpacked: {cause}")]
-    Packed {
-        /// The decompressor's error message.
-        cause: std::io::Error,
-    },
+    /// The header is invalid, in this way.
+    #[error("damaged perf.data header: {0}")]
+    Header(String),
+    /// No event of the file has branch stacks; the names of its events.
+    #[error("holds no branch stacks (events: {0}); record with perf record -b, or lbr record")]
+    NoBranchStacks(String),
+    /// It cannot be decompressed at all; the decompressor's error message.
+    #[error("cannot be unpacked: {0}")]
+    Packed(std::io::Error),
     /// A folder, not a file.
     #[error("is a directory; a recording is one file (of perf record --threads: the files in it)")]
     Directory,
-    /// The whole file is compressed in an unsupported format.
-    #[error("is compressed by {by}; unpack it into a pipe: {by} -dc FILE | lbr report -i -")]
-    Wrapped {
-        /// The program that decompresses it.
-        by: &'static str,
-    },
+    /// The whole file is compressed in an unsupported format, which this program decompresses.
+    #[error("is compressed by {0}; unpack it into a pipe: {0} -dc FILE | lbr report -i -")]
+    Wrapped(&'static str),
     /// The whole file is text in UTF-16.
     #[error(
         "is text in UTF-16, as PowerShell writes it: iconv -f UTF-16 -t UTF-8 FILE | lbr report -i -"

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use crate::read::add;
 use crate::read::note::Source;
 use crate::read::perf_data::{EventAttr, FileInfo, Input, Notes, ReadError, Reader};
 use crate::read::select::{
@@ -397,9 +398,7 @@ fn take(taken: &mut Vec<u64>, head: &SampleHead) {
     if taken.len() <= head.event {
         taken.resize(head.event + 1, 0);
     }
-    if let Some(taken) = taken.get_mut(head.event) {
-        *taken = taken.saturating_add(head.weight);
-    }
+    taken.get_mut(head.event).into_iter().for_each(|taken| add(taken, head.weight));
 }
 
 /// Omits predictions and cycles of software LBRs, whose branches alone are real, for outputs that

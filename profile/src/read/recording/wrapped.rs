@@ -12,7 +12,7 @@ pub(super) fn first_bytes(stream: &mut impl Read) -> Result<Vec<u8>, ReadError> 
     let mut magic = Vec::new();
     stream.take(8).read_to_end(&mut magic).map_err(|cause| {
         if is_damage(&cause) {
-            ReadError::Packed { cause }
+            ReadError::Packed(cause)
         } else {
             ReadError::Io { offset: 0, cause }
         }
@@ -36,7 +36,7 @@ const WINDOW_LOG: u32 = 27;
 pub(super) fn is_wrapped(magic: &[u8]) -> Result<bool, ReadError> {
     let others = [(&XZ[..], "xz"), (&BZIP2, "bzip2"), (&LZ4, "lz4")];
     if let Some((_, by)) = others.into_iter().find(|(first, _)| magic.starts_with(first)) {
-        return Err(ReadError::Wrapped { by });
+        return Err(ReadError::Wrapped(by));
     }
     if UTF16.iter().any(|mark| magic.starts_with(mark)) {
         return Err(ReadError::Utf16);

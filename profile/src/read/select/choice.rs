@@ -6,6 +6,7 @@ use std::sync::Arc;
 use lbr_msr::record::{Event, Head};
 
 use super::{Comms, Names, SelectError, Selection, events};
+use crate::read::add;
 use crate::read::stack::{SampleHead, Thread};
 
 /// A property that samples are selected by.
@@ -68,13 +69,10 @@ pub struct LeftOut {
 impl LeftOut {
     /// Adds the counts of another recording.
     pub fn add(&mut self, other: &LeftOut) {
-        self.samples = self.samples.saturating_add(other.samples);
-        for (why, count) in &other.by {
-            let sum = self.by.entry(*why).or_default();
-            *sum = sum.saturating_add(*count);
-        }
-        self.lost = self.lost.saturating_add(other.lost);
-        self.names_unkept = self.names_unkept.saturating_add(other.names_unkept);
+        add(&mut self.samples, other.samples);
+        other.by.iter().for_each(|(why, count)| add(self.by.entry(*why).or_default(), *count));
+        add(&mut self.lost, other.lost);
+        add(&mut self.names_unkept, other.names_unkept);
         self.cuts |= other.cuts;
     }
 }
@@ -178,7 +176,7 @@ impl Choice {
                     || !pids.is_empty() && !pids.contains(&lost.pid)
                     || !tids.is_empty() && !tids.contains(&lost.tid);
                 if others {
-                    self.left.lost = self.left.lost.saturating_add(lost.stacks);
+                    add(&mut self.left.lost, lost.stacks);
                 }
                 !others
             }
@@ -206,9 +204,8 @@ impl Choice {
         };
         part.left = true;
         part.broken = true;
-        self.left.samples = self.left.samples.saturating_add(head.weight);
-        let sum = self.left.by.entry(why).or_default();
-        *sum = sum.saturating_add(head.weight);
+        add(&mut self.left.samples, head.weight);
+        add(self.left.by.entry(why).or_default(), head.weight);
         false
     }
 
@@ -238,14 +235,10 @@ impl Choice {
                 None => number().is_some_and(|number| has(comms, &number)),
             };
             if let Some(comm) = named {
-                let room = self.met.len() < MOST_MET;
-                match self.met.get_mut(comm) {
-                    Some(met) => *met = met.saturating_add(head.weight),
-                    None if room => {
-                        self.met.insert(comm.to_owned(), head.weight);
-                    }
-                    None => {}
+                if self.met.len() < MOST_MET && !self.met.contains_key(comm) {
+                    self.met.insert(comm.to_owned(), 0);
                 }
+                self.met.get_mut(comm).into_iter().for_each(|met| add(met, head.weight));
             }
             check(Field::Comm, if is { Some(true) } else { named.map(|_| false) })?;
         }

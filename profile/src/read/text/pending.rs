@@ -75,15 +75,11 @@ impl WithCounts {
     /// branch has no line with counts. perf prints the oldest first.
     pub(super) fn words(&self) -> Vec<[u8; 8]> {
         let mut counts = self.counts.iter();
-        let word = |branch: &RawBranch| counts.find(|counted| counted.at == branch.from);
-        let words: Option<Vec<[u8; 8]>> = self
-            .sample
-            .entries
-            .iter()
-            .rev()
-            .map(word)
-            .map(|found| Some(found?.word.to_le_bytes()))
-            .collect();
+        let word = |branch: &RawBranch| {
+            let counted = counts.find(|counted| counted.at == branch.from)?;
+            Some(counted.word.to_le_bytes())
+        };
+        let words: Option<Vec<[u8; 8]>> = self.sample.entries.iter().rev().map(word).collect();
         let mut words = words.unwrap_or_default();
         words.reverse();
         words

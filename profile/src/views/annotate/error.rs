@@ -52,11 +52,8 @@ pub enum FindError {
         stripped: bool,
     },
     /// The address is outside of all mapped files.
-    #[error("{addr:#x} is outside of all files that the recording mapped")]
-    Unmapped {
-        /// The address.
-        addr: u64,
-    },
+    #[error("{0:#x} is outside of all files that the recording mapped")]
+    Unmapped(u64),
     /// The ends of a range are in different files, or in the wrong order.
     #[error("{from} .. {to} is not a range: both ends must be in one file, the lower first")]
     NoRange {
@@ -73,12 +70,9 @@ pub enum FindError {
         /// Its length, bytes.
         len: u64,
     },
-    /// No executed code has a name.
-    #[error("no function of this recording has a name and code{}", because(why))]
-    Nothing {
-        /// Files that give no names, and why.
-        why: Vec<String>,
-    },
+    /// No executed code has a name; files that give no names, and why.
+    #[error("no function of this recording has a name and code{}", because(.0))]
+    Nothing(Vec<String>),
     /// The location was not found or is ambiguous.
     #[error(transparent)]
     Place(#[from] PlaceError),

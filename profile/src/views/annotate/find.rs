@@ -62,12 +62,8 @@ impl Stretch {
 
     /// The distance of a location from its start, bytes; `None` outside of it.
     pub fn distance(&self, location: Location) -> Option<u64> {
-        match location {
-            Location::File { file, offset } if file == self.file => {
-                offset.checked_sub(self.offset).filter(|distance| *distance < self.len)
-            }
-            _ => None,
-        }
+        let distance = location.in_file(self.file)?.checked_sub(self.offset);
+        distance.filter(|distance| *distance < self.len)
     }
 }
 
@@ -125,9 +121,9 @@ fn named(flow: &mut Flow, name: &str) -> Result<Option<Stretch>, FindError> {
 }
 
 /// One function, recorded in several ways: the entry with code.
-fn with_code(flow: &mut Flow, mut found: Vec<Function>) -> Option<Stretch> {
-    found.sort_by_key(|function| flow.maps.is_named_file(function.file));
-    let function = found.into_iter().next()?;
+fn with_code(flow: &mut Flow, found: Vec<Function>) -> Option<Stretch> {
+    let is_named = |function: &Function| flow.maps.is_named_file(function.file);
+    let function = found.into_iter().min_by_key(is_named)?;
     Some(Stretch::of(flow, function))
 }
 
@@ -245,7 +241,7 @@ fn around(flow: &mut Flow, place: &LocationSpec) -> Result<Stretch, FindError> {
             if addr >= KERNEL || flow.blocks.iter().any(ran) {
                 FindError::NoCode { what: place.to_string(), why: whose(addr) }
             } else {
-                FindError::Unmapped { addr }
+                FindError::Unmapped(addr)
             }
         }
         Location::File { file, offset } => {
@@ -268,12 +264,10 @@ fn around(flow: &mut Flow, place: &LocationSpec) -> Result<Stretch, FindError> {
 
 /// The executed blocks over an offset that no symbol covers, as one piece of code.
 fn blocks_at(flow: &mut Flow, place: &LocationSpec, file: usize, offset: u64) -> Option<Stretch> {
-    let executed = flow.blocks.iter().filter_map(|block| match block.entry_location {
-        Location::File { file: of, offset: entry } if of == file => {
-            let exit = entry.checked_add(block.exit.checked_sub(block.entry)?)?;
-            (entry..=exit).contains(&offset).then_some((entry, exit))
-        }
-        _ => None,
+    let executed = flow.blocks.iter().filter_map(|block| {
+        let entry = block.entry_location.in_file(file)?;
+        let exit = entry.checked_add(block.exit.checked_sub(block.entry)?)?;
+        (entry..=exit).contains(&offset).then_some((entry, exit))
     });
     let (start, end) = executed.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))?;
     let module = flow.maps.elf(file)?;
@@ -327,7 +321,7 @@ fn end_of_range(flow: &mut Flow, end: &str) -> Result<Location, FindError> {
     let start = spans.first().map(|span| span.start);
     match (start, &place) {
         (Some(Location::Address(_)) | None, LocationSpec::Address(addr)) => {
-            Err(FindError::Unmapped { addr: *addr })
+            Err(FindError::Unmapped(*addr))
         }
         (Some(start), _) => Ok(start),
         (None, _) => Err(missing(flow, end)),
@@ -340,11 +334,8 @@ fn shift(flow: &mut Flow, file: usize) -> u64 {
     let Some(module) = maps.elf(file) else { return 0 };
     let all = blocks.iter().map(|block| (block.entry, block.entry_location));
     let mut all = all.chain(sites.iter().map(|site| (site.from, site.location)));
-    let shift = all.find_map(|(addr, location)| match location {
-        Location::File { file: other, offset } if other == file => {
-            Some(addr.wrapping_sub(module.address_of_offset(offset)?))
-        }
-        _ => None,
+    let shift = all.find_map(|(addr, location)| {
+        Some(addr.wrapping_sub(module.address_of_offset(location.in_file(file)?)?))
     });
     shift.unwrap_or(0)
 }
@@ -397,5 +388,5 @@ pub fn hottest_one(flow: &mut Flow, files: &LocationFilter) -> Result<Stretch, F
 
 /// Why a recording has no [`hottest`] function: [`FindError::Nothing`].
 pub fn nothing(flow: &mut Flow) -> FindError {
-    FindError::Nothing { why: nameless(flow) }
+    FindError::Nothing(nameless(flow))
 }

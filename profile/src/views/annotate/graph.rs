@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use lbr_msr::record::BranchType;
 
 use super::{Annotated, BasicBlock, Target};
+use crate::clean::add;
 
 /// A control-flow graph.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -70,126 +71,91 @@ pub enum EdgeKind {
 impl Annotated {
     /// Its control-flow graph.
     pub fn graph(&self) -> Graph {
-        let mut builder = Builder::new(self);
-        for at in 0..builder.blocks.len() {
-            if let Some(from) = builder.shown.get(&at).copied() {
-                builder.leave(at, from);
-            }
-        }
-        let Builder { mut graph, .. } = builder;
-        mark_back_edges(&mut graph);
-        graph
+        let blocks = self.basic_blocks();
+        // A function that was never seen to run is shown whole.
+        let all = self.executed() == 0;
+        let is_shown = |at: &usize| all || blocks[*at].count.is_some_and(|count| count > 0);
+        let shown: Vec<usize> = (0..blocks.len()).filter(is_shown).collect();
+        let mut nodes = vec![None; blocks.len()];
+        shown.iter().enumerate().for_each(|(node, at)| nodes[*at] = Some(node));
+        let graph = Graph {
+            nodes: shown.iter().map(|at| Node::Block(blocks[*at])).collect(),
+            cold: blocks.len() - shown.len(),
+            ..Graph::default()
+        };
+        let mut builder = Builder { annotated: self, blocks, nodes, near: HashMap::new(), graph };
+        builder.join_cold();
+        shown.into_iter().enumerate().for_each(|(from, at)| builder.leave(at, from));
+        mark_back_edges(&mut builder.graph);
+        builder.graph
     }
 }
 
 struct Builder<'a> {
     annotated: &'a Annotated,
     blocks: Vec<BasicBlock>,
-    /// Index of the block that starts at an instruction.
-    starts: HashMap<usize, usize>,
-    /// The connected unexecuted blocks that a block belongs to.
-    parts: HashMap<usize, usize>,
-    sizes: Vec<usize>,
-    /// The node of each executed block.
-    shown: HashMap<usize, usize>,
-    /// The node of each unexecuted part that an edge leads to.
-    folded: HashMap<usize, usize>,
+    /// The node of each executed block, and of the others that an edge leads to.
+    nodes: Vec<Option<usize>>,
+    /// The unexecuted blocks that an unexecuted block is connected to.
+    near: HashMap<usize, Vec<usize>>,
     graph: Graph,
 }
 
 impl<'a> Builder<'a> {
-    fn new(annotated: &'a Annotated) -> Builder<'a> {
-        let blocks = annotated.basic_blocks();
-        let starts = blocks.iter().enumerate().map(|(at, block)| (block.first, at)).collect();
-        let mut builder = Builder {
-            annotated,
-            blocks,
-            starts,
-            parts: HashMap::new(),
-            sizes: Vec::new(),
-            shown: HashMap::new(),
-            folded: HashMap::new(),
-            graph: Graph::default(),
-        };
-        // A function that was never seen to run is shown whole.
-        let all = annotated.executed() == 0;
-        for at in 0..builder.blocks.len() {
-            if all || builder.blocks[at].count.is_some_and(|count| count > 0) {
-                builder.shown.insert(at, builder.graph.nodes.len());
-                builder.graph.nodes.push(Node::Block(builder.blocks[at]));
-            }
-        }
-        builder.join_cold();
-        builder
-    }
-
-    fn is_shown(&self, at: usize) -> bool {
-        self.shown.contains_key(&at)
+    /// The block that starts at an instruction.
+    fn block_at(&self, first: usize) -> Option<usize> {
+        self.blocks.binary_search_by_key(&first, |block| block.first).ok()
     }
 
     /// The blocks that the code of a block can lead to.
-    fn successors(&self, at: usize) -> Vec<usize> {
-        let Some(block) = self.blocks.get(at) else { return Vec::new() };
-        let branch = self.last(block).and_then(|insn| insn.branch.as_ref());
+    fn successors(&self, at: usize) -> impl Iterator<Item = usize> {
+        let block = self.blocks[at];
+        let branch = self.last(&block).and_then(|insn| insn.branch.as_ref());
         let target = branch.and_then(|branch| branch.target.as_ref()?.inside);
         let falls = branch.is_none_or(|branch| branch.conditional || is_call(branch.branch_type));
         let next = falls.then_some(block.end);
-        target
-            .into_iter()
-            .chain(next)
-            .filter_map(|first| self.starts.get(&first).copied())
-            .collect()
+        target.into_iter().chain(next).filter_map(|first| self.block_at(first))
     }
 
     fn last(&self, block: &BasicBlock) -> Option<&'a super::Instruction> {
         self.annotated.instructions.get(block.end.checked_sub(1)?)
     }
 
-    /// Finds the connected parts of the unexecuted code.
+    /// Finds the connections of the unexecuted code.
     fn join_cold(&mut self) {
-        let cold: Vec<usize> = (0..self.blocks.len()).filter(|at| !self.is_shown(*at)).collect();
-        self.graph.cold = cold.len();
         let mut near: HashMap<usize, Vec<usize>> = HashMap::new();
-        for &at in &cold {
-            for to in self.successors(at).into_iter().filter(|to| !self.is_shown(*to)) {
+        for at in (0..self.blocks.len()).filter(|at| self.nodes[*at].is_none()) {
+            for to in self.successors(at).filter(|to| self.nodes[*to].is_none()) {
                 near.entry(at).or_default().push(to);
                 near.entry(to).or_default().push(at);
             }
         }
-        for at in cold {
-            let part = self.sizes.len();
-            let (mut open, mut size) = (vec![at], 0);
-            while let Some(at) = open.pop() {
-                if self.parts.contains_key(&at) {
-                    continue;
-                }
-                self.parts.insert(at, part);
-                size += 1;
-                open.extend(near.get(&at).into_iter().flatten());
-            }
-            self.sizes.push(size);
-        }
+        self.near = near;
     }
 
-    /// The node of a block; that of a folded part is made when an edge first leads to it.
-    fn node(&mut self, at: usize) -> Option<usize> {
-        if let Some(node) = self.shown.get(&at) {
-            return Some(*node);
+    /// The node of a block. When an edge first leads to unexecuted code, everything connected with
+    /// it gets one node.
+    fn node(&mut self, at: usize) -> usize {
+        if let Some(node) = self.nodes[at] {
+            return node;
         }
-        let part = *self.parts.get(&at)?;
-        let blocks = *self.sizes.get(part)?;
-        let nodes = &mut self.graph.nodes;
-        Some(*self.folded.entry(part).or_insert_with(|| {
-            nodes.push(Node::Folded { blocks });
-            nodes.len() - 1
-        }))
+        let node = self.graph.nodes.len();
+        let (mut open, mut blocks) = (vec![at], 0);
+        while let Some(at) = open.pop() {
+            if self.nodes[at].replace(node).is_none() {
+                blocks += 1;
+                open.extend(self.near.get(&at).into_iter().flatten());
+            }
+        }
+        self.graph.nodes.push(Node::Folded { blocks });
+        node
     }
 
     /// The edges that leave a block.
     fn leave(&mut self, at: usize, from: usize) {
         let block = self.blocks[at];
         let Some(insn) = self.last(&block) else { return };
-        let next = self.starts.get(&block.end).copied();
+        let next = self.block_at(block.end);
         let Some(branch) = &insn.branch else {
             self.edge(from, next, EdgeKind::FallThrough, insn.count, None);
             return;
@@ -201,7 +167,7 @@ impl<'a> Builder<'a> {
         };
         let missed = branch.mispredicted.map(|missed| missed as f64 / branch.known as f64);
         for went in &branch.went {
-            let inside = went.target.inside.and_then(|first| self.starts.get(&first).copied());
+            let inside = went.target.inside.and_then(|first| self.block_at(first));
             match inside {
                 Some(_) => self.edge(from, inside, kind, Some(went.count), missed),
                 // A caller has its own graph.
@@ -221,7 +187,7 @@ impl<'a> Builder<'a> {
             .as_ref()
             .filter(|target| branch.went.iter().all(|went| went.target.address != target.address));
         if let Some(inside) = never.and_then(|target| target.inside) {
-            let inside = self.starts.get(&inside).copied();
+            let inside = self.block_at(inside);
             self.edge(from, inside, kind, self.annotated.exact.then_some(0), None);
         }
         if kind == EdgeKind::Call {
@@ -239,7 +205,7 @@ impl<'a> Builder<'a> {
         count: Option<u64>,
         mispredicted: Option<f64>,
     ) {
-        if let Some(to) = block.and_then(|block| self.node(block)) {
+        if let Some(to) = block.map(|block| self.node(block)) {
             let (back, trips) = (false, None);
             self.graph.edges.push(Edge { from, to, kind, count, mispredicted, back, trips });
         }
@@ -293,8 +259,7 @@ fn mark_back_edges(graph: &mut Graph) {
     }
     let mut again: HashMap<usize, u64> = HashMap::new();
     for edge in graph.edges.iter().filter(|edge| edge.back) {
-        let sum = again.entry(edge.to).or_default();
-        *sum = sum.saturating_add(edge.count.unwrap_or(0));
+        add(again.entry(edge.to).or_default(), edge.count.unwrap_or(0));
     }
     for edge in graph.edges.iter_mut().filter(|edge| edge.back) {
         let Some(Node::Block(BasicBlock { count: Some(count), .. })) = graph.nodes.get(edge.to)

@@ -90,12 +90,7 @@ pub fn annotate(
 impl Stretch {
     /// The distance of a location from its start. Negative before it.
     fn offset(&self, location: Location) -> Option<i128> {
-        match location {
-            Location::File { file, offset } if file == self.file => {
-                Some(i128::from(offset) - i128::from(self.offset))
-            }
-            _ => None,
-        }
+        Some(i128::from(location.in_file(self.file)?) - i128::from(self.offset))
     }
 
     fn is_in(&self, block: &Block) -> bool {
@@ -160,15 +155,10 @@ impl Listing<'_> {
             self.instructions.push(new);
         }
         // Targets are resolved after every instruction has its index.
-        for at in 0..self.instructions.len() {
-            let target = |branch: &Branch| branch.target.as_ref().map(|target| target.address);
-            let target =
-                self.instructions.get(at).and_then(|insn| insn.branch.as_ref()).and_then(target);
-            let inside = target.and_then(|to| self.index(to.wrapping_sub(self.function.address)));
-            let branch = self.instructions.get_mut(at).and_then(|insn| insn.branch.as_mut());
-            if let Some(target) = branch.and_then(|branch| branch.target.as_mut()) {
-                target.inside = inside;
-            }
+        let branches = self.instructions.iter_mut().filter_map(|insn| insn.branch.as_mut());
+        for target in branches.filter_map(|branch| branch.target.as_mut()) {
+            let offset = target.address.wrapping_sub(self.function.address);
+            target.inside = index(&self.insns, offset);
         }
     }
 
@@ -193,11 +183,6 @@ impl Listing<'_> {
         }
     }
 
-    /// Index of the instruction that starts at an offset.
-    fn index(&self, offset: u64) -> Option<usize> {
-        self.insns.binary_search_by_key(&offset, |(offset, _)| *offset).ok()
-    }
-
     /// Indexes of the first and last instruction of a block, given the offsets of its ends.
     fn span(&self, entry: u64, exit: u64, fused: &impl Fn(u64) -> bool) -> Option<(usize, usize)> {
         let first = self.insns.partition_point(|(offset, _)| *offset < entry);
@@ -216,19 +201,17 @@ impl Listing<'_> {
 
     /// Adds the counts of a branch to its instruction.
     fn branch(&mut self, site: &Site, exact: bool) {
-        let Some(at) = self.function.distance(site.location).and_then(|offset| self.index(offset))
-        else {
-            return;
-        };
+        let (function, insns) = (self.function, &self.insns);
+        let inside = |location| function.distance(location).and_then(|at| index(insns, at));
+        let Some(at) = inside(site.location) else { return };
         let mut went = Vec::new();
         for target in &site.targets {
-            let inside =
-                self.function.distance(target.location).and_then(|offset| self.index(offset));
+            let inside = inside(target.location);
             let name = self.maps.name(target.location).map(|named| (named.name, named.offset));
             let count = target.count;
             went.push(Went { target: Target { address: target.to, inside, name }, count });
         }
-        let Some(insn) = self.instructions.get_mut(at) else { return };
+        let insn = &mut self.instructions[at];
         // Interrupts can leave from any instruction.
         let Some(branch) = insn.branch.as_mut() else { return };
         let not_taken = site.not_taken.unwrap_or(0);
@@ -306,17 +289,17 @@ impl Listing<'_> {
     }
 }
 
+/// Index of the instruction that starts at an offset.
+fn index(insns: &[(u64, Insn)], offset: u64) -> Option<usize> {
+    insns.binary_search_by_key(&offset, |(offset, _)| *offset).ok()
+}
+
 /// The execution count of each instruction.
 fn counts(spans: &[(&Block, usize, usize)], len: usize) -> Vec<u64> {
     let mut steps = vec![0i128; len + 1];
     for (block, first, last) in spans {
-        let count = i128::from(block.count);
-        if let Some(step) = steps.get_mut(*first) {
-            *step += count;
-        }
-        if let Some(step) = steps.get_mut(last + 1) {
-            *step -= count;
-        }
+        steps[*first] += i128::from(block.count);
+        steps[last + 1] -= i128::from(block.count);
     }
     let mut running = 0i128;
     let sums = steps.into_iter().take(len).map(|step| {

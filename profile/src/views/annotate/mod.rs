@@ -193,15 +193,10 @@ impl Annotated {
 
     /// Its basic blocks, in address order.
     pub fn basic_blocks(&self) -> Vec<BasicBlock> {
-        let leads = |(_, insn): &(usize, &Instruction)| insn.leads;
-        let starts: Vec<usize> =
-            self.instructions.iter().enumerate().filter(leads).map(|(at, _)| at).collect();
-        let ends = starts.iter().copied().skip(1).chain([self.instructions.len()]);
-        let blocks = starts.iter().copied().zip(ends).map(|(first, end)| {
-            let count = self.instructions.get(first).and_then(|insn| insn.count);
-            BasicBlock { first, end, count }
-        });
-        blocks.collect()
+        let starts = (0..self.instructions.len()).filter(|at| self.instructions[*at].leads);
+        let ends = starts.clone().skip(1).chain([self.instructions.len()]);
+        let block = |(first, end)| BasicBlock { first, end, count: self.instructions[first].count };
+        starts.zip(ends).map(block).collect()
     }
 
     /// The block to show at each instruction: of those ending there, the one with the most cycle

@@ -133,22 +133,20 @@ impl CallGraph {
         let mut sums: Vec<Sum> =
             (0..self.functions.len()).map(|function| Sum { function, ..Sum::default() }).collect();
         for node in self.nodes.iter().skip(1) {
-            let Some(sum) = sums.get_mut(node.function) else { continue };
+            let sum = &mut sums[node.function];
             add(&mut sum.own, node.own);
             add(&mut sum.calls, node.calls);
         }
         let mut open = vec![0u32; self.functions.len()];
         self.visit(|node, enters| {
-            let Some(open) = open.get_mut(node.function) else { return };
+            let open = &mut open[node.function];
             if !enters {
                 *open = open.saturating_sub(1);
                 return;
             }
             // A recursive call is already counted.
-            if *open == 0
-                && let Some(sum) = sums.get_mut(node.function)
-            {
-                add(&mut sum.total, node.total);
+            if *open == 0 {
+                add(&mut sums[node.function].total, node.total);
             }
             *open += 1;
         });

@@ -29,18 +29,14 @@ pub fn score(ours: &CallGraph, truth: &CallGraph) -> Option<f64> {
         .collect();
     // Parents come before their children.
     let mut same: Vec<Option<usize>> = vec![None; ours.nodes.len()];
-    if let Some(root) = same.first_mut() {
-        *root = Some(ROOT);
-    }
+    same[ROOT] = Some(ROOT);
     let mut agreed = 0.0;
     for (at, node) in ours.nodes.iter().enumerate().skip(1) {
         let parent = node.parent.and_then(|parent| same.get(parent).copied().flatten());
         let label = ours.functions.get(node.function).map(super::Function::label);
         let Some((parent, label)) = parent.zip(label) else { continue };
         let Some(&(their, moves)) = theirs.get(&(parent, label)) else { continue };
-        if let Some(place) = same.get_mut(at) {
-            *place = Some(their);
-        }
+        same[at] = Some(their);
         agreed += (node.moves as f64 / all_ours).min(moves as f64 / all_truth);
     }
     Some(agreed)

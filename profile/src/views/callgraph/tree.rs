@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
 use crate::clean::add;
-use crate::code::maps::{Location, LocationFilter, Maps, Named};
+use crate::code::maps::{Location, LocationFilter, Maps};
 use crate::index::Product;
 
 type Map<K, V> = HashMap<K, V, BuildHasherDefault<Product>>;
@@ -101,11 +101,8 @@ impl Tree {
             return known;
         }
         let location = maps.locate(space as usize, addr);
-        let named = maps.name(location);
-        let (name, offset) = match named {
-            Some(Named { name, offset }) => (Some(name), offset),
-            None => (None, 0),
-        };
+        let (name, offset) = maps.name(location).map(|named| (named.name, named.offset)).unzip();
+        let offset = offset.unwrap_or(0);
         let start = match location {
             Location::File { file, offset: at } => {
                 Location::File { file, offset: at.wrapping_sub(offset) }

@@ -193,7 +193,7 @@ pub fn rows(before: &mut Looked, after: &mut Looked, by: Option<By>) -> Rows {
     let matched = match_places(maps, &places, by, Places::Branches);
     let rows = matched.rows.len();
     let [a, b] =
-        [(&*before, 0), (&*after, 1)].map(|(side, at)| side.cycles_of(matched.of_place(at), rows));
+        [(&*before, 0), (&*after, 1)].map(|(side, at)| side.cycles_of(&matched.of_place[at], rows));
     let splits = a.iter().zip(&b).map(|(a, b)| significance::split(a, b)).collect();
     let medians = [a, b].map(|all| all.iter().map(|cycles| cycles.quantile(0.5)).collect());
     Rows { matched, splits, medians }
@@ -249,17 +249,16 @@ impl Comparison {
             row.changes = vec![Change::new(Measure::Trips, [None; 2], Default::default())];
         }
         for (side, loops) in [(0, before), (1, after)] {
-            for (at, one) in matched.of_place(side).iter().zip(&loops.loops) {
-                let Some(row) = rows.get_mut(*at as usize) else { continue };
+            for (at, one) in matched.of_place[side].iter().zip(&loops.loops) {
+                let row = &mut rows[*at as usize];
                 let side_of = if side == 0 { &mut row.before } else { &mut row.after };
                 side_of.iter_mut().for_each(|of| of.count = of.count.saturating_add(one.rounds));
                 let Some(change) = row.changes.first_mut() else { continue };
                 // Of several loops with one head, uses the one with most rounds.
                 let value = if side == 0 { &mut change.before } else { &mut change.after };
                 *value = value.or_else(|| one.mean_trips());
-                if let Some((sum, stacks)) = change.ratio.get_mut(side)
-                    && is_of_one_function(&mut loops.maps, one)
-                {
+                if is_of_one_function(&mut loops.maps, one) {
+                    let (sum, stacks) = &mut change.ratio[side];
                     sum.merge(&one.exits);
                     *stacks = sum.stacks;
                 }

@@ -12,7 +12,7 @@ use crate::views::walk::{Edges, Step, Visit, Walk};
 use super::Rows;
 
 /// The result of the first pass.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Looked {
     edges: Edges,
     /// By branch.
@@ -37,18 +37,10 @@ pub struct Looked {
 
 /// Finds the branches of recordings, in a first pass over them.
 pub fn looker() -> Counter<impl View<Table = Looked>> {
-    Counter::of(Walk::new(First::default()))
+    Counter::of(Walk::new(Looked::default()))
 }
 
-#[derive(Debug, Default)]
-struct First {
-    cycles: Vec<Cycles>,
-    known: u64,
-    missed: u64,
-    timed: u64,
-}
-
-impl Visit for First {
+impl Visit for Looked {
     type Table = Looked;
 
     fn stack(&mut self, stack: &Cleaned<'_>, steps: &[Step], edges: &Edges, _: &mut Maps) {
@@ -67,10 +59,9 @@ impl Visit for First {
     }
 
     fn finish(self, edges: Edges, whole: CommonResult) -> Looked {
-        let First { cycles, known, missed, timed } = self;
         let CommonResult { quality, gaps, maps, .. } = whole;
         let (taken, distinct) = edges.totals(&maps);
-        Looked { edges, cycles, taken, distinct, known, missed, timed, quality, gaps, maps }
+        Looked { edges, taken, distinct, quality, gaps, maps, ..self }
     }
 }
 
@@ -85,9 +76,7 @@ impl Looked {
     pub(super) fn cycles_of(&self, row_of: &[u32], rows: usize) -> Vec<Cycles> {
         let mut all = vec![Cycles::default(); rows];
         for (row, cycles) in row_of.iter().zip(&self.cycles) {
-            if let Some(of) = all.get_mut(*row as usize) {
-                of.merge(cycles);
-            }
+            all[*row as usize].merge(cycles);
         }
         all
     }
@@ -142,7 +131,7 @@ pub fn counter(
 ) -> Counter<impl View<Table = (StackSums, Maps)> + use<>> {
     let (edges, maps) = (std::mem::take(&mut looked.edges), std::mem::take(&mut looked.maps));
     let second = Second {
-        row_of: rows.matched.of_place(side).to_vec(),
+        row_of: rows.matched.of_place[side].clone(),
         splits: rows.splits.clone(),
         now: vec![InStack::default(); rows.splits.len()],
         visited: Vec::new(),
@@ -186,10 +175,9 @@ impl Visit for Second {
         let all = steps.len() as u64;
         self.counted.all.add(stack.weight, all, 0);
         for row in self.visited.drain(..) {
-            let (now, sums) =
-                (self.now.get_mut(row as usize), self.counted.rows.get_mut(row as usize));
-            let (Some(now), Some(sums)) = (now, sums) else { continue };
-            let InStack { taken, known, missed, timed, slow } = std::mem::take(now);
+            let sums = &mut self.counted.rows[row as usize];
+            let now = std::mem::take(&mut self.now[row as usize]);
+            let InStack { taken, known, missed, timed, slow } = now;
             sums.taken.add(stack.weight, all, taken);
             sums.missed.add(stack.weight, known, missed);
             sums.slow.add(stack.weight, timed, slow);

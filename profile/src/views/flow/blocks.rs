@@ -6,7 +6,7 @@ use super::transitions::{NONE, Slots, TransitionKey, TransitionSlot};
 use crate::clean::pieces::Pieces;
 use crate::clean::table::{Keyed, Table};
 use crate::code::maps::Maps;
-use crate::code::straight::{self, NotTaken, Straight};
+use crate::code::straight::{self, Decoding, NotTaken};
 use crate::index::{self, BATCH, Index, load_all};
 
 /// A conditional branch inside a block.
@@ -15,15 +15,6 @@ pub(super) struct Inside {
     pub(super) passed: NotTaken,
     /// [`NONE`] if sites are not needed.
     pub(super) site: u32,
-}
-
-/// The result of decoding a block.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Decoding {
-    Runs,
-    #[default]
-    NoCode,
-    Contradicts,
 }
 
 /// The conditional branches inside each block with any.
@@ -215,25 +206,19 @@ impl Decoder {
         self.names.get(number).map(|name| name.site)
     }
 
-    /// Decodes a block, and the branches inside it. Of one that no branch `ended`, the last
-    /// instruction is inside.
+    /// Decodes a block, and the branches inside it; `ended` as in [`straight::decode`].
     fn block(&mut self, block: (u64, u32, Space), ended: bool, maps: &mut Maps) -> (Decoding, u32) {
         let (entry, len, space) = block;
         let exit = entry.wrapping_add(u64::from(len));
-        match straight::decode(maps, space as usize, entry, exit) {
-            Straight::Runs(mut passed) => {
-                if ended {
-                    passed.extend(straight::conditional_at(maps, space as usize, exit));
-                }
-                let inside = passed.into_iter().map(|passed| Inside {
-                    passed,
-                    site: self.site(space, passed.from, None, maps),
-                });
-                let inside: Vec<Inside> = inside.collect();
-                (Decoding::Runs, self.insides.push(&inside))
-            }
-            Straight::NoCode => (Decoding::NoCode, 0),
-            Straight::Contradicts => (Decoding::Contradicts, 0),
+        let mut passed = Vec::new();
+        let kind = straight::decode(maps, space as usize, (entry, exit), ended, &mut passed);
+        if kind != Decoding::Runs {
+            return (kind, 0);
         }
+        let inside = passed
+            .into_iter()
+            .map(|passed| Inside { passed, site: self.site(space, passed.from, None, maps) });
+        let inside: Vec<Inside> = inside.collect();
+        (kind, self.insides.push(&inside))
     }
 }

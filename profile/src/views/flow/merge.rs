@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 
 use lbr_msr::record::BranchType;
 
-use super::blocks::{Decoded, Decoding, Insides};
+use super::blocks::{Decoded, Insides};
 use super::counts::FlowCounts;
 use super::edges::Repeated;
 use super::sites::{SiteSlot, Sites, Surplus};
@@ -15,6 +15,7 @@ use crate::clean::pieces::Pieces;
 use crate::clean::quality::BlockQuality;
 use crate::clean::{self, CommonResult, Key, add, place_hash};
 use crate::code::maps::{Location, Maps};
+use crate::code::straight::Decoding;
 use crate::index::{BATCH, Index, load_all};
 use crate::read::names;
 use crate::views::cycles::Cycles;
@@ -298,9 +299,7 @@ impl<'a> Merge<'a> {
             }
             number
         });
-        if let Some(of_edge) = self.targets.get_mut(number as usize) {
-            *of_edge = target as u32;
-        }
+        self.targets[number as usize] = target as u32;
         if let Some(more) = self.repeated.sums.get(&number)
             && let Some(target) = targets.get_mut(target)
         {
@@ -360,12 +359,11 @@ fn merge_sites(sites: &Sites, maps: &Maps) -> (Vec<Site>, Vec<u32>) {
             merged.push(new_site(slot, location));
         }
         of_slot.push(at);
-        if let Some(site) = merged.get_mut(at as usize) {
-            merge_site(site, slot, sites.surplus(slot));
-            // An unknown location may stand for many branches.
-            if names::is_unknown(slot.from) && maps.unknown(location).is_some() {
-                (site.branch_type, site.conditional) = (None, None);
-            }
+        let site = &mut merged[at as usize];
+        merge_site(site, slot, sites.surplus(slot));
+        // An unknown location may stand for many branches.
+        if names::is_unknown(slot.from) && maps.unknown(location).is_some() {
+            (site.branch_type, site.conditional) = (None, None);
         }
     }
     (merged, of_slot)

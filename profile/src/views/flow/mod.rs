@@ -144,9 +144,9 @@ pub fn share_of(blocks: &[Block], function: &Function) -> f64 {
         counts.fold(0, u64::saturating_add) as f64
     };
     let overlaps = |block: &Block| {
-        let Location::File { file, offset } = block.entry_location else { return false };
+        let Some(offset) = block.entry_location.in_file(function.file) else { return false };
         let last = offset.saturating_add(block.exit.wrapping_sub(block.entry));
-        file == function.file && offset < function.offsets.end && last >= function.offsets.start
+        offset < function.offsets.end && last >= function.offsets.start
     };
     runs(&overlaps) / runs(&|_| true).max(1.0)
 }

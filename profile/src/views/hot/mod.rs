@@ -112,7 +112,7 @@ impl HotTable {
         recording: &mut Recording,
         progress: impl FnMut(u64, Option<u64>),
     ) -> Result<HotTable, ReadError> {
-        Counter::new().count(recording, progress)
+        Counter::default().count(recording, progress)
     }
 
     /// Sorts again. Ties are in address order.
@@ -173,9 +173,7 @@ impl BranchCounts {
         for row in self.rows() {
             let (ours, is) = (key(&row), |at: u32| rows.get(at as usize).map(key));
             match index.find(ours.hash(), |at| is(at) == Some(ours)) {
-                Some(at) => {
-                    rows.get_mut(at as usize).into_iter().for_each(|known| known.merge(&row))
-                }
+                Some(at) => rows[at as usize].merge(&row),
                 None => {
                     index.insert(ours.hash(), rows.len() as u32);
                     rows.push(row);

@@ -33,15 +33,6 @@ pub struct BinaryCoverage {
     pub seen: Option<f64>,
 }
 
-/// Branches by function, as the recorded file names them.
-#[derive(Default)]
-struct ByFunction {
-    /// Branches that start in it, by name and size.
-    left: HashMap<(String, u64), u64>,
-    /// Branches to its first instruction.
-    entered: HashMap<(String, u64), u64>,
-}
-
 impl Lint {
     /// Compares the recording with a program's file, and adds what is wrong to the findings.
     pub fn check_binary(&mut self, module: &mut Module) -> BinaryCoverage {
@@ -52,7 +43,10 @@ impl Lint {
         let known = files.iter().find_map(|file| Some((maps.build_id(*file)?, module.build_id()?)));
         coverage.same_build = known.map(|(recorded, given)| recorded == given);
         let is_same = coverage.same_build == Some(true);
-        let (mut once, mut by_function) = (0, ByFunction::default());
+        // Branches that start in a function, and branches to its first instruction, by its name and
+        // size in the recorded file.
+        let (mut left, mut entered) = (HashMap::new(), HashMap::new());
+        let mut once = 0;
         let is_inside = |at: Location| at.file().is_some_and(|file| files.contains(&file));
         for site in sites.iter() {
             let starts = is_inside(site.location);
@@ -64,7 +58,7 @@ impl Lint {
                     let instead = is_same.then_some(&mut *module);
                     let function = function(maps, target.location, instead);
                     if let Some((function, 0)) = function {
-                        add(by_function.entered.entry(function).or_default(), target.count);
+                        add(entered.entry(function).or_default(), target.count);
                     }
                 }
             }
@@ -72,7 +66,7 @@ impl Lint {
                 && let Some((function, _)) =
                     function(maps, site.location, is_same.then_some(&mut *module))
             {
-                add(by_function.left.entry(function).or_default(), site.taken);
+                add(left.entry(function).or_default(), site.taken);
             }
         }
         let once = if is_complete { 0 } else { once };
@@ -81,16 +75,16 @@ impl Lint {
         let outside = coverage.taken.saturating_sub(coverage.inside);
         found.add(OUTSIDE_BINARY, outside, coverage.taken, &[]);
         found.add(CODE_NOT_SEEN, once, coverage.inside, &[]);
-        coverage.functions = by_function.left.len() as u64;
+        coverage.functions = left.len() as u64;
         if is_same || coverage.functions > 0 {
             let given: HashSet<(&str, u64)> =
                 module.functions().map(|(name, at)| (name, at.end - at.start)).collect();
             let matches = |of: &(String, u64)| given.contains(&(of.0.as_str(), of.1));
-            let matching = by_function.left.keys().filter(|of| matches(of)).count();
+            let matching = left.keys().filter(|of| matches(of)).count();
             coverage.matching = Some(matching as u64);
-            named(&mut found, FUNCTIONS_DIFFER, &by_function.left, |of| !matches(of));
-            let unseen = |of: &(String, u64)| !by_function.left.contains_key(of);
-            named(&mut found, FUNCTIONS_WITHOUT_SAMPLES, &by_function.entered, unseen);
+            named(&mut found, FUNCTIONS_DIFFER, &left, |of| !matches(of));
+            let unseen = |of: &(String, u64)| !left.contains_key(of);
+            named(&mut found, FUNCTIONS_WITHOUT_SAMPLES, &entered, unseen);
         } else if coverage.same_build == Some(false) {
             let parts = [("in a file that is not there", coverage.inside)];
             found.add(FUNCTIONS_DIFFER, coverage.inside, coverage.inside, &parts);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::rules::*;
 use super::{CodeCheck, Finding, Position, ReaderNotes, Scan, Severity};
+use crate::clean::add;
 use crate::code::maps::Location;
 use crate::views::flow::Flow;
 
@@ -174,8 +175,7 @@ fn straightness(found: &mut Findings, scan: &Scan, flow: &Flow, code: &CodeCheck
     let mut others: BTreeMap<&str, u64> = BTreeMap::new();
     for site in flow.sites.iter().filter(|site| flow.maps.is_of_other_file(site.location)) {
         let Location::File { file, .. } = site.location else { continue };
-        let count = others.entry(flow.maps.path(file).unwrap_or_default()).or_default();
-        *count = count.saturating_add(site.taken);
+        add(others.entry(flow.maps.path(file).unwrap_or_default()).or_default(), site.taken);
     }
     let parts: Vec<(&str, u64)> = others.into_iter().collect();
     found.add(

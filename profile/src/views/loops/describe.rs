@@ -157,9 +157,8 @@ pub(super) fn closing(edges: &Edges, graph: &mut Graph, forest: &Forest) {
     for ((from, to), edge) in ends() {
         if edge.kind.is_jump()
             && let Some(number) = to_head(from, to)
-            && let Some(has) = has_branch.get_mut(number)
         {
-            *has = true;
+            has_branch[number] = true;
         }
     }
     let closing: Vec<Option<u32>> = ends()

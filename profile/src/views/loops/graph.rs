@@ -116,16 +116,13 @@ impl Graph {
             .iter()
             .map(|edge| (place(maps, edge.space, edge.from), place(maps, edge.space, edge.to)))
             .collect();
-        let mut starts: Vec<Spot> = Vec::with_capacity(ends.len() * 2);
-        for ((image, from), to) in &ends {
-            starts.push(*to);
-            starts.push((*image, from.saturating_add(1)));
-        }
+
         let passed: Vec<(Spot, Spot)> = passed
             .iter()
             .map(|(space, from, to)| (place(maps, *space, *from), place(maps, *space, *to)))
             .collect();
-        for ((image, from), to) in &passed {
+        let mut starts: Vec<Spot> = Vec::with_capacity((ends.len() + passed.len()) * 2);
+        for ((image, from), to) in ends.iter().chain(&passed) {
             starts.push(*to);
             starts.push((*image, from.saturating_add(1)));
         }
@@ -134,16 +131,12 @@ impl Graph {
         starts.shrink_to_fit();
         // The node that contains an address. A branch at the start of its piece that no other
         // evidence shows gets its own node.
-        let mut own: Vec<Spot> = Vec::new();
         let holder = |starts: &[Spot], at: Spot| {
             let index = starts.partition_point(|start| *start <= at).checked_sub(1)?;
             starts.get(index).filter(|start| start.0 == at.0).map(|_| index)
         };
-        for (from, _) in &ends {
-            if holder(&starts, *from).is_none() {
-                own.push((from.0, 0));
-            }
-        }
+        let own = ends.iter().filter(|(from, _)| holder(&starts, *from).is_none());
+        let own: Vec<Spot> = own.map(|(from, _)| (from.0, 0)).collect();
         if !own.is_empty() {
             starts.extend(own);
             starts.sort_unstable();
@@ -163,22 +156,14 @@ impl Graph {
             let (from, to) = (index(*from), index(*to));
             // There are fewer nodes than twice the branches, which have numbers.
             graph.ends.push(Ends { from: from as u32, to: to as u32, closes: None });
-            if let Some(node) = graph.nodes.get_mut(from) {
-                node.has_site = true;
-            }
-            if let Some(node) = graph.nodes.get_mut(to) {
-                node.leader.get_or_insert(number);
-                if edge.kind == Transfer::Call {
-                    add(&mut node.called, edge.count);
-                }
+            graph.nodes[from].has_site = true;
+            graph.nodes[to].leader.get_or_insert(number);
+            if edge.kind == Transfer::Call {
+                add(&mut graph.nodes[to].called, edge.count);
             }
             let StraightRuns { begins, ends, .. } = ran.get(number).copied().unwrap_or_default();
-            if let Some(sum) = running.get_mut(to) {
-                *sum += i128::from(begins);
-            }
-            if let Some(sum) = running.get_mut(from) {
-                *sum -= i128::from(ends);
-            }
+            running[to] += i128::from(begins);
+            running[from] -= i128::from(ends);
         }
         let (mut sum, mut image) = (0i128, None);
         for (node, change) in graph.nodes.iter_mut().zip(running) {
@@ -205,13 +190,9 @@ impl Graph {
 
     /// Finds the return node of each call.
     fn returns(&mut self, branches: &[Edge], ends: &[(Spot, Spot)], starts: &[Spot]) {
-        let mut back: Vec<usize> = vec![0; self.nodes.len()];
+        let mut back = vec![false; self.nodes.len()];
         for (edge, ends) in branches.iter().zip(&self.ends) {
-            if edge.kind == Transfer::Return
-                && let Some(count) = back.get_mut(ends.to as usize)
-            {
-                *count += 1;
-            }
+            back[ends.to as usize] |= edge.kind == Transfer::Return;
         }
         self.behind = branches
             .iter()
@@ -224,20 +205,14 @@ impl Graph {
                 let behind = starts.iter().enumerate().skip(first);
                 let mut behind =
                     behind.take_while(|(_, at)| at.0 == from.0 && returns_after(from.1, at.1));
-                behind
-                    .find(|(node, _)| back.get(*node).is_some_and(|n| *n > 0))
-                    .map(|(node, _)| node)
+                behind.find(|(node, _)| back[*node]).map(|(node, _)| node)
             })
             .collect();
     }
 
     /// Adds every edge between nodes that stays in a frame.
     fn connect(&mut self, branches: &[Edge], passed: Vec<(usize, usize, u64)>) {
-        for (from, ..) in &passed {
-            if let Some(node) = self.nodes.get_mut(*from) {
-                node.has_site = true;
-            }
-        }
+        passed.iter().for_each(|(from, ..)| self.nodes[*from].has_site = true);
         let mut ways: Vec<(u32, u32, u64)> = Vec::new();
         let mut add = |from: usize, to: usize, count| ways.push((from as u32, to as u32, count));
         passed.into_iter().for_each(|(from, to, count)| add(from, to, count));
@@ -256,9 +231,8 @@ impl Graph {
                 add(from, behind, edge.count);
             }
         }
-        let nodes = self.nodes.len();
         ways.sort_unstable();
-        self.after = Ways::new(nodes, &ways);
+        self.after = Ways::new(self.nodes.len(), &ways);
     }
 
     /// The successors of a node.

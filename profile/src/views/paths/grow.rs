@@ -75,9 +75,7 @@ pub(super) fn grow(edges: &[Edge], followers: &Pieces<Followers>) -> Grown {
         }
         let chain: Vec<usize> = chain.into();
         for (at, edge) in chain.iter().enumerate() {
-            if let Some(place) = grown.place.get_mut(*edge) {
-                *place = Some((number as u32, at as u16));
-            }
+            grown.place[*edge] = Some((number as u32, at as u16));
         }
         grown.chains.push(Chain { edges: chain, ends: Break::Unknown });
     }

@@ -4,7 +4,7 @@ use super::*;
 /// SHA-1 ends in at least four zeros once in 2^32.
 #[test]
 fn padded_build_ids_are_cut() {
-    let dirs = DebugDirs { roots: vec![PathBuf::from("/r")], ..DebugDirs::none() };
+    let dirs = DebugDirs { roots: vec![PathBuf::from("/r")], ..DebugDirs::default() };
     for (set, len, kept) in
         [(8, 20, 8), (13, 20, 16), (16, 20, 16), (17, 20, 20), (20, 20, 20), (9, 16, 16)]
     {
@@ -24,7 +24,7 @@ fn programs_are_below_the_folders() {
     let symfs = DebugDirs {
         symfs: Some(PathBuf::from("/s")),
         programs: vec![PathBuf::from("/p")],
-        ..DebugDirs::none()
+        ..DebugDirs::default()
     };
     let recorded = Path::new("/a/../../b");
     let below = ["/s/a/b", "/s/b", "/p/a/b", "/p/b"].map(PathBuf::from);

@@ -166,9 +166,7 @@ impl Reader {
         let features = self.copied.features();
         let mut bits = [0; 4];
         for (bit, payload) in &features {
-            if let Some(word) = bits.get_mut(usize::from(bit / 64)) {
-                *word |= 1 << (bit % 64);
-            }
+            bits[usize::from(bit / 64)] |= 1 << (bit % 64);
             let at = written + (16 * features.len() + payloads.len()) as u64;
             put_words(&mut tail, order, &[at, payload.len() as u64]);
             payloads.extend_from_slice(payload);

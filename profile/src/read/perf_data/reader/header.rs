@@ -15,7 +15,7 @@ use crate::read::perf_data::sample::{SampleLayout, Trailer, id_in_sample};
 impl Reader {
     pub(super) fn read_header(&mut self) -> Result<(), ReadError> {
         if !self.fill(PIPE_HEADER_SIZE as usize)? {
-            return Err(ReadError::Header { what: "the file ends inside it".to_owned() });
+            return Err(ReadError::Header("the file ends inside it".to_owned()));
         }
         let head = &self.buffer;
         self.order = match head.first_chunk::<8>() {
@@ -35,10 +35,10 @@ impl Reader {
         }
         if size != HEADER_SIZE {
             let what = format!("its size is {size}, but only 104 and 16 are known");
-            return Err(ReadError::Header { what });
+            return Err(ReadError::Header(what));
         }
         if !self.fill(HEADER_SIZE as usize)? {
-            return Err(ReadError::Header { what: "the file ends inside it".to_owned() });
+            return Err(ReadError::Header("the file ends inside it".to_owned()));
         }
         self.read_file_header()
     }
@@ -55,11 +55,11 @@ impl Reader {
 
         if data_at < HEADER_SIZE || self.size.is_none() && data_at > MAX_SECTION {
             let what = format!("its records start at byte {data_at}, which is impossible");
-            return Err(ReadError::Header { what });
+            return Err(ReadError::Header(what));
         }
         if self.size.is_some_and(|size| size < data_at) {
             let what = format!("the file ends before its records, which start at byte {data_at}");
-            return Err(ReadError::Header { what });
+            return Err(ReadError::Header(what));
         }
         let prefix = match self.input {
             Input::File(_) => Vec::new(),
@@ -67,7 +67,7 @@ impl Reader {
             Input::Stream(_) if attrs_at >= data_at && attrs_size > 0 => {
                 let what = "its attributes follow its records, but a pipe or a compressed \
                             file is read only once, from start to end: decompress it to a file";
-                return Err(ReadError::Header { what: what.to_owned() });
+                return Err(ReadError::Header(what.to_owned()));
             }
             Input::Stream(_) => self.prefix(data_at)?,
         };
@@ -103,7 +103,7 @@ impl Reader {
         let mut prefix = Vec::new();
         while self.offset < data_at {
             if !self.fill(1)? {
-                return Err(ReadError::Header { what: "the file ends inside it".to_owned() });
+                return Err(ReadError::Header("the file ends inside it".to_owned()));
             }
             let left = usize::try_from(data_at - self.offset).unwrap_or(usize::MAX);
             let step = left.min(self.end - self.start);
@@ -146,7 +146,7 @@ impl Reader {
         // At least 64 bytes and the section of the ids.
         if !(80..=4096).contains(&each) {
             let what = format!("attributes of {attr_size} bytes");
-            return Err(ReadError::Header { what });
+            return Err(ReadError::Header(what));
         }
         let section = self.section(at, size, prefix);
         // Sections may overlap. The total size of all ids is limited, so that a small file cannot
@@ -167,7 +167,7 @@ impl Reader {
             self.add_event(attr);
         }
         if self.events.is_empty() {
-            return Err(ReadError::Header { what: "it does not describe an event".to_owned() });
+            return Err(ReadError::Header("it does not describe an event".to_owned()));
         }
         Ok(())
     }

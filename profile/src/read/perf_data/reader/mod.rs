@@ -164,7 +164,7 @@ impl Reader {
             names.push(&unnamed);
         }
         let events = names.join(", ");
-        Err(ReadError::NoBranchStacks { events })
+        Err(ReadError::NoBranchStacks(events))
     }
 
     /// Parses a record other than a sample.

@@ -131,9 +131,7 @@ pub(super) fn build_id_body(path: &str, id: &[u8]) -> Vec<u8> {
     let id = id.get(..20).unwrap_or(id);
     let mut field = id.to_vec();
     field.resize(24, 0);
-    if let Some(size) = field.get_mut(20) {
-        *size = id.len() as u8;
-    }
+    field[20] = id.len() as u8;
     body.append(&mut field);
     body.extend_from_slice(path.as_bytes());
     body.resize(28 + (path.len() + 1).next_multiple_of(64), 0);

@@ -44,12 +44,9 @@ pub enum WriteError {
     /// A write failed earlier, and the recording ends there.
     #[error("the recording ended at an earlier write error")]
     Ended,
-    /// A stack does not fit into a record, which is at most 65,535 bytes.
-    #[error("a stack of {entries} branches does not fit a perf.data record (2,700 at most)")]
-    StackTooLarge {
-        /// Its number of entries.
-        entries: usize,
-    },
+    /// A stack of this number of entries does not fit into a record, which is at most 65,535 bytes.
+    #[error("a stack of {0} branches does not fit a perf.data record (2,700 at most)")]
+    StackTooLarge(usize),
 }
 
 /// Totals of a finished file.
@@ -212,7 +209,7 @@ impl<W: Write> Writer<W> {
         let registers = registers.unwrap_or_default();
         let size = 8 + 6 * 8 + 4 + note.len() + 8 + 24 * count + 8 * registers.len();
         let Ok(size) = u16::try_from(size) else {
-            return Err(WriteError::StackTooLarge { entries: count });
+            return Err(WriteError::StackTooLarge(count));
         };
         let pending = &mut self.pending;
         pending.reserve(size.into());

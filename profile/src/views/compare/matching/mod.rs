@@ -31,15 +31,9 @@ pub(super) struct Matched {
     /// Rows without any measures.
     pub(super) rows: Vec<Row>,
     /// For each side, the row of each location.
-    of_place: [Vec<u32>; 2],
+    pub(super) of_place: [Vec<u32>; 2],
     /// Paths of the matched files.
     pub(super) files: Vec<[String; 2]>,
-}
-
-impl Matched {
-    pub(super) fn of_place(&self, side: usize) -> &[u32] {
-        self.of_place.get(side).map_or(&[], |rows| rows)
-    }
 }
 
 /// Identifies a row: all locations with an equal key belong to it.
@@ -116,9 +110,9 @@ pub(super) fn match_places(
     let mut index: HashMap<RowKey, u32> = HashMap::new();
     for (side, (maps, resolved)) in maps.iter_mut().zip(&sides).enumerate() {
         for (at, place) in resolved.iter().enumerate() {
-            let mut key = key(maps, place, sources.get(side));
+            let mut key = key(maps, place, &sources[side]);
             if let (Some(ordinals), By::Function) = (&ordinals, place.by) {
-                key.offset = ordinals.get(side).and_then(|of| of.get(at)).copied();
+                key.offset = Some(ordinals[side][at]);
             }
             let next = matched.rows.len() as u32;
             let at = *index.entry(key).or_insert(next);
@@ -126,10 +120,8 @@ pub(super) fn match_places(
                 let changes = Vec::new();
                 matched.rows.push(Row { by: place.by, before: None, after: None, changes });
             }
-            if let Some(of) = matched.of_place.get_mut(side) {
-                of.push(at);
-            }
-            let Some(row) = matched.rows.get_mut(at as usize) else { continue };
+            matched.of_place[side].push(at);
+            let row = &mut matched.rows[at as usize];
             let of = if side == 0 { &mut row.before } else { &mut row.after };
             of.get_or_insert_with(|| place.side(maps));
         }
@@ -206,16 +198,9 @@ fn choose(sides: &mut [Vec<Resolved>; 2], used: &[Files; 2], pairs: &Pairs, by: 
 
 /// Pairs of files where only one side has names: its functions would seem to be new.
 fn nameless(used: &[Files; 2], pairs: &Pairs) -> HashSet<usize> {
-    let mut named: HashMap<usize, Vec<bool>> = HashMap::new();
-    for (used, pairs) in used.iter().zip(pairs) {
-        for (file, of) in used {
-            if let Some(pair) = pairs.get(file) {
-                named.entry(*pair).or_default().push(!of.functions.is_empty());
-            }
-        }
-    }
-    named.retain(|_, sides| matches!(sides.as_slice(), [a, b] if a != b));
-    named.into_keys().collect()
+    let both = on_both(used, pairs).into_iter();
+    let one = both.filter(|(_, [a, b])| a.functions.is_empty() != b.functions.is_empty());
+    one.map(|(pair, _)| pair).collect()
 }
 
 /// The index of each location among those of its function, in address order. If the two sides have
@@ -226,10 +211,9 @@ fn ordinals(sides: &[Vec<Resolved>; 2]) -> [Vec<u64>; 2] {
     let mut ordinals = [0, 1].map(|side: usize| vec![0; sides[side].len()]);
     for ((side, counts), ordinals) in sides.iter().zip(&mut counts).zip(&mut ordinals) {
         let mut order: Vec<usize> = (0..side.len()).collect();
-        order.sort_by_key(|at| side.get(*at).map(|place| place.addr));
+        order.sort_by_key(|at| side[*at].addr);
         for at in order {
-            let Some(place) = side.get(at) else { continue };
-            let count = counts.entry(of(place)).or_default();
+            let count = counts.entry(of(&side[at])).or_default();
             ordinals[at] = *count;
             *count += 1;
         }
@@ -246,8 +230,8 @@ fn ordinals(sides: &[Vec<Resolved>; 2]) -> [Vec<u64>; 2] {
     ordinals
 }
 
-fn key(maps: &Maps, place: &Resolved, sources: Option<&functions::Sources>) -> RowKey {
-    let key = RowKey {
+fn key(maps: &Maps, place: &Resolved, sources: &functions::Sources) -> RowKey {
+    let mut key = RowKey {
         by: place.by,
         file: place.pair,
         function: place.function.clone(),
@@ -257,19 +241,18 @@ fn key(maps: &Maps, place: &Resolved, sources: Option<&functions::Sources>) -> R
     match place.by {
         By::Offset => {
             let named = maps.key(place.location).map(|(_, _, within)| within);
-            let offset = named.unwrap_or(place.location.position());
+            key.offset = Some(named.unwrap_or(place.location.position()));
             // File offsets match whatever the symbol tables contain.
-            let function = key.function.filter(|_| maps.is_named(place.location));
-            RowKey { offset: Some(offset), function, ..key }
+            key.function = key.function.filter(|_| maps.is_named(place.location));
         }
-        By::Function => key,
+        By::Function => {}
         By::Line => {
-            let line = place.line.as_ref().map(|line| {
-                functions::relative(line, place.first.as_ref(), |path| sources?.get(path).copied())
-            });
-            RowKey { line, ..key }
+            let source = |path: &Arc<str>| sources.get(path).copied();
+            let relative = |line| functions::relative(line, place.first.as_ref(), source);
+            key.line = place.line.as_ref().map(relative);
         }
     }
+    key
 }
 
 fn files(maps: &Maps, resolved: &[Resolved]) -> Files {

@@ -12,7 +12,7 @@ fn starts(of: &Mappings) -> Vec<u64> {
 /// Returns the height, and checks it and the balance of every node.
 fn checked(link: &Link) -> u8 {
     let Some(node) = link else { return 0 };
-    let (low, high) = (checked(&node.low), checked(&node.high));
+    let [low, high] = node.children.each_ref().map(checked);
     assert!(low.abs_diff(high) <= 1, "{low} and {high}");
     assert_eq!(node.height, 1 + low.max(high));
     node.height
