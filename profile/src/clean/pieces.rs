@@ -40,14 +40,6 @@ impl<T> Pieces<T> {
         }
     }
 
-    /// Extends the list to at least `len` items.
-    pub(crate) fn grow_to(&mut self, len: usize)
-    where
-        T: Default,
-    {
-        (self.len()..len).for_each(|_| self.push(T::default()));
-    }
-
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.pieces.iter().flatten()
     }

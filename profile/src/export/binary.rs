@@ -241,15 +241,10 @@ fn pieces(mut starts: Vec<(u64, usize)>, sections: &[Section]) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
     let mut starts = starts.into_iter().peekable();
     while let Some((start, number)) = starts.next() {
-        let Some(section) = sections.get(number).filter(|section| section.addrs.contains(&start))
-        else {
-            continue;
-        };
-        let end = match starts.peek() {
-            Some((next, _)) => section.addrs.end.min(*next),
-            None => section.addrs.end,
-        };
-        let known = pieces.last().map_or(0, |last| last.end);
+        let section = &sections[number];
+        let next = starts.peek().map_or(u64::MAX, |(next, _)| *next);
+        let end = section.addrs.end.min(next);
+        let known = pieces.last().map_or(0, |last| last.end).max(section.addrs.start);
         if !section.is_plt && start >= known && start < end {
             pieces.push(Piece { start, end, section: number });
         }

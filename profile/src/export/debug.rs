@@ -165,13 +165,9 @@ impl Functions {
         }
     }
 
-    /// The function at an address and the functions inlined there, outermost first. Empty if the
+    /// The function at an address and the functions inlined there, outermost first. `None` if the
     /// debug information has none.
-    pub(super) fn frames(&mut self, addr: u64) -> Vec<Frame> {
-        self.find_frames(addr).unwrap_or_default()
-    }
-
-    fn find_frames(&mut self, addr: u64) -> Option<Vec<Frame>> {
+    pub(super) fn frames(&mut self, addr: u64) -> Option<Vec<Frame>> {
         let (_, &(end, unit)) = self.units_at.range(..=addr).next_back()?;
         if addr >= end {
             return None;

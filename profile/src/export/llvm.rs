@@ -109,7 +109,7 @@ impl Made {
         let Program { binary, losses, .. } = program;
         for ((start, last), count) in disjoint(&with_functions(&of.ranges, functions)) {
             binary.walk(start, last, |insn| {
-                let frames = functions.frames(insn.addr);
+                let frames = functions.frames(insn.addr).unwrap_or_default();
                 add(&mut losses.instructions, count);
                 if !self.add_instruction(&frames, (insn.len.into(), count)) && count > 0 {
                     add(&mut losses.without_lines, count);
@@ -142,7 +142,7 @@ impl Made {
             let callee: Arc<str> = samples::canonical(&callee.name).into();
             // llvm-profgen looks up the marker of an external source as an address too. If the
             // linker left dropped functions at 0, they become callers.
-            let frames = functions.frames(from);
+            let frames = functions.frames(from).unwrap_or_default();
             if let Some(leaf) = frames.last().filter(|_| is_named(&frames))
                 && let Some(caller) = self.leaf(&frames, 0)
             {

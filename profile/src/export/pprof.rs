@@ -168,7 +168,7 @@ impl Writer {
         let Some(addr) = module.address_of_offset(offset) else { return Vec::new() };
         let known = self.declared.entry(file);
         let known = known.or_insert_with(|| Functions::of(module.path(), &dirs, 0));
-        let frames = known.as_mut().map(|known| known.frames(addr)).unwrap_or_default();
+        let frames = known.as_mut().and_then(|known| known.frames(addr)).unwrap_or_default();
         let line = |frame: Frame| Line {
             name: frame.function.to_string(),
             line: frame.start.wrapping_add(frame.line),

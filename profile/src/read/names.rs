@@ -107,11 +107,6 @@ impl SymbolList {
         Some(Symbol { name, file, is_file, start, base })
     }
 
-    /// Whether there is a symbol without a file.
-    fn has(&self, name: &str) -> bool {
-        self.texts.find(name).is_some_and(|name| self.find((name, NONE, 0)).is_some())
-    }
-
     fn find(&self, key: (u32, u32, u64)) -> Option<u32> {
         let is = |number: u32| self.list.get(number as usize) == Some(&key);
         let first = self.first.get(key.0 as usize).copied().filter(|first| is(*first));
@@ -177,8 +172,8 @@ pub struct Names {
     symbols: SymbolList,
     /// Number of symbols already taken.
     taken: usize,
-    /// Whether a number was requested.
-    asked: bool,
+    /// Whether a number was requested; callers reset it.
+    pub(crate) asked: bool,
     /// Whether any is a symbol rather than a file.
     pub(crate) has_symbols: bool,
 }
@@ -206,7 +201,8 @@ impl Names {
 
     /// Whether a name occurred before, without a file.
     pub(crate) fn has(&self, name: &[u8]) -> bool {
-        self.symbols.has(&name.as_text())
+        let name = self.symbols.texts.find(&name.as_text());
+        name.is_some_and(|name| self.symbols.find((name, NONE, 0)).is_some())
     }
 
     fn at(
@@ -223,11 +219,6 @@ impl Names {
         let (name, file) = (name.as_deref(), file.as_deref());
         let number = self.symbols.number(Symbol { name, file, is_file, start, base: 0 })?;
         Some(self.symbols.get(number)?.base + within)
-    }
-
-    /// Whether numbers were requested since the last call.
-    pub(crate) fn was_asked(&mut self) -> bool {
-        std::mem::take(&mut self.asked)
     }
 
     /// Whether [`take`](Self::take) will return a symbol.

@@ -65,13 +65,13 @@ impl StackNote {
     /// The encoded note.
     pub fn encode(&self) -> [u8; 12] {
         let [l, b, r] = Self::MAGIC;
-        let head = head_code(self.integrity.head);
+        let head = code(&HEADS, self.integrity.head);
         let bits = self.integrity.cut as u8
             | (self.integrity.truncated as u8) << 1
             | (self.integrity.underflow as u8) << 2
             | (self.tsx_known as u8) << 3;
         let source = code(&SOURCES, self.source);
-        let label = label_code(self.integrity.label);
+        let label = code(&LABELS, self.integrity.label);
         [l, b, r, Self::VERSION, label, head, bits, source, 0, 0, 0, 0]
     }
 
@@ -147,9 +147,9 @@ pub(crate) fn with_moves(note: [u8; FIXED], moves: &[ThreadMove]) -> Vec<u8> {
 pub(crate) const HEAD_AT: usize = 5;
 
 /// Each value at the index that is its code in files.
-const HEADS: [Head; 3] = [Head::Unknown, Head::Joined, Head::Lost];
+pub(crate) const HEADS: [Head; 3] = [Head::Unknown, Head::Joined, Head::Lost];
 const SOURCES: [Source; 3] = [Source::Unsaid, Source::Hardware, Source::Software];
-const LABELS: [Label; 8] = {
+pub(crate) const LABELS: [Label; 8] = {
     use Label::{Foreign, Gap, Mixed, Snapshot, Stopped, Stream, Torn, Wiped};
     [Stream, Snapshot, Gap, Wiped, Torn, Foreign, Stopped, Mixed]
 };
@@ -158,18 +158,9 @@ const MOVES: [MoveKind; 6] = {
     [Start, End, Signal, SignalAtBranch, Return, Unknown]
 };
 
-fn code<T: PartialEq>(codes: &[T], value: T) -> u8 {
+/// The code of a value in files.
+pub(crate) fn code<T: PartialEq>(codes: &[T], value: T) -> u8 {
     codes.iter().position(|known| *known == value).unwrap_or(0) as u8
-}
-
-/// The code of a head in files.
-pub(crate) fn head_code(head: Head) -> u8 {
-    code(&HEADS, head)
-}
-
-/// The code of a label in files.
-pub(crate) fn label_code(label: Label) -> u8 {
-    code(&LABELS, label)
 }
 
 /// The label for a code in files.

@@ -257,11 +257,7 @@ impl Cycles {
 
 fn add(counts: &mut Vec<(u32, u64)>, value: u32, weight: u64) {
     match counts.binary_search_by_key(&value, |(value, _)| *value) {
-        Ok(at) => {
-            if let Some((_, count)) = counts.get_mut(at) {
-                *count = count.saturating_add(weight);
-            }
-        }
+        Ok(at) => crate::clean::add(&mut counts[at].1, weight),
         Err(at) => counts.insert(at, (value, weight)),
     }
 }

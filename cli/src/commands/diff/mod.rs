@@ -241,7 +241,7 @@ pub(crate) fn compare(
     let (counted_b, maps_b) = count(&mut b.looked, 1)?;
     let ((mut loops_a, _), (mut loops_b, _)) = (sides[0].loops()?, sides[1].loops()?);
     let total = total(&a, &b);
-    let files = rows.files().to_vec();
+    let files = rows.files.clone();
     let mut comparison = Comparison::of(rows, &counted_a, &counted_b);
     comparison.add_loops(&mut loops_a, &mut loops_b, by);
     let mut names = Names { branches: [maps_a, maps_b], loops: [loops_a.maps, loops_b.maps] };

@@ -225,15 +225,11 @@ impl Maps {
 
     /// An address has the same meaning in every process with the same file there.
     fn address(&mut self, place: &LocationSpec, addr: u64) -> Result<Vec<Span>, PlaceError> {
-        let mut found: Vec<Location> = Vec::new();
         let mut known = HashSet::new();
-        for space in 0..self.len() {
-            let location = self.locate(space, addr);
-            // Locations recorded by name have no address.
-            if !self.is_named(location) && known.insert(location) {
-                found.push(location);
-            }
-        }
+        // Locations recorded by name have no address.
+        let is_new = |at: &Location| !self.is_named(*at) && known.insert(*at);
+        let locations = (0..self.len()).map(|space| self.locate(space, addr));
+        let mut found: Vec<Location> = locations.filter(is_new).collect();
         // Processes without a mapping there are ignored.
         if found.len() > 1 {
             found.retain(|location| matches!(location, Location::File { .. }));

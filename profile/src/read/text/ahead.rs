@@ -149,12 +149,8 @@ impl Shared {
         }
         drop(input);
         // The waiting consumer must be notified even after a panic.
-        let parse = |mut piece: Piece| {
-            piece.parse();
-            piece
-        };
         let parsed = read.and_then(|_| {
-            std::panic::catch_unwind(|| parse(piece)).map_err(|_| io::Error::other("a bug"))
+            std::panic::catch_unwind(|| piece.parse()).map_err(|_| io::Error::other("a bug"))
         });
         lock(&self.queue).parsed.insert(number, parsed);
         self.changed.notify_all();
@@ -196,7 +192,7 @@ impl Read for Failed {
 
 impl Piece {
     /// Parses the lines that contain branches only.
-    fn parse(&mut self) {
+    fn parse(mut self) -> Piece {
         self.lines.clear();
         self.entries.clear();
         let mut entries = Vec::new();
@@ -209,8 +205,9 @@ impl Piece {
                 self.entries.append(&mut entries);
                 self.lines.push((at, begun, self.entries.len()));
             }
-            let Some(end) = memchr::memchr(b'\n', after) else { return };
+            let Some(end) = memchr::memchr(b'\n', after) else { break };
             at += begun + end + 1;
         }
+        self
     }
 }

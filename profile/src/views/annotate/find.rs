@@ -277,21 +277,15 @@ fn blocks_at(flow: &mut Flow, place: &LocationSpec, file: usize, offset: u64) ->
         Insn::Straight { len } | Insn::Branch(BranchInsn { len, .. }) => end + u64::from(len),
         Insn::Invalid => end + 1,
     };
-    Some(Stretch::of(
-        flow,
-        Function { name: place.to_string(), file, offsets: start..end, address },
-    ))
+    let name = place.to_string();
+    Some(Stretch::of(flow, Function { name, file, offsets: start..end, address }))
 }
 
 fn range(flow: &mut Flow, from: &str, to: &str) -> Result<Stretch, FindError> {
     let no_range = || FindError::NoRange { from: from.to_owned(), to: to.to_owned() };
     let (start, end) = (end_of_range(flow, from)?, end_of_range(flow, to)?);
-    let (Location::File { file, offset }, Location::File { file: end_file, offset: end }) =
-        (start, end)
-    else {
-        return Err(no_range());
-    };
-    let len = end.checked_sub(offset).filter(|len| *len > 0 && file == end_file);
+    let Location::File { file, offset } = start else { return Err(no_range()) };
+    let len = end.in_file(file).and_then(|end| end.checked_sub(offset)).filter(|len| *len > 0);
     let len = len.ok_or_else(no_range)?;
     let name = format!("{from}..{to}");
     let by_name = |what| FindError::NoCode { what, why: OF_NAMES };

@@ -174,29 +174,25 @@ pub struct Comparison {
 #[derive(Debug)]
 pub struct Rows {
     matched: Matched,
+    /// The paths of matched files, in pairs.
+    pub files: Vec<[String; 2]>,
     /// For each row, the cycle count that separates fast from slow blocks.
     splits: Vec<Option<u32>>,
     medians: [Vec<Option<u32>>; 2],
-}
-
-impl Rows {
-    /// The paths of matched files, in pairs.
-    pub fn files(&self) -> &[[String; 2]] {
-        &self.matched.files
-    }
 }
 
 /// Matches the locations of both sides.
 pub fn rows(before: &mut Looked, after: &mut Looked, by: Option<By>) -> Rows {
     let places = [before.places(), after.places()];
     let maps = [&mut before.maps, &mut after.maps];
-    let matched = match_places(maps, &places, by, Places::Branches);
+    let mut matched = match_places(maps, &places, by, Places::Branches);
+    let files = std::mem::take(&mut matched.files);
     let rows = matched.rows.len();
     let [a, b] =
         [(&*before, 0), (&*after, 1)].map(|(side, at)| side.cycles_of(&matched.of_place[at], rows));
     let splits = a.iter().zip(&b).map(|(a, b)| significance::split(a, b)).collect();
     let medians = [a, b].map(|all| all.iter().map(|cycles| cycles.quantile(0.5)).collect());
-    Rows { matched, splits, medians }
+    Rows { matched, files, splits, medians }
 }
 
 impl Comparison {
@@ -210,27 +206,15 @@ impl Comparison {
             for (side, sums) in [&mut row.before, &mut row.after].into_iter().zip(&sums) {
                 side.iter_mut().for_each(|side| side.count = sums.taken.y);
             }
-            let stacks = sums.map(|sums| sums.stacks);
-            let both = |of: &dyn Fn(usize) -> Option<f64>| {
-                [0, 1].map(|side| of(side).filter(|_| has.get(side) == Some(&true)))
-            };
-            let ratio = |of: [Clusters; 2]| [(of[0], of[0].stacks), (of[1], of[1].stacks)];
-            let shares = [sums[0].taken, sums[1].taken];
-            let misses = [sums[0].missed, sums[1].missed];
-            let median = |of: &[Option<u32>]| of.get(at).copied().flatten().map(f64::from);
-            let medians = [median(&was), median(&is)];
+            let both = |of: [Clusters; 2]| [0, 1].map(|at| of[at].ratio().filter(|_| has[at]));
+            let ratio = |of: [Clusters; 2]| of.map(|of| (of, of.stacks));
+            let (shares, misses) = (sums.map(|sums| sums.taken), sums.map(|sums| sums.missed));
+            let share = sums.map(|sums| (sums.taken, sums.stacks));
+            let medians = [&was, &is].map(|of| of[at].map(f64::from));
             row.changes = vec![
-                Change::new(
-                    Measure::Share,
-                    both(&|side| shares.get(side)?.ratio()),
-                    [(shares[0], stacks[0]), (shares[1], stacks[1])],
-                ),
-                Change::new(
-                    Measure::Mispredict,
-                    both(&|side| misses.get(side)?.ratio()),
-                    ratio(misses),
-                ),
-                Change::new(Measure::Cycles, medians, ratio([sums[0].slow, sums[1].slow])),
+                Change::new(Measure::Share, both(shares), share),
+                Change::new(Measure::Mispredict, both(misses), ratio(misses)),
+                Change::new(Measure::Cycles, medians, ratio(sums.map(|sums| sums.slow))),
             ];
         }
         Comparison { rows, tests: 0 }

@@ -36,7 +36,7 @@ impl View for FlowCounts {
         self.transitions.add(stack.space, stack.weight, stack.transitions, load);
         if stack.has_counters() {
             // Transitions are oldest first.
-            for (at, (_, number)) in self.transitions.found().iter().rev().enumerate() {
+            for (at, (_, number)) in self.transitions.found.iter().rev().enumerate() {
                 add_counted(self.counters.entry(*number).or_default(), &stack.counts(at));
             }
         }
@@ -87,7 +87,7 @@ impl FlowCounts {
 
     /// Sums the difference that stacks with a repeated branch make to the counts by stack.
     fn add_clusters(&mut self, stack: &Cleaned<'_>) {
-        let found = self.transitions.found();
+        let found = &self.transitions.found;
         let Decoder { list, asked, insides, sites, .. } = &mut self.decoder;
         let asked = |number: u32| asked.get(number as usize).copied().unwrap_or(NONE);
         sites.begin();
@@ -120,7 +120,7 @@ impl FlowCounts {
 
     /// The number at which the last stack's newest branch was counted.
     pub(crate) fn newest(&self) -> Option<u32> {
-        self.transitions.found().last().map(|(_, number)| *number)
+        self.transitions.found.last().map(|(_, number)| *number)
     }
 
     /// Visits branches with their number, address space, addresses and count, some of them more

@@ -8,7 +8,7 @@ use lbr_msr::record::BranchType;
 use super::blocks::{Decoded, Insides};
 use super::counts::FlowCounts;
 use super::edges::Repeated;
-use super::sites::{SiteSlot, Sites, Surplus};
+use super::sites::{SiteSlot, Sites};
 use super::transitions::{Many, NONE, Slots, Sums, TransitionSlot};
 use super::{Block, Flow, Site, Target};
 use crate::clean::pieces::Pieces;
@@ -356,43 +356,35 @@ fn merge_sites(sites: &Sites, maps: &Maps) -> (Vec<Site>, Vec<u32>) {
         let at = of_slot.get(first as usize).copied().unwrap_or(merged.len() as u32);
         let location = maps.locate(slot.space as usize, slot.from);
         if at as usize == merged.len() {
-            merged.push(new_site(slot, location));
+            merged.push(Site {
+                from: slot.from,
+                location,
+                branch_type: None,
+                conditional: None,
+                taken: 0,
+                not_taken: slot.code.then_some(0),
+                known: 0,
+                mispredicted: None,
+                targets: Vec::new(),
+                unsure: 0,
+                settled: 0,
+                surplus: None,
+            });
         }
         of_slot.push(at);
         let site = &mut merged[at as usize];
-        merge_site(site, slot, sites.surplus(slot));
+        let branch_type = slot.recorded.or(slot.decoded);
+        site.branch_type = site.branch_type.or(branch_type);
+        site.conditional = site.conditional.or(branch_type.map(|kind| kind == BranchType::COND));
+        if let Some(surplus) = sites.surplus(slot) {
+            site.surplus.get_or_insert_default().merge(surplus);
+        }
         // An unknown location may stand for many branches.
         if names::is_unknown(slot.from) && maps.unknown(location).is_some() {
             (site.branch_type, site.conditional) = (None, None);
         }
     }
     (merged, of_slot)
-}
-
-fn new_site(slot: &SiteSlot, location: Location) -> Site {
-    Site {
-        from: slot.from,
-        location,
-        branch_type: None,
-        conditional: None,
-        taken: 0,
-        not_taken: slot.code.then_some(0),
-        known: 0,
-        mispredicted: None,
-        targets: Vec::new(),
-        unsure: 0,
-        settled: 0,
-        surplus: None,
-    }
-}
-
-fn merge_site(site: &mut Site, slot: &SiteSlot, more: Option<&Surplus>) {
-    let branch_type = slot.recorded.or(slot.decoded);
-    site.branch_type = site.branch_type.or(branch_type);
-    site.conditional = site.conditional.or(branch_type.map(|kind| kind == BranchType::COND));
-    if let Some(surplus) = more {
-        site.surplus.get_or_insert_default().merge(surplus);
-    }
 }
 
 /// Cycles, executions, and counters of a block.

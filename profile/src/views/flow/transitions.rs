@@ -281,8 +281,8 @@ pub(super) struct Transitions {
     index: Index,
     pub(super) list: Slots,
     pub(super) many: Many,
-    /// Hash and number of the current stack's transitions.
-    found: Vec<(u32, u32)>,
+    /// Hash and number of the last stack's transitions.
+    pub(super) found: Vec<(u32, u32)>,
 }
 
 impl Transitions {
@@ -318,11 +318,6 @@ impl Transitions {
             self.run(*number, (step.branch.flags, step.cycles), weight);
         }
         self.found = found;
-    }
-
-    /// The hash and number of the last stack's transitions.
-    pub(super) fn found(&self) -> &[(u32, u32)] {
-        &self.found
     }
 
     /// The number of a key, which is most likely `guess`.

@@ -48,24 +48,20 @@ impl Lint {
         let (mut left, mut entered) = (HashMap::new(), HashMap::new());
         let mut once = 0;
         let is_inside = |at: Location| at.file().is_some_and(|file| files.contains(&file));
+        let mut function_at = |at| function(maps, at, is_same.then_some(&mut *module));
         for site in sites.iter() {
             let starts = is_inside(site.location);
             let targets = site.targets.iter().filter(|to| starts || is_inside(to.location));
             for target in targets {
                 add(&mut coverage.inside, target.count);
                 once += u64::from(target.count == 1);
-                if is_inside(target.location) {
-                    let instead = is_same.then_some(&mut *module);
-                    let function = function(maps, target.location, instead);
-                    if let Some((function, 0)) = function {
-                        add(entered.entry(function).or_default(), target.count);
-                    }
+                if is_inside(target.location)
+                    && let Some((function, 0)) = function_at(target.location)
+                {
+                    add(entered.entry(function).or_default(), target.count);
                 }
             }
-            if starts
-                && let Some((function, _)) =
-                    function(maps, site.location, is_same.then_some(&mut *module))
-            {
+            if starts && let Some((function, _)) = function_at(site.location) {
                 add(left.entry(function).or_default(), site.taken);
             }
         }
@@ -104,12 +100,8 @@ fn recorded_as(maps: &Maps, module: &Module) -> HashSet<usize> {
         return found;
     }
     let name = module.path().file_name();
-    let is_called = |file: &usize| {
-        maps.path(*file)
-            .and_then(|path| Path::new(path).file_name())
-            .is_some_and(|of| Some(of) == name)
-    };
-    maps.files().filter(is_called).collect()
+    let name_of = |file: usize| Path::new(maps.path(file)?).file_name();
+    maps.files().filter(|file| name.is_some() && name_of(*file) == name).collect()
 }
 
 /// The function at a location, by name and size, and the offset within it; from the recorded file

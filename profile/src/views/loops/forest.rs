@@ -181,7 +181,7 @@ struct Search<'a> {
 
 impl<'a> Search<'a> {
     fn new(graph: &'a Graph) -> Search<'a> {
-        let entered: Vec<u64> = (0..graph.nodes.len()).map(|node| graph.called(node)).collect();
+        let entered: Vec<u64> = graph.nodes.iter().map(|node| node.called).collect();
         Search { graph, marks: vec![Mark::default(); entered.len()], entered, now: 0, parts: 0 }
     }
 

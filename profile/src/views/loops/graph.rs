@@ -35,7 +35,7 @@ pub(super) struct Node {
     /// Number of fall-throughs into the next node.
     pub(super) falls: u64,
     /// Number of calls to here.
-    called: u64,
+    pub(super) called: u64,
 }
 
 /// How often fall-through ranges started after a branch, and ended at it.
@@ -244,11 +244,6 @@ impl Graph {
     pub(super) fn count(&self, node: usize, at: usize) -> u64 {
         let counts = self.after.counts.get(self.after.range(node));
         counts.and_then(|counts| counts.get(at)).copied().unwrap_or(0)
-    }
-
-    /// The number of calls to a node.
-    pub(super) fn called(&self, node: usize) -> u64 {
-        self.nodes.get(node).map_or(0, |node| node.called)
     }
 
     /// Whether two nodes are in one file, the first not after the second.

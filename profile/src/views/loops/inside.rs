@@ -31,11 +31,6 @@ pub(super) struct Inside {
 }
 
 impl Inside {
-    /// In this loop and its enclosing loops.
-    pub(super) fn found(innermost: Option<usize>) -> Inside {
-        Inside { found: innermost, active: Vec::new() }
-    }
-
     pub(super) fn innermost(&self) -> Option<usize> {
         self.active.last().map(|active| active.number).or(self.found)
     }

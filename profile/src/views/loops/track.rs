@@ -5,7 +5,7 @@ use super::describe::{Ground, Seen, describe};
 use super::graph::Ends;
 use super::inside::{Active, Inside};
 use crate::clean::few::Few;
-use crate::clean::{ByThread, CommonResult, Continuity};
+use crate::clean::{ByThread, CommonResult, Continuity, add};
 use crate::read::stack::{EntryFlags, Thread};
 use crate::views::walk::{Edge, Edges, Follow, Frames, Part, Returned, Step, Transfer, touch};
 
@@ -126,7 +126,7 @@ impl Tracker {
             if let Some((found, _)) = innermost.and_then(|number| self.found.get_mut(number)) {
                 *found = found.saturating_add(self.weight);
             }
-            return Inside::found(innermost);
+            return Inside { found: innermost, ..Inside::default() };
         }
         let mut inside = Inside::default();
         for number in forest.chain(innermost) {
@@ -146,14 +146,12 @@ impl Tracker {
     fn add_found(&mut self) {
         // Outer loops come before inner ones.
         for number in (0..self.found.len()).rev() {
-            let Some(&(found, calls)) = self.found.get(number) else { continue };
-            if let Some(seen) = self.seen.get_mut(number) {
-                seen.headless = seen.headless.saturating_add(found);
-                seen.calls |= calls;
-            }
-            let around = self.ground.forest.around(number);
-            if let Some(around) = around.and_then(|around| self.found.get_mut(around)) {
-                *around = (around.0.saturating_add(found), around.1 | calls);
+            let (found, calls) = self.found[number];
+            add(&mut self.seen[number].headless, found);
+            self.seen[number].calls |= calls;
+            if let Some(around) = self.ground.forest.around(number) {
+                add(&mut self.found[around].0, found);
+                self.found[around].1 |= calls;
             }
         }
     }
@@ -336,9 +334,7 @@ impl Follow for Tracker {
             self.branch(thread, step.edge, edge);
         }
         for (number, (exits, rounds)) in self.here.drain() {
-            if let Some(seen) = self.seen.get_mut(number as usize) {
-                seen.exits.add(part.weight, exits + rounds, exits);
-            }
+            self.seen[number as usize].exits.add(part.weight, exits + rounds, exits);
         }
         match running {
             Some(running) if part.goes_on => {

@@ -163,7 +163,8 @@ impl Visit for FirstWalk {
     type Table = Result<Paths, SpillError>;
 
     fn stack(&mut self, stack: &Cleaned<'_>, steps: &[Step], edges: &Edges, _: &mut Maps) {
-        self.followers.grow_to(edges.list().len());
+        let new = self.followers.len()..edges.list().len();
+        new.for_each(|_| self.followers.push(Followers::default()));
         touch(steps, |edge| self.followers.get(edge as u32).map_or(0, Followers::word));
         for step in steps {
             let Some(before) = step.before else { continue };

@@ -8,7 +8,7 @@ use lbr_msr::record::Head;
 
 use super::Reader;
 use super::frames::RecordSpan;
-use crate::read::note::{HEAD_AT, head_code};
+use crate::read::note::{HEAD_AT, HEADS, code};
 use object::Endian;
 
 use crate::read::perf_data::bytes::{Bytes, Order, put, put_words, u64_at};
@@ -198,7 +198,7 @@ impl Reader {
         let body = frame.body(&self.buffer, self.unpacker.as_deref());
         put(to, self.order, (frame.kind, frame.misc), &[body]);
         let of_note = note_at.and_then(|at| to.get_mut(begin + at + HEAD_AT));
-        of_note.into_iter().for_each(|code| *code = head_code(head));
+        of_note.into_iter().for_each(|byte| *byte = code(&HEADS, head));
     }
 
     /// Appends the features read so far as records: some files have them at the end. Drops those

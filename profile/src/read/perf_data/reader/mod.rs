@@ -154,17 +154,13 @@ impl Reader {
         if self.events.iter().any(EventAttr::has_branches) {
             return Ok(());
         }
-        let mut names: Vec<&str> = self.events.iter().filter_map(|e| e.name.as_deref()).collect();
-        let unnamed = match self.events.len() - names.len() {
-            0 if names.is_empty() => "none".to_owned(),
-            0 => String::new(),
-            count => format!("{count} unnamed"),
-        };
-        if !unnamed.is_empty() {
-            names.push(&unnamed);
+        let mut names: Vec<String> = self.events.iter().filter_map(|e| e.name.clone()).collect();
+        match self.events.len() - names.len() {
+            0 if names.is_empty() => names.push("none".to_owned()),
+            0 => {}
+            count => names.push(format!("{count} unnamed")),
         }
-        let events = names.join(", ");
-        Err(ReadError::NoBranchStacks(events))
+        Err(ReadError::NoBranchStacks(names.join(", ")))
     }
 
     /// Parses a record other than a sample.

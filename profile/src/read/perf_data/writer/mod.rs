@@ -24,7 +24,7 @@ use super::bytes::{Order, put, put_words};
 use super::layout::{MAGIC, PIPE_HEADER_SIZE, misc, record};
 use super::meta::{EVENT_ID, Meta};
 use super::side::{LOST_NOTE, NO_LABEL};
-use crate::read::note::{StackNote, label_code, with_moves};
+use crate::read::note::{LABELS, StackNote, code, with_moves};
 use crate::read::registers::ARGUMENTS;
 use crate::read::stack::EntryFlags;
 
@@ -268,7 +268,7 @@ impl<W: Write> Writer<W> {
 
     fn lost(&mut self, lost: &Lost) {
         let mut body = Vec::new();
-        let code = lost.label.map_or(NO_LABEL, label_code);
+        let code = lost.label.map_or(NO_LABEL, |label| code(&LABELS, label));
         let note = u64::from(LOST_NOTE) | u64::from(code) << 32;
         put_words(&mut body, Order::Little, &[EVENT_ID, lost.stacks, note]);
         put_trailer(&mut body, lost.pid, lost.tid, lost.time, lost.cpu);
@@ -294,10 +294,9 @@ fn registers(arguments: Option<[u64; 6]>) -> Vec<u64> {
     /// `PERF_SAMPLE_REGS_ABI_64`
     const ABI_64: u64 = 2;
     let Some(values) = arguments else { return vec![0] };
-    let mut numbered: Vec<(u32, u64)> =
+    let numbered: BTreeMap<u32, u64> =
         ARGUMENTS.iter().zip(values).map(|((number, _), value)| (*number, value)).collect();
-    numbered.sort_unstable();
-    std::iter::once(ABI_64).chain(numbered.into_iter().map(|(_, value)| value)).collect()
+    std::iter::once(ABI_64).chain(numbered.into_values()).collect()
 }
 
 impl<W: Write> Sink for Writer<W> {

@@ -60,9 +60,7 @@ struct Pairing<'a> {
 impl<'a> Pairing<'a> {
     /// Files without a pair, by descending number of locations.
     fn free(&self, side: usize) -> Vec<usize> {
-        let (Some(files), Some(pairs)) = (self.files.get(side), self.pairs.get(side)) else {
-            return Vec::new();
-        };
+        let (files, pairs) = (self.files[side], &self.pairs[side]);
         let free = files.iter().filter(|(file, _)| !pairs.contains_key(file));
         let mut free: Vec<(usize, usize)> = free.map(|(file, of)| (of.places, *file)).collect();
         free.sort_by_key(|(places, _)| std::cmp::Reverse(*places));
