@@ -8,7 +8,6 @@ use lbr_msr::access::MsrError;
 use crate::present::fail;
 
 /// Why a command did not end well: the exit code and the sentence.
-#[derive(Debug)]
 pub(crate) struct Failure {
     /// The documented exit status.
     pub(crate) code: u8,

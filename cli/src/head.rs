@@ -174,13 +174,9 @@ pub(crate) fn share_trust(quality: &Quality, shares: impl Iterator<Item = f64>) 
 
 /// Totals and data quality, as one JSON object.
 pub(crate) fn quality_json(sources: &[Source], quality: &Quality, totals: &Totals) -> Value {
-    let labels: serde_json::Map<String, Value> =
-        quality.labels.iter().map(|(label, n)| (label.name().to_owned(), json!(n))).collect();
-    let lost: serde_json::Map<String, Value> = quality
-        .lost
-        .iter()
-        .map(|(label, n)| (label.map_or("dropped", |l| l.name()).to_owned(), json!(n)))
-        .collect();
+    let labels: Value = quality.labels.iter().map(|(label, n)| (label.name(), *n)).collect();
+    let lost = quality.lost.iter();
+    let lost: Value = lost.map(|(label, n)| (label.map_or("dropped", |l| l.name()), *n)).collect();
     let mut json = json!({
         "view": "quality",
         "inputs": sources.iter().map(|source| source.name.as_str()).collect::<Vec<_>>(),

@@ -397,7 +397,7 @@ fn ten_thousand_keys_at_random() {
         for pressed in &keys {
             at += 7;
             match pressed.as_str() {
-                "click" => browser.click(at % 80, at % 24),
+                "click" => browser.click(at % 24),
                 name => ended = !browser.press(key(name)).unwrap(),
             }
             if ended {

@@ -10,7 +10,6 @@ use super::report::group::{By, GroupKey, plus};
 use crate::present::{Cell, Ranked, Table, share};
 
 /// The branches from a function, together. Code without a symbol is summed by file.
-#[derive(Clone, Debug)]
 pub(crate) struct FunctionSum {
     /// Its symbol, or its file.
     pub(crate) name: String,

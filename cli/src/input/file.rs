@@ -25,7 +25,6 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
 }
 
 /// A pipe or a device that is read until it ends or `stop` is set.
-#[derive(Debug)]
 pub(crate) struct Stream {
     file: File,
     stop: Arc<AtomicBool>,

@@ -192,15 +192,15 @@ pub(crate) fn failure(path: &Path, error: ReadError) -> Failure {
 
 /// What to do about a recording that does not exist, or that is empty.
 fn nothing_there(path: &Path, error: &ReadError) -> Option<String> {
-    let is_missing = |error: &ReadError| match error {
+    let is_missing = match error {
         ReadError::Open { cause, .. } => cause.kind() == std::io::ErrorKind::NotFound,
         _ => false,
     };
-    if is_missing(error) && path == Path::new("perf.data") {
+    if is_missing && path == Path::new("perf.data") {
         let makes = "lbr record PROGRAM makes one, -i FILE names another recording";
         return Some(format!("no perf.data here: {makes}"));
     }
-    if is_missing(error) {
+    if is_missing {
         return Some(format!("{} does not exist", name(path)));
     }
     let is_empty = std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() == 0);

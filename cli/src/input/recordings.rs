@@ -58,7 +58,6 @@ impl Count for Recordings {
 }
 
 /// Recordings, and how they are read.
-#[derive(Debug)]
 pub(crate) struct Recordings {
     pub(crate) paths: Vec<PathBuf>,
     pub(crate) reading: Reading,

@@ -16,7 +16,6 @@ use crate::present::{applicable, counted, counted_nonzero, escaped, grouped, joi
 const EVENTS: usize = 12;
 
 /// Metadata and anomalies of a recording that was read.
-#[derive(Debug)]
 pub(crate) struct Source {
     /// Its name, for messages.
     pub(crate) name: String,

@@ -30,7 +30,6 @@ const MOST_LINKS: usize = 40;
 const TRIES: usize = 100;
 
 /// A name, and the open directory that it is in.
-#[derive(Debug)]
 pub(super) struct DirEntry {
     directory: OwnedFd,
     name: OsString,

@@ -29,7 +29,6 @@ use crate::present::Out;
 
 /// The destination of an output. All checks are made on construction, before anything is read,
 /// recorded or written.
-#[derive(Debug)]
 pub(crate) struct Output {
     path: PathBuf,
     to: To,
@@ -37,7 +36,6 @@ pub(crate) struct Output {
     mode: u32,
 }
 
-#[derive(Debug)]
 enum To {
     /// A descriptor that we were started with, such as standard output.
     Ours(File),

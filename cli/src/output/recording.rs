@@ -67,7 +67,6 @@ pub(crate) fn begin(
 }
 
 /// A recording that was written into a file.
-#[derive(Debug)]
 pub(crate) struct Finished {
     file: File,
     /// Its contents.

@@ -24,7 +24,6 @@ const LAST: Duration = Duration::from_secs(2);
 const PIECE: usize = 4096;
 
 /// A pipe or device, written in pieces that do not block; or a recording's file.
-#[derive(Debug)]
 pub(crate) struct Stream {
     pub(super) file: File,
     /// It is a recording's file, which becomes seekable.

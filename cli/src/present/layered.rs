@@ -28,7 +28,6 @@ pub(crate) struct Link {
 }
 
 /// A vertical line. A route consists of these, joined by curves between the rows.
-#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Leg {
     pub(crate) x: f64,
     pub(crate) from: f64,
@@ -37,7 +36,6 @@ pub(crate) struct Leg {
 }
 
 /// Positions of all boxes and edges.
-#[derive(Clone, Debug, Default)]
 pub(crate) struct Layout {
     /// Left and top of each box.
     pub(crate) boxes: Vec<(f64, f64)>,
@@ -117,7 +115,7 @@ impl Rows {
 
     /// Orders each row so that few edges cross: by the mean position of the neighbours.
     fn order(&mut self) {
-        self.number();
+        (0..self.rows.len()).for_each(|row| self.number_row(row));
         let mut best = (self.crossings(), self.rows.clone());
         for pass in 0..PASSES {
             let down = pass % 2 == 0;
@@ -143,10 +141,6 @@ impl Rows {
             }
         }
         self.rows = best.1;
-    }
-
-    fn number(&mut self) {
-        (0..self.rows.len()).for_each(|row| self.number_row(row));
     }
 
     fn number_row(&mut self, row: usize) {

@@ -37,12 +37,11 @@ pub(crate) mod control {
 }
 
 /// An event of the terminal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Input {
     /// A key was pressed.
     Key(Key),
-    /// The mouse was clicked on a cell, by column and line.
-    Click(usize, usize),
+    /// The mouse was clicked on a line.
+    Click(usize),
     /// The wheel was turned, downwards if positive.
     Wheel(isize),
     /// The screen has to be drawn again: another size, or the process continued.
@@ -64,8 +63,7 @@ pub(crate) fn is_drawable(input_is_free: bool) -> bool {
 pub(crate) struct Terminal {
     screen: ratatui_core::terminal::Terminal<CrosstermBackend<Stdout>>,
     /// Declared after the screen: it prints once that is restored.
-    #[allow(dead_code, reason = "it speaks when it is dropped")]
-    last_words: LastWords,
+    _last_words: LastWords,
     /// The last signal that ends the command, SIGTSTP, and SIGCONT; 0 for none.
     signals: [Arc<AtomicUsize>; 3],
     mouse: bool,
@@ -89,7 +87,7 @@ impl Terminal {
             None => before(what),
         }));
         let screen = ratatui_core::terminal::Terminal::new(CrosstermBackend::new(io::stdout()))?;
-        let terminal = Terminal { screen, last_words, signals, mouse, color };
+        let terminal = Terminal { screen, _last_words: last_words, signals, mouse, color };
         pager::hold_all();
         end_with_the_terminal()?;
         terminal.enter()?;
@@ -259,9 +257,7 @@ fn mouse_of(event: MouseEvent) -> Input {
     match event.kind {
         MouseEventKind::ScrollUp => Input::Wheel(-1),
         MouseEventKind::ScrollDown => Input::Wheel(1),
-        MouseEventKind::Down(MouseButton::Left) => {
-            Input::Click(usize::from(event.column), usize::from(event.row))
-        }
+        MouseEventKind::Down(MouseButton::Left) => Input::Click(usize::from(event.row)),
         _ => Input::Nothing,
     }
 }

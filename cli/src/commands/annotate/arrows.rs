@@ -9,7 +9,6 @@ use profile::annotate::Annotated;
 const LANES: usize = 8;
 
 /// Jumps that share a line: all to one target, or all of one indirect jump.
-#[derive(Debug)]
 struct ArrowLine {
     from: BTreeSet<usize>,
     to: BTreeSet<usize>,
@@ -19,7 +18,6 @@ struct ArrowLine {
 }
 
 /// The arrows of a function.
-#[derive(Debug)]
 pub(super) struct Arrows {
     lines: Vec<ArrowLine>,
     lanes: usize,
@@ -60,10 +58,8 @@ impl Arrows {
                 lane.iter().all(|(first, last)| *last < line.first || line.last < *first)
             };
             line.lane = taken.iter().position(free).unwrap_or(taken.len());
-            match taken.get_mut(line.lane) {
-                Some(lane) => lane.push((line.first, line.last)),
-                None => taken.push(vec![(line.first, line.last)]),
-            }
+            taken.resize(taken.len().max(line.lane + 1), Vec::new());
+            taken[line.lane].push((line.first, line.last));
         }
         lines.retain(|line| {
             let fits = line.lane < LANES;
@@ -98,7 +94,7 @@ impl Arrows {
                 cells.iter_mut().skip(column + 1).for_each(|cell| *cell |= LEFT | RIGHT);
             }
         }
-        let mut drawn: String = cells.iter().map(|cell| glyph(*cell)).collect();
+        let mut drawn: String = cells.iter().map(|cell| GLYPHS[usize::from(*cell)]).collect();
         if head {
             drawn.pop();
             drawn.push('>');
@@ -112,7 +108,7 @@ impl Arrows {
         for line in self.lines.iter().filter(|line| line.first < row && row <= line.last) {
             cells[self.column(line)] |= UP | DOWN;
         }
-        cells.iter().map(|cell| glyph(*cell)).collect()
+        cells.iter().map(|cell| GLYPHS[usize::from(*cell)]).collect()
     }
 
     fn column(&self, line: &ArrowLine) -> usize {
@@ -167,10 +163,6 @@ fn wanted(annotated: &Annotated) -> Vec<(ArrowLine, u64)> {
         }
     }
     lines.into_values().collect()
-}
-
-fn glyph(cell: u8) -> char {
-    GLYPHS[usize::from(cell)]
 }
 
 #[cfg(test)]

@@ -54,9 +54,7 @@ fn all_lines(annotated: &Annotated, graph: &Graph) -> Vec<Lines> {
     // All edges of a branch have its share, so its block has it, once.
     let mut shares = vec![None; graph.nodes.len()];
     for edge in &graph.edges {
-        if let Some(share) = shares.get_mut(edge.from) {
-            *share = share.or(edge.mispredicted);
-        }
+        shares[edge.from] = shares[edge.from].or(edge.mispredicted);
     }
     graph.nodes.iter().zip(shares).map(|(node, share)| lines(&columns, node, share)).collect()
 }
@@ -308,7 +306,6 @@ fn placed<'a>(
 }
 
 /// An edge of the graph as a row.
-#[derive(Clone, Debug)]
 pub(crate) struct EdgeRow {
     edge: Edge,
     from: String,

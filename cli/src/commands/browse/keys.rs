@@ -49,7 +49,7 @@ pub(super) fn input(app: &mut App, input: Input) -> bool {
             return press(app, key);
         }
         Input::Wheel(by) => app.page.move_by(by * WHEEL),
-        Input::Click(_, line) => click(app, line),
+        Input::Click(line) => click(app, line),
         Input::Redraw | Input::Nothing => {}
     }
     true

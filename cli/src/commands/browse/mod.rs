@@ -163,9 +163,9 @@ impl Browser {
         Ok(goes_on)
     }
 
-    /// Clicks on a cell.
-    pub fn click(&mut self, column: usize, line: usize) {
-        keys::input(&mut self.0, Input::Click(column, line));
+    /// Clicks on a line.
+    pub fn click(&mut self, line: usize) {
+        keys::input(&mut self.0, Input::Click(line));
     }
 
     /// The screen of a terminal with these columns and lines, drawn by `ratatui`.

@@ -73,7 +73,6 @@ impl View {
 }
 
 /// The rows of a table.
-#[derive(Clone, Debug)]
 pub(super) enum Rows {
     /// Those of a view.
     View(View),

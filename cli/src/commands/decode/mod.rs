@@ -204,7 +204,7 @@ pub(crate) fn run(args: DecodeArgs) -> Result {
     let print = |out: &mut Out<'_>, rows: Vec<RecordRow>| {
         rows.iter().try_for_each(|row| match args.json {
             true => json::line(out, &row.fields),
-            false => layout.row(out, &mut (), row),
+            false => table.write_row(&layout, out, &mut (), row),
         })
     };
     if let Some(rows) = given {

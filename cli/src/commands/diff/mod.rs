@@ -363,10 +363,7 @@ fn keep(
         let of = |row: &Row| if side == 0 { row.before.clone() } else { row.after.clone() };
         let places = rows.iter().filter(|row| is_loop(row) == loops).filter_map(of);
         let maps = if loops { &mut names.loops } else { &mut names.branches };
-        let (Some(maps), Some(shown)) = (maps.get_mut(side), sides.get(side)) else {
-            return Ok(None);
-        };
-        shown.places(maps, places.map(|place| (place.location, place.count)))
+        sides[side].places(&mut maps[side], places.map(|place| (place.location, place.count)))
     };
     let branches = [within(0, false), within(1, false)];
     let heads = [within(0, true).ok().flatten(), within(1, true).ok().flatten()];

@@ -60,11 +60,9 @@ pub(crate) fn table<'a>(
 ) -> Table<'a, Names, Ranked<'a, Row>> {
     let least =
         |row: &Row| row.changes.iter().filter_map(|change| change.adjusted).reduce(f64::min);
-    let mut table = Table::<Names, Ranked<'_, Row>>::new()
-        .constant("view", "diff")
-        .constant("kind", kind)
-        .number("rank", "rank", |_, (at, _)| Cell::Number(*at as u64 + 1))
+    let mut table = Table::<Names, Ranked<'_, Row>>::ranked("diff")
         .spare(9)
+        .constant("kind", kind)
         .word("verdict", "verdict", |_, (_, row)| verdict(row))
         .only("significant", |_, (_, row)| Cell::Flag(row.is_significant()))
         .number("p_holm", "p", move |_, (_, row)| p_value(least(row)))

@@ -2,7 +2,7 @@
 
 use profile::Flow;
 use profile::flow::{Block, share_of};
-use profile::maps::{Function, Location};
+use profile::maps::Function;
 use profile::place::{PlaceError, Span};
 
 use crate::commands::report::BlockSpec;
@@ -31,18 +31,9 @@ impl ResolvedBlock {
 
     /// Whether a block contains the location and ends as requested.
     pub(super) fn runs_through(&self, block: &Block) -> bool {
-        let inside = |span: &Span| match (span.start, block.entry_location, block.exit_location) {
-            (Location::Address(at), Location::Address(first), Location::Address(last)) => {
-                (first..=last).contains(&at)
-            }
-            (
-                Location::File { file: a, offset: at },
-                Location::File { file: b, offset: first },
-                Location::File { file: c, offset: last },
-            ) => a == b && b == c && (first..=last).contains(&at),
-            _ => false,
-        };
-        self.entry.iter().any(inside) && self.ends(block)
+        let len = block.exit.wrapping_sub(block.entry).wrapping_add(1);
+        let code = Span { start: block.entry_location, len };
+        self.entry.iter().any(|span| code.contains(span.start)) && self.ends(block)
     }
 
     fn ends(&self, block: &Block) -> bool {

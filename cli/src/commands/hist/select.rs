@@ -136,12 +136,14 @@ fn matching(
     let mut keys: Vec<BlockKey> = Vec::new();
     let mut wrong = None;
     let mut any = false;
+    let mut given = std::iter::once(&wanted.entry).chain(&wanted.exit);
+    let has_address = given.any(|place| matches!(place, LocationSpec::Address(_)));
     for (index, Read { flow, .. }) in read.iter_mut().enumerate() {
         let places = ResolvedBlock::new(flow, wanted);
         any |= places.is_ok();
         // An address refers to the first recording that has it; in the others the same code may be
         // mapped elsewhere.
-        let by_key = !keys.is_empty() && has_address(wanted);
+        let by_key = !keys.is_empty() && has_address;
         let places = places.map_err(|error| wrong.get_or_insert(error)).ok();
         for (number, block) in flow.blocks.iter().enumerate() {
             let fits = if by_key {
@@ -162,11 +164,6 @@ fn matching(
         Some(error) => Err(error).or_exit(USAGE),
         None => Ok(found),
     }
-}
-
-fn has_address(wanted: &BlockSpec) -> bool {
-    let mut places = std::iter::once(&wanted.entry).chain(&wanted.exit);
-    places.any(|place| matches!(place, LocationSpec::Address(_)))
 }
 
 /// Suggests alternatives.

@@ -57,14 +57,9 @@ fn controls(out: &mut Out<'_>, title: &str, view: &View) -> io::Result<()> {
     Ok(())
 }
 
-/// A step that could have left a record.
-#[derive(Clone)]
-struct Row {
-    step: usize,
-    at: String,
-    what: String,
-    became: String,
-}
+/// A step that could have left a record: its number, its instruction's address, what ran, and what
+/// became of it.
+type Row = (usize, [String; 3]);
 
 fn steps(out: &mut Out<'_>, subject: &mut Subject) -> io::Result<()> {
     heading(out, "Step by step, branches only")?;
@@ -82,13 +77,13 @@ fn steps(out: &mut Out<'_>, subject: &mut Subject) -> io::Result<()> {
             became += &format!(": {}", words::record(program, &entry));
         }
         let at = words::place(program, step.at);
-        rows.push(Row { step: session.state().done, at, what, became });
+        rows.push((session.state().done, [at, what, became]));
     }
     Table::<(), Row>::new()
-        .number("", "step", |(), row| Cell::Number(row.step as u64))
-        .word("", "at", |(), row| Cell::Word(row.at.clone().into()))
-        .word("", "what runs", |(), row| Cell::Word(row.what.clone().into()))
-        .prose("", "outcome", |(), row| Cell::Word(row.became.clone().into()))
+        .number("", "step", |(), (step, _)| Cell::Number(*step as u64))
+        .word("", "at", |(), (_, [at, ..])| Cell::Word(at.clone().into()))
+        .word("", "what runs", |(), (_, [_, what, _])| Cell::Word(what.clone().into()))
+        .prose("", "outcome", |(), (_, [.., became])| Cell::Word(became.clone().into()))
         .write_text(out, &mut (), rows.into_iter())
 }
 

@@ -226,8 +226,7 @@ fn dial(view: &View, order: Order) -> Vec<Row> {
         }
         let style = if is_newest { style.invert() } else { style };
         let dot = if slot.entry.is_some() { "●" } else { "○" };
-        let cell = grid.get_mut(y).and_then(|row| row.get_mut(x));
-        cell.into_iter().for_each(|cell| *cell = (style, dot.to_owned()));
+        grid[y][x] = (style, dot.to_owned());
     }
     for row in &mut grid {
         // A dot is one cell of two; the space after it has no style.

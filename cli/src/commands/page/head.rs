@@ -21,14 +21,9 @@ pub(super) struct Head<'a> {
 }
 
 impl Head<'_> {
-    /// Whether a recorder reports that nothing was measured.
-    pub(super) fn says_modelled(&self) -> bool {
-        self.sources.iter().any(Source::says_modelled)
-    }
-
     /// Modelled is not measured.
     fn origin(&self, software: u64, hardware: u64) -> &'static str {
-        if software == 0 && self.says_modelled() {
+        if software == 0 && self.sources.iter().any(Source::says_modelled) {
             let all = self.sources.iter().all(Source::says_modelled);
             return if all {
                 "modelled, not measured: read from the registers of an emulated CPU"

@@ -19,7 +19,7 @@ use super::annotate::html::{NAME, Shown, hottest, style};
 use super::report::{Page, Report, VIEWS, block_charts, group};
 use crate::exit::{DONE, Result};
 use crate::head::finish;
-use crate::input::{Count, Recordings};
+use crate::input::{Count, Recordings, Source};
 use crate::output::Output;
 use crate::present::{counted, escaped, grouped, page, percent, say, shortened};
 
@@ -80,7 +80,8 @@ fn page(head: &Head<'_>, of: &mut Page<'_>) -> Result<String> {
     let picture = picture::of(of.args, of.graph, of.overview)?;
     let (functions, all) = hottest(&mut of.overview.flow, Syntax::Intel, true, FUNCTIONS);
     let places = places(&functions);
-    let modelled = head.says_modelled() || of.overview.flow.quality.software > 0;
+    let modelled =
+        of.overview.flow.quality.software > 0 || of.sources.iter().any(Source::says_modelled);
     let charts = block_charts(&mut of.overview.flow, modelled);
     let mut sections = Vec::new();
     for view in VIEWS {

@@ -20,16 +20,6 @@ use crate::cpus::CpuList;
 use crate::exit::{Failure, OrExit, Result, USAGE};
 use crate::output::Output;
 
-/// The checked configuration: the kernel accepted it, and nothing runs yet.
-struct Chosen {
-    caps: LbrCaps,
-    source: Perf,
-    filter: BranchFilter,
-    sampling: Sampling,
-    /// Whose branches, in words.
-    whose: String,
-}
-
 /// Asks the kernel. `None` under auto if the period asks for every branch, of which
 /// interrupts miss most.
 pub(super) fn look(args: &Record) -> Result<Option<Recorder<'_>>> {
@@ -38,8 +28,7 @@ pub(super) fn look(args: &Record) -> Result<Option<Recorder<'_>>> {
     if args.backend != Backend::Perf && asks_for_all {
         return Ok(None);
     }
-    let chosen = open(args, caps)?;
-    Ok(Some(Box::new(move |output| record(args, output, chosen))))
+    open(args, caps).map(Some)
 }
 
 /// The branch records of the first CPUs that have any.
@@ -55,7 +44,8 @@ fn caps(args: &Record) -> Result<LbrCaps> {
     Err(why.map_or_else(|| anyhow!("no CPU was found").into(), backend::no_records))
 }
 
-fn open(args: &Record, caps: LbrCaps) -> Result<Chosen> {
+/// Checks the configuration: the kernel accepts it, and nothing runs yet.
+fn open(args: &Record, caps: LbrCaps) -> Result<Recorder<'_>> {
     let filter = args.filter.parse::<BranchFilter>().or_exit(USAGE)?.normalized();
     if let Err(error @ FilterError::StackAlone { .. }) = to_register_disarmed(filter, caps.filter) {
         return Err(error).or_exit(USAGE);
@@ -90,7 +80,7 @@ fn open(args: &Record, caps: LbrCaps) -> Result<Chosen> {
             (Subject::Program { path, command, pin }, whose.to_owned())
         }
     };
-    let source = Perf::open(subject, &host, &caps, &cpus, filter, sampling)
+    let mut source = Perf::open(subject, &host, &caps, &cpus, filter, sampling)
         .map_err(|refused| failure(refused, &caps, args))?;
     let whose = match &args.cpu {
         Some(list) => {
@@ -99,7 +89,10 @@ fn open(args: &Record, caps: LbrCaps) -> Result<Chosen> {
         }
         None => whose,
     };
-    Ok(Chosen { caps, source, filter, sampling, whose })
+    Ok(Box::new(move |output| {
+        announce(args, &format!("{}, through perf_event_open, {whose}", name(&caps)));
+        record(args, output, caps, (&mut source, filter, sampling))
+    }))
 }
 
 fn failure(refused: Refused, caps: &LbrCaps, args: &Record) -> Failure {
@@ -109,9 +102,12 @@ fn failure(refused: Refused, caps: &LbrCaps, args: &Record) -> Failure {
     }
 }
 
-fn record(args: &Record, output: Output, chosen: Chosen) -> Result {
-    let Chosen { caps, mut source, filter, sampling, whose } = chosen;
-    announce(args, &format!("{}, through perf_event_open, {whose}", name(&caps)));
+fn record(
+    args: &Record,
+    output: Output,
+    caps: LbrCaps,
+    (source, filter, sampling): (&mut Perf, BranchFilter, Sampling),
+) -> Result {
     let desc = description(&caps);
     let knowledge = SourceKnowledge::HARDWARE;
     let meta = meta(&caps, desc, filter, Source::Hardware, knowledge, sampling);
@@ -127,6 +123,6 @@ fn record(args: &Record, output: Output, chosen: Chosen) -> Result {
         keep: (classes != BranchClasses::all()).then(|| software::keep(classes)),
         ..RecordConfig::new(caps)
     };
-    let recorded = recording.record(&mut source, config);
+    let recorded = recording.record(source, config);
     recording.finish(recorded.map_err(|error| software::failure(error, args)), knowledge)
 }

@@ -6,6 +6,7 @@ use sampler::target;
 
 use super::{AUTO, Placing, Record};
 use crate::commands::machine::MachineArgs;
+use crate::present::applicable;
 
 /// `Err`: why a backend cannot do what is asked, and what can.
 pub(super) type Serves = Result<(), String>;
@@ -91,8 +92,5 @@ pub(super) fn isa(args: &Record) -> Isa {
 
 /// The first refusal that applies.
 fn refuse<const N: usize>(refusals: [(bool, &str); N]) -> Serves {
-    match refusals.into_iter().find(|(applies, _)| *applies) {
-        Some((_, why)) => Err(why.to_owned()),
-        None => Ok(()),
-    }
+    applicable(refusals).next().map_or(Ok(()), |why| Err(why.to_owned()))
 }

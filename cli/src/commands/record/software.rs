@@ -33,11 +33,10 @@ pub(super) fn record(args: &Record, output: Output, why: Option<&str>) -> Result
         None => SoftCpu::preset(SOFT_CPU).or_exit(USAGE)?,
     };
     runs(&cpu, isa(args))?;
-    let ring = ring_filter(filter, &cpu.caps)?;
+    let (select, keep) = ring_filter(filter, &cpu.caps)?;
     // Facilities with one entry and read-only ones are refused before a file is overwritten.
     let caps = cpu.caps.clone();
-    let config =
-        RecordConfig::modelled(caps, cpu.perf_capabilities, ring.select).or_exit(NO_LBR)?;
+    let config = RecordConfig::modelled(caps, cpu.perf_capabilities, select).or_exit(NO_LBR)?;
     let sampling = sampling(args, &cpu.caps);
     let command = command(args)?;
     let mut source = tracer(args, &command)?;
@@ -64,7 +63,7 @@ pub(super) fn record(args: &Record, output: Output, why: Option<&str>) -> Result
         meta.cpuid = None;
     }
     let mut recording = Recording::create(args, output, meta)?;
-    let config = RecordConfig { sampling, keep: ring.keep, ..config };
+    let config = RecordConfig { sampling, keep, ..config };
     if through == ptrace::SOFTWARE.name {
         recording.hint = Some(Box::new(|| faster(command)));
     }
@@ -99,23 +98,19 @@ pub(crate) fn in_user_mode(filter: BranchFilter) -> Result<BranchFilter> {
     Ok(filter | BranchFilter::USER)
 }
 
-/// A filter, split into what the ring does and what is left to do afterwards.
-struct RingFilter {
-    select: u64,
-    keep: Option<Keep>,
-}
-
-fn ring_filter(filter: BranchFilter, caps: &LbrCaps) -> Result<RingFilter> {
+/// A filter, split into what the ring does, the value of its filter register, and what is left to
+/// do afterwards.
+fn ring_filter(filter: BranchFilter, caps: &LbrCaps) -> Result<(u64, Option<Keep>)> {
     if caps.filter == FilterRegister::None {
         // On hardware the kernel's branches would overwrite the LBR stack; here there are none, and
         // the types follow from the code.
         if filter.contains(BranchFilter::STACK) {
             to_register_disarmed(filter, caps.filter).or_exit(USAGE)?;
         }
-        return Ok(RingFilter { select: 0, keep: Some(keep(filter.classes())) });
+        return Ok((0, Some(keep(filter.classes()))));
     }
     let select = to_register_disarmed(filter, caps.filter).or_exit(USAGE)?;
-    Ok(RingFilter { select, keep: software_filter(filter, caps.filter).map(keep) })
+    Ok((select, software_filter(filter, caps.filter).map(keep)))
 }
 
 /// Keeps the entries whose type is in `classes`, and those of unknown type.

@@ -15,7 +15,6 @@ use crate::present::{applicable, counted, counted_nonzero, joined, say};
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What is printed about a recording besides its counts.
-#[derive(Clone, Copy, Debug)]
 pub(super) struct Details<'a> {
     pub(super) output: &'a Path,
     /// An older recording became `FILE.old`.

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::{Report, Sort, View};
 use crate::exit::Result;
 use crate::head::{Notes, Totals, quality_json};
-use crate::present::{Cell, Out, Part, Place, Printer, Table, counted, grouped, part};
+use crate::present::{Cell, Out, Part, Printer, Table, counted, grouped, part};
 
 pub(super) const VIEW: View = View {
     name: "args",
@@ -103,12 +103,8 @@ fn table<'a>() -> Table<'a, Maps, ArgumentRow<'a>> {
             let had = |(value, count)| ValueCount { count, value: format!("{value:#x}") };
             row.values.frequent().into_iter().map(had).collect::<Vec<_>>()
         })
-        .place("callee", "function", Part::ALL, |maps, row| {
-            Some(Place::of(maps, row.calls.callee.0, row.calls.callee.1))
-        })
-        .place("caller", "caller", Part::ALL, |maps, row| {
-            Some(Place::of(maps, row.calls.caller.0, row.calls.caller.1))
-        })
+        .location("callee", "function", Part::ALL, |row| (row.calls.callee.0, row.calls.callee.1))
+        .location("caller", "caller", Part::ALL, |row| (row.calls.caller.0, row.calls.caller.1))
         .behind(" <- ")
         .name("", "values", |_, row| Cell::Name(values(row.values)))
         .behind(": ")

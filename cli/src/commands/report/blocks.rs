@@ -188,11 +188,9 @@ pub(crate) fn table(
     };
     let of_known = |block: &Block, count: u64| (block.cycles.n() > 0).then_some(count);
     let [counters, events] = if has_counters { ["counters", "events"] } else { [""; 2] };
-    Table::<Maps, Ranked<'_, Block>>::new()
-        .constant("view", "blocks")
-        .constant("kind", "block")
-        .number("rank", "rank", |_, (at, _)| Cell::Number(*at as u64 + 1))
+    Table::<Maps, Ranked<'_, Block>>::ranked("blocks")
         .spare(6)
+        .constant("kind", "block")
         .number("count", "count", |_, (_, block)| Cell::Count(block.count))
         .number("share", "share", move |_, (_, block)| Cell::share(share(block.count, blocks)))
         .heat()
@@ -228,9 +226,7 @@ pub(crate) fn table(
         .nested(counters, |_, (_, block)| block.counters.clone())
         .word("", events, |_, (_, block)| Cell::word(means(block.counters.as_deref(), block.count)))
         .spare(2)
-        .place("entry", "entry", Part::ALL, |maps, (_, block)| {
-            Some(Place::of(maps, block.entry_location, block.entry))
-        })
+        .location("entry", "entry", Part::ALL, |(_, block)| (block.entry_location, block.entry))
         .place("exit", "exit", Part::ALL, |maps, (_, block)| {
             let exit = Place::of(maps, block.exit_location, block.exit);
             Some(exit.reached_from(maps, block.entry_location))
@@ -261,15 +257,14 @@ fn distribution(cycles: &Cycles) -> Option<Vec<CycleCount>> {
 
 fn basic_table<'a>() -> Table<'a, Maps, (usize, &'a BasicBlock)> {
     // Locations that were recorded as symbols have no addresses.
-    let edge = |maps: &Maps, basic: &BasicBlock, edge: Option<u64>| {
-        let edge = edge.and_then(|addr| maps.address_of(basic.location, addr));
+    let edge = |maps: &Maps, basic: &BasicBlock, edge: Bound, is_exact: bool| {
+        let edge = Some(edge).filter(|edge| matches!(edge, Bound::At(_)) == is_exact);
+        let edge = edge.and_then(|edge| maps.address_of(basic.location, address(edge)));
         Cell::word(edge.map(|addr| format!("{addr:#x}")))
     };
-    Table::<Maps, (usize, &BasicBlock)>::new()
-        .constant("view", "blocks")
-        .constant("kind", "basic_block")
-        .number("rank", "rank", |_, (at, _)| Cell::Number(*at as u64 + 1))
+    Table::<Maps, (usize, &BasicBlock)>::ranked("blocks")
         .spare(1)
+        .constant("kind", "basic_block")
         .number("count", "count", |_, (_, basic)| Cell::Count(basic.count))
         .heat()
         .place("", "basic block", &[], |maps, (_, basic)| {
@@ -283,21 +278,16 @@ fn basic_table<'a>() -> Table<'a, Maps, (usize, &'a BasicBlock)> {
             Some(end.after(before))
         })
         .behind("")
-        .place("end", "", &[Part::Symbol, Part::Offset], |maps, (_, basic)| {
-            Some(Place::of(maps, end_location(basic), address(basic.end)))
+        .location("end", "", &[Part::Symbol, Part::Offset], |(_, basic)| {
+            (end_location(basic), address(basic.end))
         })
-        .only("start", move |maps, (_, basic)| edge(maps, basic, at(basic.start)))
-        .only("starts_behind", move |maps, (_, basic)| edge(maps, basic, beside(basic.start)))
+        .only("start", move |maps, (_, basic)| edge(maps, basic, basic.start, true))
+        .only("starts_behind", move |maps, (_, basic)| edge(maps, basic, basic.start, false))
         .only("start_is_behind", |_, (_, basic)| Cell::Flag(matches!(basic.start, Bound::After(_))))
-        .only("end", move |maps, (_, basic)| edge(maps, basic, at(basic.end)))
-        .only("ends_before", move |maps, (_, basic)| edge(maps, basic, beside(basic.end)))
+        .only("end", move |maps, (_, basic)| edge(maps, basic, basic.end, true))
+        .only("ends_before", move |maps, (_, basic)| edge(maps, basic, basic.end, false))
         .only("end_is_before", |_, (_, basic)| Cell::Flag(matches!(basic.end, Bound::Before(_))))
-        .place(
-            "start",
-            "",
-            &[Part::Symbol, Part::Offset, Part::File, Part::Line, Part::Inlines],
-            |maps, (_, basic)| Some(Place::of(maps, basic.location, address(basic.start))),
-        )
+        .location("start", "", &Part::ALL[1..], |(_, basic)| (basic.location, address(basic.start)))
 }
 
 /// The address of an end, or the nearest known one.
@@ -305,16 +295,6 @@ fn address(edge: Bound) -> u64 {
     match edge {
         Bound::At(addr) | Bound::After(addr) | Bound::Before(addr) => addr,
     }
-}
-
-/// The address of an end; `None` if only its neighbor is known.
-fn at(edge: Bound) -> Option<u64> {
-    matches!(edge, Bound::At(_)).then(|| address(edge))
-}
-
-/// The nearest known address, if the end itself is unknown.
-fn beside(edge: Bound) -> Option<u64> {
-    (!matches!(edge, Bound::At(_))).then(|| address(edge))
 }
 
 /// The location of the end of a basic block, or the nearest known one, computed from the distance

@@ -390,9 +390,8 @@ impl Shown {
         let mut leads: Vec<bool> = graph.nodes.iter().map(|node| self.has(node.function)).collect();
         // Children have higher numbers than their parents.
         for (at, node) in graph.nodes.iter().enumerate().rev() {
-            let parent = node.parent.filter(|_| leads.get(at) == Some(&true));
-            if let Some(parent) = parent {
-                leads.get_mut(parent).into_iter().for_each(|parent| *parent = true);
+            if let Some(parent) = node.parent.filter(|_| leads[at]) {
+                leads[parent] = true;
             }
         }
         leads

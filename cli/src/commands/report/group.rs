@@ -161,11 +161,8 @@ impl GroupSums {
     fn table<'a>(&self) -> Table<'a, (), Ranked<'a, GroupSum>> {
         let (all, view) = (self.all, self.view);
         let heading = self.by.name();
-        let table = Table::<(), Ranked<'_, GroupSum>>::new()
-            .constant("view", view)
-            .constant("group", heading)
-            .number("rank", "rank", |(), (at, _)| Cell::Number(*at as u64 + 1))
-            .spare(3);
+        let table =
+            Table::<(), Ranked<'_, GroupSum>>::ranked(view).spare(3).constant("group", heading);
         let rate = |sum: &GroupSum| Cell::share(sum.mispredicted.and_then(|n| share(n, sum.known)));
         let shares = move |table: Table<'a, (), Ranked<'a, GroupSum>>| {
             table

@@ -27,9 +27,7 @@ pub(crate) fn table(
     quality: &Quality,
     has_counters: bool,
 ) -> Table<'_, Maps, Ranked<'_, HotBranch>> {
-    Table::<Maps, Ranked<'_, HotBranch>>::new()
-        .constant("view", "hot")
-        .number("rank", "rank", |_, (at, _)| Cell::Number(*at as u64 + 1))
+    Table::<Maps, Ranked<'_, HotBranch>>::ranked("hot")
         .spare(3)
         .number("count", "count", |_, (_, branch)| Cell::Count(branch.count))
         .number("share", "share", move |_, (_, branch)| Cell::share(share(branch.count, all)))
@@ -55,9 +53,7 @@ pub(crate) fn table(
         .spare(2)
         .word("type", "type", |maps, (_, branch)| Cell::word(branch.type_in(maps).map(type_name)))
         .spare(4)
-        .place("from", "from", Part::ALL, |maps, (_, branch)| {
-            Some(Place::of(maps, branch.from_location, branch.from))
-        })
+        .location("from", "from", Part::ALL, |(_, branch)| (branch.from_location, branch.from))
         .place("to", "to", Part::ALL, |maps, (_, branch)| {
             let to = Place::of(maps, branch.to_location, branch.to);
             Some(to.reached_from(maps, branch.from_location))

@@ -48,7 +48,7 @@ fn run(args: &Report, out: &mut Out<'_>) -> Result {
             layout.headings(out)?;
         }
         for row in shown {
-            layout.row(out, &mut maps, row)?;
+            table.write_row(&layout, out, &mut maps, row)?;
             let counts = counts(&row.1.trips);
             if !counts.is_empty() {
                 out.line(format_args!("{:>6}trips: {counts}", ""))?;
@@ -78,9 +78,7 @@ fn notes(complete: bool, filtered: u64) -> Notes {
 /// Loops, whose trip counts may be exact.
 pub(crate) fn table<'a>(complete: bool) -> Table<'a, Maps, Ranked<'a, Loop>> {
     let parent = |one: &Loop| one.parent.map(|parent| parent as u64 + 1);
-    Table::<Maps, Ranked<'_, Loop>>::new()
-        .constant("view", "loops")
-        .number("rank", "rank", |_, (at, _)| Cell::Number(*at as u64 + 1))
+    Table::<Maps, Ranked<'_, Loop>>::ranked("loops")
         .number("parent_rank", "in", move |_, (_, one)| Cell::number(parent(one)))
         .spare(4)
         .number("depth", "depth", |_, (_, one)| Cell::Number(u64::from(one.depth)))

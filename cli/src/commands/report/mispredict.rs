@@ -12,7 +12,7 @@ use profile::maps::Maps;
 use super::{Page, Report, Section, Sort, View, interval_of, rest, run_flow};
 use crate::exit::Result;
 use crate::head::{Notes, trust};
-use crate::present::{Cell, Out, Part, Place, Printer, Ranked, Table, percent};
+use crate::present::{Cell, Out, Part, Printer, Ranked, Table, percent};
 
 pub(super) const VIEW: View = View {
     name: "mispredict",
@@ -26,9 +26,7 @@ pub(super) const VIEW: View = View {
 pub(crate) fn table<'a>(min_n: u64, complete: bool) -> Table<'a, Maps, Ranked<'a, Site>> {
     let interval =
         move |site: &Site| interval_of(&site.misses(), complete).filter(|_| site.known >= min_n);
-    Table::<Maps, Ranked<'_, Site>>::new()
-        .constant("view", "mispredict")
-        .number("rank", "rank", |_, (at, _)| Cell::Number(*at as u64 + 1))
+    Table::<Maps, Ranked<'_, Site>>::ranked("mispredict")
         .spare(4)
         .number("mispredicted", "mispredicts", |_, (_, site)| Cell::count(site.mispredicted))
         .heat()
@@ -57,9 +55,7 @@ pub(crate) fn table<'a>(min_n: u64, complete: bool) -> Table<'a, Maps, Ranked<'a
         .only("stacks", |_, (_, site)| Cell::Count(site.misses().stacks))
         .word("type", "type", |_, (_, site)| Cell::word(site.branch_type.map(type_name)))
         .spare(5)
-        .place("from", "branch", Part::ALL, |maps, (_, site)| {
-            Some(Place::of(maps, site.location, site.from))
-        })
+        .location("from", "branch", Part::ALL, |(_, site)| (site.location, site.from))
 }
 
 fn run(args: &Report, out: &mut Out<'_>) -> Result {

@@ -36,11 +36,9 @@ pub(crate) type Went<'a> = (usize, &'a Site, &'a Target);
 
 /// One row a conditional branch.
 pub(crate) fn conditional<'a>(complete: bool, unsure: bool) -> Table<'a, Maps, Ranked<'a, Site>> {
-    Table::<Maps, Ranked<'_, Site>>::new()
-        .constant("view", "outcomes")
-        .constant("kind", "conditional")
-        .number("rank", "rank", |_, (at, _)| Cell::Number(*at as u64 + 1))
+    Table::<Maps, Ranked<'_, Site>>::ranked("outcomes")
         .spare(2)
+        .constant("kind", "conditional")
         .number("taken", "taken", |_, (_, site)| Cell::Count(site.taken))
         .number("not_taken", "not taken", |_, (_, site)| Cell::count(site.not_taken))
         .number("", if unsure { "maybe passed" } else { "" }, |_, (_, site)| {
@@ -54,9 +52,7 @@ pub(crate) fn conditional<'a>(complete: bool, unsure: bool) -> Table<'a, Maps, R
         })
         .spare(1)
         .only("stacks", |_, (_, site)| Cell::Count(site.outcomes().stacks))
-        .place("from", "conditional branch", Part::ALL, |maps, (_, site)| {
-            Some(Place::of(maps, site.location, site.from))
-        })
+        .location("from", "conditional branch", Part::ALL, |(_, site)| (site.location, site.from))
         .place("to", "target", Part::NAMES, |maps, (_, site)| {
             let target = site.targets.first()?;
             Some(Place::of(maps, target.location, target.to).reached_from(maps, site.location))
@@ -80,9 +76,7 @@ pub(crate) fn targets<'a>(complete: bool) -> Table<'a, Maps, Went<'a>> {
         .spare(1)
         .word("", "type", |_, (_, site, _)| Cell::word(site.branch_type.map(type_name)))
         .spare(3)
-        .place("", "indirect branch", &[], |maps, (_, site, _)| {
-            Some(Place::of(maps, site.location, site.from))
-        })
+        .location("", "indirect branch", &[], |(_, site, _)| (site.location, site.from))
         .place("to", "target", Part::ALL, |maps, (_, site, target)| {
             Some(Place::of(maps, target.location, target.to).reached_from(maps, site.location))
         })
@@ -92,14 +86,10 @@ pub(crate) fn targets<'a>(complete: bool) -> Table<'a, Maps, Went<'a>> {
 /// One row a branch; its targets are for programs.
 pub(crate) fn indirect<'a>(complete: bool) -> Table<'a, Maps, Ranked<'a, Site>> {
     let targets = targets(complete);
-    Table::<Maps, Ranked<'_, Site>>::new()
-        .constant("view", "outcomes")
-        .constant("kind", "indirect")
-        .number("rank", "rank", |_, (at, _)| Cell::Number(*at as u64 + 1))
+    Table::<Maps, Ranked<'_, Site>>::ranked("outcomes")
         .spare(2)
-        .place("from", "indirect branch", Part::ALL, |maps, (_, site)| {
-            Some(Place::of(maps, site.location, site.from))
-        })
+        .constant("kind", "indirect")
+        .location("from", "indirect branch", Part::ALL, |(_, site)| (site.location, site.from))
         .word("type", "type", |_, (_, site)| Cell::word(site.branch_type.map(type_name)))
         .spare(1)
         .number("taken", "taken", |_, (_, site)| Cell::Count(site.taken))
@@ -184,7 +174,7 @@ fn print_targets(
     }
     for (at, site) in switches.iter().enumerate() {
         for row in went(at, site).take(TARGETS) {
-            layout.row(out, maps, &row)?;
+            table.write_row(&layout, out, maps, &row)?;
         }
         let more = site.targets.len().saturating_sub(TARGETS);
         if more > 0 {

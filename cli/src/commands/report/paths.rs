@@ -38,9 +38,7 @@ pub(crate) fn table<'a>() -> Table<'a, Maps, Ranked<'a, Link>> {
         .only("entered", |_, (_, link)| Cell::Count(link.entered))
         .only("left", |_, (_, link)| Cell::Count(link.left))
         .only("lost", |_, (_, link)| Cell::Count(link.lost))
-        .place("from", " ", Part::NAMES, |maps, (_, link)| {
-            Some(Place::of(maps, link.from_location, link.from))
-        })
+        .location("from", " ", Part::NAMES, |(_, link)| (link.from_location, link.from))
         .place("to", " ", Part::NAMES, |maps, (_, link)| {
             let to = Place::of(maps, link.to_location, link.to);
             Some(to.reached_from(maps, link.from_location))
@@ -164,7 +162,7 @@ fn print_path(
     let (table, rows) = (table(), path.links.iter().map(|link| (rank, link)));
     let layout = table.layout(out, &mut paths.maps, rows.clone(), 2);
     for row in rows {
-        layout.row(out, &mut paths.maps, &row)?;
+        table.write_row(&layout, out, &mut paths.maps, &row)?;
     }
     let end = end(paths, path);
     out.line(format_args!("  ends: {end}"))

@@ -22,9 +22,7 @@ pub(super) const VIEW: View = View {
 
 /// Types, as shares of all branches.
 fn table<'a>(all: u64) -> Table<'a, (), Ranked<'a, OfType>> {
-    Table::<(), Ranked<'_, OfType>>::new()
-        .constant("view", "types")
-        .number("rank", "rank", |(), (at, _)| Cell::Number(*at as u64 + 1))
+    Table::<(), Ranked<'_, OfType>>::ranked("types")
         .spare(3)
         .number("count", "count", |(), (_, of)| Cell::Count(of.count))
         .number("share", "share", move |(), (_, of)| Cell::share(share(of.count, all)))

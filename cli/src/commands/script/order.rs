@@ -12,7 +12,6 @@ use std::io::Write;
 const MOST: usize = 32 << 20;
 
 /// Lines on their way out.
-#[derive(Debug)]
 pub(super) struct Ordered<W> {
     pub(super) out: W,
     /// Ordered by time, then by number.

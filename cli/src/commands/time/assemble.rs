@@ -16,7 +16,12 @@ const ASSEMBLING: Duration = Duration::from_secs(20);
 pub(super) fn assemble(source: &str, att: bool, what: &str) -> anyhow::Result<Vec<u8>> {
     let folder = tempfile::tempdir().context("no temporary folder for the assembler")?;
     let file = folder.path().join("code.o");
-    let path = sampler::target::find("as").map_err(|_| no_assembler())?;
+    let path = sampler::target::find("as").map_err(|_| {
+        anyhow!(
+            "assembly needs the system's assembler, and there is no `as`: install binutils, or give \
+             the bytes with --hex"
+        )
+    })?;
     let mut input = tempfile::tempfile().context("no temporary file for the assembler")?;
     input.write_all(source.as_bytes())?;
     input.write_all(b"\n")?;
@@ -32,13 +37,6 @@ pub(super) fn assemble(source: &str, att: bool, what: &str) -> anyhow::Result<Ve
         bail!("{what} cannot be assembled: {}", complaints(&output.stderr));
     }
     text_of(&std::fs::read(&file).context("the assembler left nothing to read")?, what)
-}
-
-fn no_assembler() -> anyhow::Error {
-    anyhow!(
-        "assembly needs the system's assembler, and there is no `as`: install binutils, or give the \
-         bytes with --hex"
-    )
 }
 
 /// The assembler's message, without its own names.

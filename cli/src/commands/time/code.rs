@@ -34,7 +34,6 @@ pub(super) struct Prediction {
 }
 
 /// A piece of code, and its origin.
-#[derive(Debug)]
 pub(super) struct TimedCode {
     /// The body of the measurement harness.
     pub(super) body: Body,

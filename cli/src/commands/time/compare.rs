@@ -5,7 +5,7 @@ use lab::measure::{Options, Ratio, TURNS, Turn, TurnRatio, median, ticks_of};
 use super::code::TimedCode;
 use super::figures::{Figures, Source};
 use super::{ENOUGH, TimeArgs, failed, machine};
-use crate::exit::{FAILED, Result, done, failure};
+use crate::exit::{Failure, Result, done};
 use crate::present::{Cell, Out, Printer, Table, counted, dash, joined};
 
 /// A piece of code with its results over all turns.
@@ -86,15 +86,10 @@ pub(super) fn measure(
             error
         })
     })?;
-    let turns = match (measured, codes.get(at)) {
-        (Ok(turns), _) => turns,
-        (Err(error), Some(code)) => {
-            let mut failure = failed(error, code);
-            failure.error = failure.error.context(format!("`{}`", code.source));
-            return Err(failure);
-        }
-        (Err(error), None) => return Err(failure!(FAILED, "{error}")),
-    };
+    let turns = measured.map_err(|error| {
+        let Failure { code, error } = failed(error, &codes[at]);
+        Failure { code, error: error.context(format!("`{}`", codes[at].source)) }
+    })?;
     for (code, body) in codes.iter_mut().zip(bodies) {
         code.body = body;
     }

@@ -60,13 +60,8 @@ impl Spread {
     fn per(self, less: f64, parts: u64) -> Spread {
         // A time within the overhead could not be measured.
         let of = |value: f64| (value - less).max(0.0) / parts.max(1) as f64;
-        Spread {
-            n: self.n,
-            min: of(self.min),
-            median: of(self.median),
-            p99: of(self.p99),
-            max: of(self.max),
-        }
+        let [min, median, p99, max] = [self.min, self.median, self.p99, self.max].map(of);
+        Spread { n: self.n, min, median, p99, max }
     }
 }
 
@@ -88,7 +83,6 @@ pub(super) struct Block {
 }
 
 /// The printed figures of a measurement.
-#[derive(Debug)]
 pub(super) struct Figures<'a> {
     pub(super) measured: &'a Measurement,
     pub(super) code: &'a TimedCode,

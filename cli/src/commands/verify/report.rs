@@ -13,7 +13,6 @@ use crate::present::{escaped, joined, json};
 pub(super) const NEEDS_WRITE: &str = "needs --write";
 
 /// The CPUs of a machine.
-#[derive(Debug)]
 pub(super) struct Machine {
     /// Groups with the same results, in the order of their first CPU.
     pub(super) verified: Vec<Verified>,
@@ -26,7 +25,6 @@ pub(super) struct Machine {
 }
 
 /// CPUs with the same result.
-#[derive(Debug)]
 pub(super) struct Verified {
     pub(super) cpus: Vec<u32>,
     pub(super) core_type: Option<CoreType>,

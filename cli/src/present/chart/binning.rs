@@ -184,9 +184,7 @@ fn fill(counted: &[Unsaturated], series: &[Series], first: u32, last: u32, width
     for (index, of_series) in counted.iter().enumerate() {
         for &(value, runs) in &of_series.values {
             if value > last {
-                if let Some(beyond) = beyond.get_mut(index) {
-                    *beyond = beyond.saturating_add(runs);
-                }
+                beyond[index] = beyond[index].saturating_add(runs);
                 largest_beyond = largest_beyond.max(Some(value));
                 continue;
             }
@@ -196,10 +194,8 @@ fn fill(counted: &[Unsaturated], series: &[Series], first: u32, last: u32, width
             let mut at = first;
             while at < end {
                 let next = ((at / width + 1) * width).min(end);
-                let bin = bins.get_mut((at / width - start) as usize);
-                if let Some(into) = bin.and_then(|bin| bin.runs.get_mut(index)) {
-                    *into += runs as f64 * (next - at) as f64 / (end - first) as f64;
-                }
+                bins[(at / width - start) as usize].runs[index] +=
+                    runs as f64 * (next - at) as f64 / (end - first) as f64;
                 at = next;
             }
         }
@@ -207,9 +203,8 @@ fn fill(counted: &[Unsaturated], series: &[Series], first: u32, last: u32, width
     for (index, of_series) in series.iter().enumerate() {
         for mode in &of_series.modes {
             let place = (mode / width).checked_sub(start);
-            let bin = place.and_then(|place| bins.get_mut(place as usize));
-            if let Some(modes) = bin.and_then(|bin| bin.modes.get_mut(index)) {
-                modes.push(*mode);
+            if let Some(bin) = place.and_then(|place| bins.get_mut(place as usize)) {
+                bin.modes[index].push(*mode);
             }
         }
     }

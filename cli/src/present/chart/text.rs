@@ -14,7 +14,6 @@ const COLUMNS: usize = 100;
 const MIN_BAR: usize = 10;
 
 /// The properties of a terminal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Terminal {
     /// Its columns.
     pub(crate) width: usize,

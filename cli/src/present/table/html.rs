@@ -24,7 +24,7 @@ impl<C: ?Sized, R> Table<'_, C, R> {
         html! {
             div class="scroll" tabindex="0" role="region" aria-label=(name) {
                 table class="sortable" {
-                    thead { tr { @for header in for_people(&headers) {
+                    thead { tr { @for header in headers.iter().filter(|header| header.is_for_people()) {
                         th scope="col" class=[(header.form == Form::Right).then_some("num")] { (header.heading) }
                     } } }
                     tbody { @for row in rows { (row) } }
@@ -32,10 +32,6 @@ impl<C: ?Sized, R> Table<'_, C, R> {
             }
         }
     }
-}
-
-fn for_people<'h>(headers: &'h [&Header]) -> impl Iterator<Item = &'h Header> {
-    headers.iter().copied().filter(|header| header.is_for_people())
 }
 
 /// A row of the table.

@@ -14,6 +14,7 @@ use std::borrow::Cow;
 
 use anstyle::Style;
 use profile::interval::Interval;
+use profile::maps::{Location, Maps};
 use serde::Serialize;
 
 use super::escape::escaped;
@@ -343,8 +344,31 @@ impl<'a, C: ?Sized, R> Table<'a, C, R> {
     }
 }
 
+impl<'a, C: ?Sized, T> Table<'a, C, Ranked<'a, T>> {
+    /// A table of a view, whose rows are numbered from 1.
+    pub(crate) fn ranked(view: &'static str) -> Self {
+        let rank = |_: &mut C, (at, _): &Ranked<'a, T>| Cell::Number(*at as u64 + 1);
+        Table::new().constant("view", view).number("rank", "rank", rank)
+    }
+}
+
+impl<'a, R> Table<'a, Maps, R> {
+    /// A column of locations, each with its address.
+    pub(crate) fn location(
+        self,
+        key: &'static str,
+        heading: &'static str,
+        parts: &'static [Part],
+        at: impl Fn(&R) -> (Location, u64) + 'a,
+    ) -> Self {
+        self.place(key, heading, parts, move |maps, row| {
+            let (location, address) = at(row);
+            Some(Place::of(maps, location, address))
+        })
+    }
+}
+
 /// How hot a row is, compared with the hottest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Heat {
     /// At least half as much as the hottest.
     Hot,

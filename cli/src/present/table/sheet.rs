@@ -81,9 +81,11 @@ impl<C: ?Sized, R> Sheet for Listed<'_, '_, C, R> {
         peak: f64,
     ) -> io::Result<()> {
         let measured = measured.iter().map(|row| (self.row)(*row));
-        let layout = self.table.layout(out, self.context, measured, 0).with_peak(peak);
+        let mut layout = self.table.layout(out, self.context, measured, 0);
+        layout.peak = peak;
         layout.headings(out)?;
-        rows.iter().try_for_each(|row| layout.row(out, self.context, &(self.row)(*row)))
+        let Listed { table, context, row } = self;
+        rows.iter().try_for_each(|at| table.write_row(&layout, out, context, &row(*at)))
     }
 
     fn write(&mut self, printer: Printer, out: &mut Out<'_>, rows: &[usize]) -> io::Result<()> {

@@ -17,22 +17,16 @@ const NAME: usize = 18;
 /// Width that a sentence gets before other columns are dropped.
 const PROSE: usize = 32;
 
-/// A table whose columns have widths.
-pub(crate) struct Layout<'t, 'a, C: ?Sized, R> {
-    table: &'t Table<'a, C, R>,
-    /// The columns that are printed.
-    shown: Vec<bool>,
-    lines: Lines<'t>,
-}
-
 /// The columns that are printed, and how.
-struct Lines<'t> {
+pub(crate) struct Layout<'t> {
+    /// Which of the table's columns these are.
+    shown: Vec<bool>,
     /// Columns that are never truncated.
     fixed: Vec<Fixed<'t>>,
     /// Indices and headers of the last columns, which share the remaining width.
     elastic: Vec<(usize, &'t Header)>,
     /// The peak of the heat column.
-    peak: f64,
+    pub(super) peak: f64,
     /// Spaces before each row.
     indent: usize,
 }
@@ -47,7 +41,7 @@ struct Fixed<'t> {
     known: bool,
 }
 
-impl<'a, C: ?Sized, R> Table<'a, C, R> {
+impl<C: ?Sized, R> Table<'_, C, R> {
     /// Writes the headings and every row; nothing if there are none.
     pub(crate) fn write_text(
         &self,
@@ -61,9 +55,20 @@ impl<'a, C: ?Sized, R> Table<'a, C, R> {
         let layout = self.layout(out, context, rows.clone(), 0);
         layout.headings(out)?;
         for row in rows {
-            layout.row(out, context, &row)?;
+            self.write_row(&layout, out, context, &row)?;
         }
         Ok(())
+    }
+
+    /// Writes a row.
+    pub(crate) fn write_row(
+        &self,
+        layout: &Layout<'_>,
+        out: &mut Out<'_>,
+        context: &mut C,
+        row: &R,
+    ) -> io::Result<()> {
+        layout.row(out, &self.cells(context, row, &layout.shown))
     }
 
     /// Computes the width of each column from the rows.
@@ -73,17 +78,18 @@ impl<'a, C: ?Sized, R> Table<'a, C, R> {
         context: &mut C,
         rows: impl Iterator<Item = R>,
         indent: usize,
-    ) -> Layout<'_, 'a, C, R> {
-        let mut lines = Lines::new(self.headers(), indent);
+    ) -> Layout<'_> {
+        let mut layout = Layout::new(self.headers(), indent);
         let fixed = |header: &Header| header.is_for_people() && !header.is_elastic();
         let fixed: Vec<bool> = self.headers().map(fixed).collect();
         let mut measured = false;
         for row in rows {
             measured = true;
-            lines.measure(&self.cells(context, &row, &fixed));
+            layout.measure(&self.cells(context, &row, &fixed));
         }
-        lines.fit(out.width, measured);
-        Layout { table: self, shown: lines.shown(self.columns.len()), lines }
+        layout.fit(out.width, measured);
+        layout.shown = (0..self.columns.len()).map(|at| layout.has(at)).collect();
+        layout
     }
 
     /// The peak of the heat column.
@@ -94,25 +100,7 @@ impl<'a, C: ?Sized, R> Table<'a, C, R> {
     }
 }
 
-impl<C: ?Sized, R> Layout<'_, '_, C, R> {
-    /// Sets the peak that heat is relative to.
-    pub(super) fn with_peak(mut self, peak: f64) -> Self {
-        self.lines.peak = peak;
-        self
-    }
-
-    /// Writes the line above the rows.
-    pub(crate) fn headings(&self, out: &mut Out<'_>) -> io::Result<()> {
-        self.lines.headings(out)
-    }
-
-    /// Writes a row.
-    pub(crate) fn row(&self, out: &mut Out<'_>, context: &mut C, row: &R) -> io::Result<()> {
-        self.lines.row(out, &self.table.cells(context, row, &self.shown))
-    }
-}
-
-impl<'t> Lines<'t> {
+impl<'t> Layout<'t> {
     fn new(headers: impl Iterator<Item = &'t Header>, indent: usize) -> Self {
         let shown = headers.enumerate().filter(|(_, header)| header.is_for_people());
         let (elastic, fixed): (Vec<_>, Vec<_>) = shown.partition(|(_, header)| header.is_elastic());
@@ -120,7 +108,7 @@ impl<'t> Lines<'t> {
             let width = cells(header.heading.trim()).max(header.least);
             Fixed { at, header, width, known: false }
         });
-        Lines { fixed: fixed.collect(), elastic, peak: 0.0, indent }
+        Layout { shown: Vec::new(), fixed: fixed.collect(), elastic, peak: 0.0, indent }
     }
 
     /// Makes the columns wide enough for a row.
@@ -161,14 +149,14 @@ impl<'t> Lines<'t> {
         self.fixed.retain(|column| column.width > 0);
     }
 
-    /// Which of a table's columns are printed.
-    fn shown(&self, columns: usize) -> Vec<bool> {
-        let fixed = |at| self.fixed.iter().any(|column| column.at == at);
-        let elastic = |at| self.elastic.iter().any(|(of, _)| *of == at);
-        (0..columns).map(|at| fixed(at) || elastic(at)).collect()
+    /// Whether a column of the table is printed.
+    fn has(&self, at: usize) -> bool {
+        let is_fixed = self.fixed.iter().any(|column| column.at == at);
+        is_fixed || self.elastic.iter().any(|(elastic, _)| *elastic == at)
     }
 
-    fn headings(&self, out: &mut Out<'_>) -> io::Result<()> {
+    /// Writes the line above the rows.
+    pub(crate) fn headings(&self, out: &mut Out<'_>) -> io::Result<()> {
         let mut line = " ".repeat(self.indent);
         for Fixed { header, width, .. } in &self.fixed {
             let heading = header.heading.trim();
@@ -232,7 +220,7 @@ pub(crate) fn write_list(out: &mut Out<'_>, items: &[Item]) -> io::Result<()> {
         .word("", " ", |(), (_, name, _)| Cell::Word(name.clone().into()))
         .prose("", " ", |(), (.., text)| Cell::Word(text.clone().into()));
     let layout = table.layout(out, &mut (), items.iter(), 0);
-    items.iter().try_for_each(|item| layout.row(out, &mut (), &item))
+    items.iter().try_for_each(|item| table.write_row(&layout, out, &mut (), &item))
 }
 
 /// Joins names, which share the width.
@@ -257,9 +245,7 @@ fn share(behind: &[(&str, &Cell)], room: Option<usize>) -> String {
     for (done, at) in order.iter().enumerate() {
         let part = wanted(at).min(left / (order.len() - done));
         left -= part;
-        if let Some(room) = rooms.get_mut(*at) {
-            *room = part;
-        }
+        rooms[*at] = part;
     }
     for ((joint, cell), room) in behind.iter().zip(rooms) {
         line += joint;
