@@ -85,10 +85,8 @@ pub(crate) fn report(outcome: Result) -> ExitCode {
                 .chain()
                 .any(|cause| matches!(cause.downcast_ref(), Some(MsrError::NotListed { .. })));
             let text = format!("{place}{error:#}");
-            match text.split_once('\n').filter(|_| listed) {
-                Some((what, list)) => fail(what, list.lines()),
-                None => fail(&text, std::iter::empty()),
-            }
+            let (what, list) = text.split_once('\n').filter(|_| listed).unwrap_or((&text, ""));
+            fail(what, list);
             ExitCode::from(code)
         }
     }

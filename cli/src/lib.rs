@@ -47,7 +47,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
             let usage = Cli::try_parse_from(shown).err().unwrap_or(usage);
             // --color was not parsed.
             present::set(anstream::ColorChoice::Never, false, false);
-            present::fail(&usage::sentence(&usage, command_of(&words)), std::iter::empty());
+            present::fail(&usage::sentence(&usage, command_of(&words)), "");
             return ExitCode::from(exit::USAGE);
         }
     };

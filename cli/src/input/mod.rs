@@ -37,22 +37,13 @@ pub(crate) struct Inputs {
     ///
     /// Text needs the branch stacks: `perf script -F brstack`, `brstacksym` or `+brstackoff`.
     #[arg(value_name = "FILE")]
-    files: Vec<PathBuf>,
+    pub(crate) files: Vec<PathBuf>,
     /// Same as FILE, as in perf
     #[arg(short, long, value_name = "FILE", conflicts_with = "files", hide_short_help = true)]
-    input: Vec<PathBuf>,
+    pub(crate) input: Vec<PathBuf>,
 }
 
 impl Inputs {
-    pub(crate) fn one(path: &Path) -> Inputs {
-        Inputs { files: vec![path.to_owned()], input: Vec::new() }
-    }
-
-    /// Those given without an option.
-    pub(crate) fn files(&self) -> &[PathBuf] {
-        &self.files
-    }
-
     /// Their paths: at least one.
     pub(crate) fn paths(&self) -> &[PathBuf] {
         static DEFAULT: LazyLock<[PathBuf; 1]> = LazyLock::new(|| [PathBuf::from("perf.data")]);

@@ -109,7 +109,7 @@ impl Recordings {
             reached.push(recording.position());
         }
         let nothing = |source: &Source| source.selection.is_none() && source.samples() == 0;
-        let stopped = sources.iter().any(Source::is_stopped);
+        let stopped = sources.iter().any(|source| source.notes.stopped);
         if stopped && sources.iter().all(nothing) {
             return Err(failure!(FAILED, "stopped by Ctrl-C before the first sample"));
         }

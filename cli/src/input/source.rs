@@ -147,11 +147,6 @@ impl Source {
         is_unsaid.then_some("software LBR, not measured")
     }
 
-    /// Whether Ctrl-C ended its reading.
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.notes.stopped
-    }
-
     /// Whether its end was not read: because of Ctrl-C, or in a truncated file.
     pub(crate) fn is_partial(&self) -> bool {
         self.partial().is_some()

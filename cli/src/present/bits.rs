@@ -137,12 +137,8 @@ fn nibbles(mut digit: impl FnMut(u8) -> char) -> String {
 
 /// The number of the highest bit of each byte, above it.
 fn ruler() -> String {
-    let mut line = String::new();
-    for high in (7..64).step_by(8).rev() {
-        let width = if high == 39 { 11 } else { 10 };
-        line.push_str(&format!("{high:<width$}"));
-    }
-    line.trim_end().to_owned()
+    let number = |high| if high == 39 { format!("{high:<11}") } else { format!("{high:<10}") };
+    (7..64).step_by(8).rev().map(number).collect::<String>().trim_end().to_owned()
 }
 
 fn place(Drawn { high, low, .. }: &Drawn) -> String {

@@ -193,15 +193,15 @@ pub(crate) fn columns(stream: &impl AsFd) -> Option<usize> {
 /// Prints a message on standard error. Failures are ignored: a full or closed standard error must
 /// not end a recording.
 pub(crate) fn tell(text: impl Display) {
-    message(Style::new().bold(), &text.to_string(), std::iter::empty());
+    message(Style::new().bold(), &text.to_string(), "");
 }
 
 /// Prints on standard error why the command failed, and a list that belongs to it.
-pub(crate) fn fail<'a>(text: &str, list: impl Iterator<Item = &'a str>) {
+pub(crate) fn fail(text: &str, list: &str) {
     message(BAD, text, list);
 }
 
-fn message<'a>(style: Style, text: &str, list: impl Iterator<Item = &'a str>) {
+fn message(style: Style, text: &str, list: &str) {
     let stderr = io::stderr();
     let color = AutoStream::choice(&stderr) != ColorChoice::Never;
     let style = if color { style } else { Style::new() };
@@ -215,7 +215,7 @@ fn message<'a>(style: Style, text: &str, list: impl Iterator<Item = &'a str>) {
             None => writeln!(message, "{line}"),
         };
     }
-    for line in list {
+    for line in list.lines() {
         message += &escaped(line);
         message.push('\n');
     }

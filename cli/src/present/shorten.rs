@@ -1,5 +1,7 @@
 //! Shortens long names: first the least informative parts of C++ and Rust names, then the middle.
 
+use std::collections::HashSet;
+
 use profile::symbols::groups;
 
 use super::number::grouped;
@@ -10,12 +12,9 @@ const OFFERED: usize = 8;
 
 /// The first few names, each once.
 pub(crate) fn offered(names: Vec<String>) -> String {
-    let mut once: Vec<String> = Vec::new();
-    for name in names {
-        if !once.contains(&name) {
-            once.push(name);
-        }
-    }
+    let mut known = HashSet::new();
+    let mut once: Vec<String> =
+        names.into_iter().filter(|name| known.insert(name.clone())).collect();
     let more = once.len().saturating_sub(OFFERED);
     once.truncate(OFFERED);
     let more = if more > 0 { format!(" and {} more", grouped(more as u64)) } else { String::new() };

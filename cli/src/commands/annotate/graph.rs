@@ -107,7 +107,7 @@ fn block_lines(columns: &Columns<'_>, block: &BasicBlock, mispredicted: Option<f
     if let Some(share) = mispredicted.filter(|share| *share > 0.0) {
         lines.push(format!("{} mispredicted", percent(share)));
     }
-    Lines { class: columns.heat(block.count).name(), lines }
+    Lines { class: columns.heat(block.count).name, lines }
 }
 
 /// An instruction, with a target inside the function as its distance from the function's start.

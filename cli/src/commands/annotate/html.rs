@@ -90,7 +90,7 @@ pub(crate) fn markup(annotated: &Annotated, sources: &mut Sources) -> Markup {
                                             (between(at, "source", &escaped(&sources.line(source))))
                                         }
                                     }
-                                    tr class=(columns.heat(insn.count).name()) data-at=(anchor(file, insn.address)) data-block=[block(at)] {
+                                    tr class=(columns.heat(insn.count).name) data-at=(anchor(file, insn.address)) data-block=[block(at)] {
                                         @for cell in columns.cells(at, insn).iter().take(columns.headings().len()) { td { (cell) } }
                                         td.arrows aria-hidden="true" { (arrows.row(at)) }
                                         td { (format!("{:x}", insn.address)) }

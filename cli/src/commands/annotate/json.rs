@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use profile::Flow;
-use profile::annotate::{Annotated, Branch, Instruction, Target, Timed};
+use profile::annotate::{Annotated, Branch, Target, Timed};
 use profile::brstack::type_name;
 use serde_json::{Value, json};
 
@@ -25,11 +25,8 @@ pub(crate) fn print(
     if hottest {
         blocks.sort_by_key(|block| std::cmp::Reverse(block.count));
     }
-    for block in blocks {
-        for at in block.first..block.end {
-            let Some(insn) = annotated.instructions.get(at) else { break };
-            line(&instruction(annotated, at, insn))?;
-        }
+    for at in blocks.iter().flat_map(|block| block.first..block.end) {
+        line(&instruction(annotated, at))?;
     }
     let modelled = flow.quality.software > 0 || sources.iter().any(Source::says_modelled);
     for block in &annotated.blocks {
@@ -67,7 +64,8 @@ fn function(flow: &Flow, annotated: &Annotated, sources: &[Source]) -> Value {
     json
 }
 
-fn instruction(annotated: &Annotated, at: usize, insn: &Instruction) -> Value {
+fn instruction(annotated: &Annotated, at: usize) -> Value {
+    let insn = &annotated.instructions[at];
     let text = insn.text.as_ref();
     json!({
         "view": "annotate",

@@ -206,7 +206,7 @@ impl<'a> Listing<'a> {
     fn row(&mut self, out: &mut Out<'_>, at: usize, insn: &Instruction) -> io::Result<()> {
         self.lines.push(Some(at));
         let row = self.columns.cells(at, insn);
-        let heat = self.columns.heat(insn.count).style();
+        let heat = self.columns.heat(insn.count).style;
         let drawn = self.drawn(|arrows| arrows.row(at));
         let remark = remark(self.columns.annotated, at, insn, self.arrows.as_ref());
         let (mut code, mut remark) = (words(insn), remark.unwrap_or_default());

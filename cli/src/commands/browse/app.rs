@@ -438,7 +438,7 @@ impl App {
     /// Says on standard error what `lbr report` says at its end.
     pub(super) fn warn(&self) {
         let Some(model) = &self.model else { return };
-        model.sources.iter().filter(|source| !source.is_stopped()).for_each(input::warn);
+        model.sources.iter().filter(|source| !source.notes.stopped).for_each(input::warn);
         symbols::warn(&[&model.overview.flow.maps]);
     }
 }

@@ -62,7 +62,7 @@ pub(crate) struct Browse {
 impl Browse {
     /// The recordings to compare with, if there are any, and those that are browsed.
     fn sides(&self) -> (&[PathBuf], &[PathBuf]) {
-        match self.inputs.files() {
+        match self.inputs.files[..] {
             [_, _] => self.inputs.paths().split_at(1),
             _ => (&[], self.inputs.paths()),
         }

@@ -1,6 +1,5 @@
 //! What is on the screen, as a file.
 
-use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
@@ -11,11 +10,12 @@ use super::listing::Listing;
 use super::page::{Body, Page};
 use super::reading::Model;
 use crate::commands::annotate::{self, graph, html, json};
-use crate::commands::hist::output::{Format, bytes};
+use crate::commands::hist::output::page_of;
 use crate::exit::{Failure, Result};
 use crate::input::{Source, source_text::Sources};
 use crate::output::Output;
-use crate::present::{Out, Printer, Sheet, escaped};
+use crate::present::chart::svg_sheet;
+use crate::present::{Printer, Sheet, escaped};
 
 /// Width of trees and charts in a file.
 const WIDTH: usize = 120;
@@ -65,9 +65,6 @@ fn text(
     output: &Output,
     ending: &str,
 ) -> Result<()> {
-    let plain = |out: &mut Out<'_>, model: &mut Model| -> io::Result<Result<()>> {
-        write(content, model, out, WIDTH).map(|_| Ok(()))
-    };
     let bytes = match (content, ending) {
         (Content::Code(annotated, options), _) => {
             let flow = &model.overview.flow;
@@ -94,10 +91,12 @@ fn text(
                 _ => return Err(unknown("code", ".txt, .json, .html, .svg or .dot")),
             }
         }
-        (_, "txt") => return output.stream(|out| plain(out, model)),
+        (_, "txt") => {
+            return output.stream(|out| write(content, model, out, WIDTH).map(|_| Ok(())));
+        }
         (Content::Chart(chart), "svg" | "html") => {
-            let format = if ending == "svg" { Format::Svg } else { Format::Html };
-            bytes(format, std::slice::from_ref(chart)).into_bytes()
+            let write = if ending == "svg" { svg_sheet } else { page_of };
+            write(std::slice::from_ref(chart)).into_bytes()
         }
         (Content::Chart(_), _) => return Err(unknown("a chart", ".txt, .svg or .html")),
         _ => return Err(unknown("text", ".txt")),

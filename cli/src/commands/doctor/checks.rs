@@ -43,9 +43,7 @@ pub(super) fn examine(machine: &MachineArgs, cpus: &[RecordedCpu]) -> Report {
     let root = machine.root();
     let groups = machine.groups(cpus);
     let mut checks = Vec::new();
-    for group in &groups {
-        processor(&mut checks, group, cpus);
-    }
+    groups.iter().for_each(|group| processor(&mut checks, group, cpus));
     // The first core type that has records stands for the machine.
     let usable = groups.iter().find_map(|g| Some((g, g.probed.as_ref().ok()?)));
     let first = usable.map(|(group, _)| group).or(groups.first());
@@ -290,22 +288,22 @@ fn reading(checks: &mut Vec<Check>, root: &Root, cpu: u32, node: bool) -> Option
 
 fn intel_pt(device: &mut Device, caps: &LbrCaps) -> Check {
     let tracing = device.read(IA32_RTIT_CTL).map(|value| value & RTIT_CTL_TRACE_EN != 0);
-    match tracing {
-        Ok(false) => Check::ok("Intel PT", "not tracing"),
+    let conflict = match tracing {
+        Ok(false) => return Check::ok("Intel PT", "not tracing"),
         Ok(true) if caps.quirks.contains(Quirks::PT_DISABLES) => {
-            Check::bad("Intel PT", "tracing: the LBR reads as 0 and drops writes meanwhile")
-                .remedy("stop the trace (perf record -e intel_pt//, a hypervisor, a debugger)")
-                .blocks(Obstacle::NoLbr)
+            "tracing: the LBR reads as 0 and drops writes meanwhile"
         }
-        Ok(true) if caps.quirks.contains(Quirks::PT_EXCLUDES) => Check::bad(
-            "Intel PT",
-            "tracing: Linux does not use the LBR meanwhile, and nothing documents what it records",
-        )
+        Ok(true) if caps.quirks.contains(Quirks::PT_EXCLUDES) => {
+            "tracing: Linux does not use the LBR meanwhile, and nothing documents what it records"
+        }
+        Ok(true) => {
+            return Check::ok("Intel PT", "tracing; this CPU records branches all the same");
+        }
+        Err(error) => return Check::unknown("Intel PT", error.to_string()),
+    };
+    Check::bad("Intel PT", conflict)
         .remedy("stop the trace (perf record -e intel_pt//, a hypervisor, a debugger)")
-        .blocks(Obstacle::NoLbr),
-        Ok(true) => Check::ok("Intel PT", "tracing; this CPU records branches all the same"),
-        Err(error) => Check::unknown("Intel PT", error.to_string()),
-    }
+        .blocks(Obstacle::NoLbr)
 }
 
 /// Whether perf or another program has the LBR enabled. The kernel has no file for it, so this

@@ -127,7 +127,7 @@ pub(crate) fn run(args: &Hist) -> Result {
     if let (true, Some((format, output))) = (args.block.is_empty(), &output) {
         let sheet = groups.iter().take(SHEET);
         let drawn: Vec<Histogram> = sheet.map(|group| chart(&mut read, group)).collect();
-        output.write(output::bytes(*format, &drawn))?;
+        output.write(format(&drawn))?;
         let all = grouped(groups.len() as u64);
         let to = output.path().as_text();
         say!("{} of {all} blocks with cycle counts to {to}", drawn.len());
@@ -148,7 +148,7 @@ pub(crate) fn run(args: &Hist) -> Result {
     let drawn = &chosen[..select::MOST.min(chosen.len())];
     let chart = chart(&mut read, drawn);
     if let Some((format, output)) = &output {
-        output.write(output::bytes(*format, std::slice::from_ref(&chart)))?;
+        output.write(format(std::slice::from_ref(&chart)))?;
         let series = counted(drawn.len() as u64, "distribution", "distributions");
         say!("{series} to {}", output.path().as_text());
         say_hidden(&read, &chosen);

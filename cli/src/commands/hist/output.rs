@@ -7,36 +7,23 @@ use maud::html;
 use crate::present::chart::{Histogram, figure, svg_sheet};
 use crate::present::page;
 
-/// File formats.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Format {
-    /// A drawing of lines.
-    Svg,
-    /// A page with the drawings in it.
-    Html,
-}
+/// Writes charts in the format of a file.
+pub(crate) type Format = fn(&[Histogram]) -> String;
 
 /// A file and what it holds, by its ending.
 pub(crate) fn file(path: &str) -> Result<(Format, PathBuf), String> {
     let path = PathBuf::from(path);
     let ending = path.extension().and_then(|ending| ending.to_str()).map(str::to_lowercase);
-    let format = match ending.as_deref() {
-        Some("svg") => Format::Svg,
-        Some("html" | "htm") => Format::Html,
+    let format: Format = match ending.as_deref() {
+        Some("svg") => svg_sheet,
+        Some("html" | "htm") => page_of,
         _ => return Err("its ending must be .svg or .html".to_owned()),
     };
     Ok((format, path))
 }
 
-/// Charts as a file holds them.
-pub(crate) fn bytes(format: Format, charts: &[Histogram]) -> String {
-    match format {
-        Format::Svg => svg_sheet(charts),
-        Format::Html => page_of(charts),
-    }
-}
-
-fn page_of(charts: &[Histogram]) -> String {
+/// A page with the drawings in it.
+pub(crate) fn page_of(charts: &[Histogram]) -> String {
     let drawing = |chart: &Histogram| match charts.len() {
         1 => svg_sheet(std::slice::from_ref(chart)),
         // The caption has the title.

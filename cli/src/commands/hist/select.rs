@@ -11,7 +11,7 @@ use super::Read;
 use super::place::ResolvedBlock;
 use crate::commands::report::BlockSpec;
 use crate::exit::{Failure, OrExit, Result, USAGE, usage};
-use crate::present::{Place, offered, say};
+use crate::present::{Place, offered, say, summed};
 use crate::select::RowArgs;
 
 /// Maximum number of distributions in one drawing: more are hard to distinguish.
@@ -110,12 +110,9 @@ pub(super) fn select(read: &mut [Read], wanted: &[BlockSpec]) -> Result<Vec<Chos
         }
         found.retain(|of| !chosen.contains(of));
         // The same block of several recordings stays together, in their order.
-        let mut runs: HashMap<BlockKey, u64> = HashMap::new();
         let key = |of: &Chosen| key(&read[of.read].flow.maps, of.block(read));
-        for of in &found {
-            let runs = runs.entry(key(of)).or_default();
-            *runs = runs.saturating_add(of.block(read).count);
-        }
+        let runs = summed(found.iter().map(|of| (key(of), of.block(read).count)));
+        let runs: HashMap<BlockKey, u64> = runs.into_iter().collect();
         found.sort_by_cached_key(|of| {
             let key = key(of);
             (std::cmp::Reverse(runs.get(&key).copied()), key, of.read)

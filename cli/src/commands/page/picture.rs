@@ -196,7 +196,7 @@ impl Picture {
                 div class="icicle" role="tree" aria-label=(self.title()) style={ "--levels:" (levels) } {
                     @for frame in &self.frames {
                         @let name = escaped(&frame.name);
-                        a class={ "frame " (Heat::of(Some(frame.own as f64), peak).name()) } role="treeitem"
+                        a class={ "frame " (Heat::of(Some(frame.own as f64), peak).name) } role="treeitem"
                             aria-level=(frame.level + 1) tabindex="-1" href=[href(frame.function, code)]
                             style=(shape(frame))
                             title={ (shortened(&name, TITLE)) "\n" (grouped(frame.total)) " " (self.unit) ", " (part(frame.total, all))

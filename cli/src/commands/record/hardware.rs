@@ -68,13 +68,12 @@ fn record(args: &Record, output: Output, caps: LbrCaps, cpus: &[u32]) -> Result 
     // control register alone.
     let descriptors =
         rings.iter().map(|ring| ring.same_cpu()).collect::<std::io::Result<Vec<_>>>()?;
-    let placement = placement(args, &descriptors, cpus)?;
+    let (is_same_cpu, words) = placement(args, &descriptors, cpus)?;
     let first = rings.first().context("no CPU to record")?;
     let desc = description(&caps);
     let allowed = Affinity::current()?;
     let list = allowed.only_these(cpus).or_exit(USAGE)?;
     let through = first.driver().through;
-    let words = placement.words();
     let name = name(&caps);
     announce(args, &format!("{name}, through {through}, CPU {}, {words}", list.list()));
 
@@ -102,7 +101,6 @@ fn record(args: &Record, output: Output, caps: LbrCaps, cpus: &[u32]) -> Result 
         ..RecordConfig::new(caps)
     };
     let (control, enable) = plan.control();
-    let is_same_cpu = matches!(placement, Placement::SameCpu { .. });
     let to_sample = armed.iter_mut().zip(cpus).zip(&descriptors);
     let to_sample = to_sample
         .map(|((armed, cpu), descriptor)| CpuRing {
@@ -141,32 +139,18 @@ pub(in crate::commands) fn plan(filter: BranchFilter, caps: &LbrCaps) -> Result<
     ArmPlan::new(caps, value, ArmOptions::default()).map_err(registers::no_plan)
 }
 
-/// The CPU that reads the LBR registers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Placement {
-    SameCpu { first: bool },
-    Beside { in_one_call: bool },
-}
-
-impl Placement {
-    const fn words(self) -> &'static str {
-        match self {
-            Placement::SameCpu { first: true } => "drained on it with SCHED_FIFO",
-            Placement::SameCpu { first: false } => {
-                "drained on it without SCHED_FIFO (not permitted): every stack is cut"
-            }
-            Placement::Beside { in_one_call: true } => "drained from another CPU, in one call",
-            Placement::Beside { in_one_call: false } => {
-                "drained from another CPU: every stack is cut"
-            }
-        }
-    }
-}
-
-fn placement(args: &Record, descriptors: &[Option<OwnedFd>], cpus: &[u32]) -> Result<Placement> {
+/// Whether the recorded CPU itself reads its LBR registers, and in words who reads them, and how.
+fn placement(
+    args: &Record,
+    descriptors: &[Option<OwnedFd>],
+    cpus: &[u32],
+) -> Result<(bool, &'static str)> {
     let in_one_call = descriptors.iter().any(Option::is_none);
     let has_others = Affinity::current()?.without(cpus).is_some();
-    let beside = Placement::Beside { in_one_call };
+    let beside = match in_one_call {
+        true => "drained from another CPU, in one call",
+        false => "drained from another CPU: every stack is cut",
+    };
     match args.placement {
         Placing::Same if in_one_call => Err(usage!(
             "--placement same: msr-safe's calls leave lbr's own branches in the LBR stack; with \
@@ -175,16 +159,13 @@ fn placement(args: &Record, descriptors: &[Option<OwnedFd>], cpus: &[u32]) -> Re
         Placing::Beside if !has_others => Err(usage!(
             "--placement beside: lbr needs an allowed CPU besides the recorded ones ({cpus:?})"
         )),
-        Placing::Beside => Ok(beside),
-        Placing::Auto if in_one_call => Ok(beside),
-        Placing::Auto | Placing::Same => {
-            let first = may_go_first();
-            if !first && has_others && args.placement == Placing::Auto {
-                Ok(beside)
-            } else {
-                Ok(Placement::SameCpu { first })
-            }
-        }
+        Placing::Beside => Ok((false, beside)),
+        Placing::Auto if in_one_call => Ok((false, beside)),
+        Placing::Auto | Placing::Same => Ok(match may_go_first() {
+            true => (true, "drained on it with SCHED_FIFO"),
+            false if has_others && args.placement == Placing::Auto => (false, beside),
+            false => (true, "drained on it without SCHED_FIFO (not permitted): every stack is cut"),
+        }),
     }
 }
 

@@ -181,13 +181,10 @@ fn quality(summary: &Summary, told: &Details<'_>) -> String {
     if !summary.labels.is_empty() && summary.labels.keys().all(|label| *label == Label::Snapshot) {
         return format!("each a snapshot of a call stack{end}");
     }
-    let mut said = Vec::new();
-    for (label, tally) in &summary.labels {
-        // Stacks that are joined into one stream are the usual case.
-        if *label != Label::Stream {
-            said.push(format!("{} {}", tally.stacks, label.name()));
-        }
-    }
+    // Stacks that are joined into one stream are the usual case.
+    let unusual = summary.labels.iter().filter(|(label, _)| **label != Label::Stream);
+    let unusual = unusual.map(|(label, tally)| format!("{} {}", tally.stacks, label.name()));
+    let mut said: Vec<String> = unusual.collect();
     let counts = [
         (summary.not_joined, "not joined to the stack before"),
         (summary.dropped, "dropped, the queue was full"),

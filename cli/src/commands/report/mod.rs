@@ -232,7 +232,7 @@ fn say_unsorted(lacking: &str) {
 
 /// Prints the hot branches of a recording that has just been made.
 pub(crate) fn hot(recording: &Path) -> Result {
-    let inputs = Inputs::one(recording);
+    let inputs = Inputs { files: vec![recording.to_owned()], ..Inputs::default() };
     let args = Report { inputs, min_n: KNOWN, ..Report::default() };
     // Its first lines belong to the recording's messages, which no pager shows.
     print(&args, &mut Out::unpaged())

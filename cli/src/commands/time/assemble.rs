@@ -77,12 +77,9 @@ fn text_of(bytes: &[u8], what: &str) -> anyhow::Result<Vec<u8>> {
 
 /// Bytes from digits: spaces, commas, `0x` and `\x` between them are skipped.
 pub(super) fn bytes(text: &str) -> anyhow::Result<Vec<u8>> {
-    let mut digits = String::new();
-    for word in text.split(|c: char| c.is_whitespace() || c == ',') {
-        for part in word.split("\\x") {
-            digits.push_str(part.strip_prefix("0x").unwrap_or(part));
-        }
-    }
+    let words = text.split(|c: char| c.is_whitespace() || c == ',');
+    let parts = words.flat_map(|word| word.split("\\x"));
+    let digits: String = parts.map(|part| part.strip_prefix("0x").unwrap_or(part)).collect();
     if !digits.len().is_multiple_of(2) {
         bail!("--hex: an odd number of digits ({})", digits.len());
     }

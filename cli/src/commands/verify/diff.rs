@@ -117,11 +117,7 @@ fn pair<'a>(first: &'a [CpuGroup], second: &'a [CpuGroup]) -> Vec<GroupPair<'a>>
 
 /// The checks of a group by their names; of several of one name, the first.
 fn by_id(group: &CpuGroup) -> HashMap<&str, &Value> {
-    let mut found = HashMap::new();
-    for check in &group.checks {
-        found.entry(word(check, "check")).or_insert(check);
-    }
-    found
+    group.checks.iter().rev().map(|check| (word(check, "check"), check)).collect()
 }
 
 fn compare<'a>(one: &'a CpuGroup, other: &'a CpuGroup) -> GroupPair<'a> {

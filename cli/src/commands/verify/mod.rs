@@ -28,7 +28,7 @@ use crate::exit::{DONE, FAILED, NO_LBR, OrExit, Result, USAGE, failure, usage};
 use crate::input;
 use crate::output::Output;
 use crate::present::{Out, joined, say};
-use report::{Machine, Verified};
+use report::Machine;
 use subject::Lies;
 
 /// Check whether CPUs do what their LBR format documents
@@ -151,8 +151,19 @@ pub(crate) fn run(args: &VerifyArgs) -> Result {
     let json = args.json.as_ref().map(output).transpose()?;
     let markdown = args.markdown.as_ref().map(output).transpose()?;
     let machine = verify_all(args)?;
-    publish(args, &machine, json.as_ref(), markdown.as_ref())?;
-    Ok(if machine.verified.iter().any(Verified::differs) { FAILED } else { DONE })
+    if ![&args.json, &args.markdown].map(Option::as_deref).contains(&Some(Path::new("-"))) {
+        let mut out = Out::stdout();
+        text::write(&mut out, &machine, args.verbose)?;
+        out.flush()?;
+    }
+    if let Some(output) = json {
+        output.stream(|out| report::write_json(out, &machine).map(Ok))?;
+    }
+    if let Some(output) = markdown {
+        output.stream(|out| markdown::write(out, &machine).map(Ok))?;
+    }
+    let mut differing = machine.verified.iter().flat_map(|verified| verified.report.differing());
+    Ok(if differing.next().is_some() { FAILED } else { DONE })
 }
 
 /// Refuses faults that no check could detect.
@@ -230,26 +241,4 @@ fn verify_all(args: &VerifyArgs) -> Result<Machine> {
         say!("CPU {cpu}: {:#}", failure.error);
     }
     Ok(machine)
-}
-
-fn publish(
-    args: &VerifyArgs,
-    machine: &Machine,
-    json: Option<&Output>,
-    markdown: Option<&Output>,
-) -> Result<()> {
-    let stdout = Path::new("-");
-    let targets = [args.json.as_deref(), args.markdown.as_deref()];
-    if !targets.contains(&Some(stdout)) {
-        let mut out = Out::stdout();
-        text::write(&mut out, machine, args.verbose)?;
-        out.flush()?;
-    }
-    if let Some(output) = json {
-        output.stream(|out| report::write_json(out, machine).map(Ok))?;
-    }
-    if let Some(output) = markdown {
-        output.stream(|out| markdown::write(out, machine).map(Ok))?;
-    }
-    Ok(())
 }

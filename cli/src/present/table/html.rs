@@ -46,7 +46,7 @@ impl Cell {
         let title = (cells(&self.text()) > NAME).then(|| self.within(TITLE));
         match header.form {
             Form::Right => {
-                let heat = header.heat.then(|| Heat::of(self.value(), peak).name());
+                let heat = header.heat.then(|| Heat::of(self.value(), peak).name);
                 let class = heat.map_or_else(|| "num".to_owned(), |heat| format!("num {heat}"));
                 // For other cells the page derives the number from the text.
                 let stated = matches!(self, Cell::Stated(..) | Cell::Interval(_));

@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use super::escape::escaped;
 use super::number::{grouped, percent, range, share};
-use super::out::Out;
+use super::out::{BAD, DOUBTFUL, FAINT, Out};
 use super::place::{Part, Place};
 
 /// The content of a cell.
@@ -369,47 +369,24 @@ impl<'a, R> Table<'a, Maps, R> {
 }
 
 /// How hot a row is, compared with the hottest.
-pub(crate) enum Heat {
-    /// At least half as much as the hottest.
-    Hot,
-    /// At least a tenth.
-    Warm,
-    /// Less.
-    Cool,
-    /// Zero or unknown.
-    Cold,
+pub(crate) struct Heat {
+    /// Its class in a page.
+    pub(crate) name: &'static str,
+    /// Its style on a terminal.
+    pub(crate) style: Style,
 }
 
 impl Heat {
-    /// The heat of a value, compared with the peak.
+    /// The heat of a value, compared with the peak: hot from half of it, warm from a tenth, cool
+    /// above zero, cold if zero or unknown.
     pub(crate) fn of(value: Option<f64>, peak: f64) -> Heat {
-        match value {
-            Some(value) if value > 0.0 && value * 2.0 >= peak => Heat::Hot,
-            Some(value) if value > 0.0 && value * 10.0 >= peak => Heat::Warm,
-            Some(value) if value > 0.0 => Heat::Cool,
-            _ => Heat::Cold,
-        }
-    }
-
-    /// Its class in a page.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Heat::Hot => "hot",
-            Heat::Warm => "warm",
-            Heat::Cool => "cool",
-            Heat::Cold => "cold",
-        }
-    }
-
-    /// Its style on a terminal.
-    pub(crate) const fn style(self) -> anstyle::Style {
-        use anstyle::AnsiColor::{Red, Yellow};
-        match self {
-            Heat::Hot => Red.on_default().bold(),
-            Heat::Warm => Yellow.on_default(),
-            Heat::Cool => anstyle::Style::new(),
-            Heat::Cold => anstyle::Style::new().dimmed(),
-        }
+        let (name, style) = match value {
+            Some(value) if value > 0.0 && value * 2.0 >= peak => ("hot", BAD),
+            Some(value) if value > 0.0 && value * 10.0 >= peak => ("warm", DOUBTFUL),
+            Some(value) if value > 0.0 => ("cool", Style::new()),
+            _ => ("cold", FAINT),
+        };
+        Heat { name, style }
     }
 }
 

@@ -180,7 +180,7 @@ impl<'t> Layout<'t> {
             let cell = row.get(*at).unwrap_or(&Cell::Empty);
             let style = match cell {
                 Cell::Mark(_, style) => *style,
-                _ if header.heat => Heat::of(cell.value(), self.peak).style(),
+                _ if header.heat => Heat::of(cell.value(), self.peak).style,
                 _ => Style::new(),
             };
             let text = cell.text();
