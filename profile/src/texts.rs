@@ -42,11 +42,13 @@ impl Texts {
 
     /// The number of a text, which is added if new; `None` if all numbers are in use.
     pub(crate) fn number(&mut self, text: &str) -> Option<u32> {
-        if let Some(known) = self.find(text) {
-            return Some(known);
+        let hash = self.hash(text);
+        let known = self.index.find(hash, |number| self.get(number) == Some(text));
+        if known.is_some() {
+            return known;
         }
         let number = self.push(text)?;
-        self.index.insert(self.hash(text), number);
+        self.index.insert(hash, number);
         Some(number)
     }
 

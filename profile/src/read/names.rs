@@ -172,8 +172,8 @@ pub struct Names {
     symbols: SymbolList,
     /// Number of symbols already taken.
     taken: usize,
-    /// Whether a number was requested; callers reset it.
-    pub(crate) asked: bool,
+    /// Whether a number was requested.
+    asked: bool,
     /// Whether any is a symbol rather than a file.
     pub(crate) has_symbols: bool,
 }
@@ -219,6 +219,11 @@ impl Names {
         let (name, file) = (name.as_deref(), file.as_deref());
         let number = self.symbols.number(Symbol { name, file, is_file, start, base: 0 })?;
         Some(self.symbols.get(number)?.base + within)
+    }
+
+    /// Whether numbers were requested since the last call.
+    pub(crate) fn was_asked(&mut self) -> bool {
+        std::mem::take(&mut self.asked)
     }
 
     /// Whether [`take`](Self::take) will return a symbol.

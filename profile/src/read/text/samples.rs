@@ -35,7 +35,7 @@ impl TextReader {
         let text = self.lines.unread();
         let line = brstack::parse(text, len, begun, &mut self.entries, &mut self.context);
         let may_be_source = matches!(text, [b' ', b' ', third, ..] if *third != b' ');
-        let by_name = std::mem::take(&mut self.context.names.asked);
+        let by_name = self.context.names.was_asked();
         let line = match line.and_then(|line| self.guard(line, by_name)) {
             // Lines of source code appear next to the frames of a sample.
             Err(LineError::Unknown)
