@@ -78,6 +78,13 @@ pub struct Run {
     pub preempted: bool,
 }
 
+/// The ticks of the kept runs, in ascending order.
+pub(super) fn sorted(runs: &[Run], keep: impl Fn(&Run) -> bool) -> Vec<u64> {
+    let mut ticks: Vec<u64> = runs.iter().filter(|run| keep(run)).map(|run| run.ticks).collect();
+    ticks.sort_unstable();
+    ticks
+}
+
 /// Straight-line code from a branch target to the next recorded branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {

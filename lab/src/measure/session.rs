@@ -18,10 +18,9 @@ use super::bracket::{Body, Bracket, Layout};
 use super::child::StepCounts;
 use super::forked::Setting;
 use super::options::{MeasureError, Options, os};
-use super::result::{Branches, Folded, Folding, Measurement, Run, Strip};
+use super::result::{Branches, Folded, Folding, Measurement, Run, Strip, sorted};
 use super::ring::{Full, Ring};
 use super::runner::Runner;
-use super::turns::sorted;
 use sampler::target::{Affinity, Moved};
 
 /// The value of the filter register for `filter` and the bracket's own branches. `rounds` and

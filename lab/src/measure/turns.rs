@@ -4,7 +4,7 @@ use std::fs;
 
 use super::bracket::Body;
 use super::options::MeasureError;
-use super::result::{Measurement, Run, Strip};
+use super::result::{Measurement, Run, Strip, sorted};
 use super::session::{Session, around};
 
 /// Maximum number of undisturbed turns.
@@ -188,12 +188,6 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
 fn kept(runs: &[Run]) -> Vec<u64> {
     let kept = sorted(runs, |run| !run.preempted);
     if kept.is_empty() { sorted(runs, |_| true) } else { kept }
-}
-
-pub(super) fn sorted(runs: &[Run], keep: impl Fn(&Run) -> bool) -> Vec<u64> {
-    let mut ticks: Vec<u64> = runs.iter().filter(|run| keep(run)).map(|run| run.ticks).collect();
-    ticks.sort_unstable();
-    ticks
 }
 
 /// The ratio of two pieces' times over several turns.

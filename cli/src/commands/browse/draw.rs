@@ -43,7 +43,7 @@ pub(super) fn draw(app: &mut App, size: (usize, usize)) -> Vec<Row> {
 fn head(app: &App, width: usize) -> Vec<Row> {
     let mut rows = vec![title(app, width)];
     let compared = app.page.view().zip(app.model.as_ref());
-    let compared = compared.and_then(|(view, model)| model.difference(view));
+    let compared = compared.and_then(|(view, model)| view.difference(model));
     let lines = match (&app.model, compared, app.page.code()) {
         (None, ..) => Vec::new(),
         (_, Some((compared, _)), _) => {

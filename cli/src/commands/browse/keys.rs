@@ -1,4 +1,4 @@
-//! The action of each key, and the list of keys.
+//! The action of each key.
 
 use profile::annotate::Annotated;
 
@@ -13,31 +13,6 @@ use crate::present::terminal::{Input, Key, control};
 const WHEEL: isize = 3;
 /// Letters typed at most.
 const TYPED: usize = 200;
-
-/// Keys and what they do.
-const HELP: &[(&str, &str)] = &[
-    ("j k, arrows", "move; also Ctrl-D Ctrl-U, Page Down, Page Up, Home, End, G, wheel"),
-    ("Enter, Right", "open the code of a row; follow a branch, or list its targets"),
-    ("Backspace, Left", "back; also Esc, and q, which ends on the first page"),
-    ("Tab, Shift-Tab", "next and previous view"),
-    ("g", "edges of the function's control-flow graph (elsewhere: the top)"),
-    ("c", "cycles of a block, as a chart"),
-    ("s", "source lines between the instructions (needs -g)"),
-    ("p, n", "callers and callees: branches into and out of the function"),
-    ("/", "search: rows with these letters in this order; in text a word"),
-    ("<, >, 1 to 9", "sort by the previous, next or n-th column; again: reverse"),
-    ("f", "filter: process, thread, event, file, symbol, type; take off"),
-    ("w", "write to FILE.txt, .csv, .json, .html; code also .svg, .dot"),
-    ("y", "copy the symbol or address to the clipboard (OSC 52)"),
-    ("Ctrl-Z, Ctrl-C", "suspend, end"),
-    ("?", "this list"),
-];
-
-/// The list of keys.
-pub(super) fn help() -> Vec<String> {
-    let width = HELP.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
-    HELP.iter().map(|(key, what)| format!("{key:width$}  {what}")).collect()
-}
 
 /// Does what is asked for; `false` at the end.
 pub(super) fn input(app: &mut App, input: Input) -> bool {

@@ -10,7 +10,6 @@ use profile::annotate::{Annotated, Stretch, Syntax, annotate};
 use profile::flow::Block;
 use profile::maps::Location;
 
-use super::keys;
 use super::lines::{Content, Lines};
 use super::listing::Listing;
 use super::reading::Model;
@@ -22,6 +21,25 @@ use crate::exit::Result;
 use crate::present::chart::{Histogram, Series};
 use crate::present::{Place, Row};
 use crate::select::RowArgs;
+
+/// Keys and what they do.
+const HELP: &[(&str, &str)] = &[
+    ("j k, arrows", "move; also Ctrl-D Ctrl-U, Page Down, Page Up, Home, End, G, wheel"),
+    ("Enter, Right", "open the code of a row; follow a branch, or list its targets"),
+    ("Backspace, Left", "back; also Esc, and q, which ends on the first page"),
+    ("Tab, Shift-Tab", "next and previous view"),
+    ("g", "edges of the function's control-flow graph (elsewhere: the top)"),
+    ("c", "cycles of a block, as a chart"),
+    ("s", "source lines between the instructions (needs -g)"),
+    ("p, n", "callers and callees: branches into and out of the function"),
+    ("/", "search: rows with these letters in this order; in text a word"),
+    ("<, >, 1 to 9", "sort by the previous, next or n-th column; again: reverse"),
+    ("f", "filter: process, thread, event, file, symbol, type; take off"),
+    ("w", "write to FILE.txt, .csv, .json, .html; code also .svg, .dot"),
+    ("y", "copy the symbol or address to the clipboard (OSC 52)"),
+    ("Ctrl-Z, Ctrl-C", "suspend, end"),
+    ("?", "this list"),
+];
 
 /// What is on the screen, and where.
 pub(super) struct Page {
@@ -185,7 +203,7 @@ impl Subject {
     /// Its title and its content.
     fn make(&self, model: &mut Model) -> Result<(String, Made)> {
         if let Subject::View(view) = self
-            && model.difference(*view).is_some()
+            && view.difference(model).is_some()
         {
             return Ok((view.name().to_owned(), Made::Rows(Rows::Compared(*view))));
         }
@@ -220,7 +238,7 @@ impl Subject {
             Subject::Cycles(entry, exit) => {
                 ("cycles", Made::Text(Content::Chart(chart(model, *entry, *exit)?)))
             }
-            Subject::Keys => ("keys", Made::Text(Content::Choices(keys::help()))),
+            Subject::Keys => ("keys", Made::Text(Content::Choices(list_of_keys()))),
             Subject::Filters => ("filters", Made::Text(Content::Choices(Vec::new()))),
         };
         Ok((title.to_owned(), made))
@@ -268,4 +286,10 @@ fn chart(model: &mut Model, entry: Location, exit: Location) -> Result<Histogram
         }
     }
     Ok(Histogram { title, series, ..Histogram::default() })
+}
+
+/// The list of keys.
+fn list_of_keys() -> Vec<String> {
+    let width = HELP.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
+    HELP.iter().map(|(key, what)| format!("{key:width$}  {what}")).collect()
 }

@@ -19,7 +19,6 @@ use profile::perf_data::ReadError;
 use profile::select::Selection;
 use profile::{Counter, Flow, Recording, View};
 
-use super::views::View as Shown;
 use crate::commands::annotate::text::Marks;
 use crate::commands::diff::{self, Compared, Names};
 use crate::commands::functions::{self, FunctionSum, moved};
@@ -57,15 +56,6 @@ const MATCHES: [Option<By>; 2] = [Some(By::Function), None];
 pub(super) type Difference = (Compared, Names);
 
 impl Model {
-    /// The comparison that a view shows, if there is a baseline.
-    pub(super) fn difference(&self, view: Shown) -> Option<&Difference> {
-        self.compared.get(compared(view)?)?.as_ref()
-    }
-
-    pub(super) fn difference_mut(&mut self, view: Shown) -> Option<&mut Difference> {
-        self.compared.get_mut(compared(view)?)?.as_mut()
-    }
-
     /// The significant changes in a function.
     pub(super) fn marks(&self, annotated: &Annotated) -> Marks {
         let mut marks = Marks::new();
@@ -94,14 +84,6 @@ impl Model {
 /// second to decompress.
 fn open_files(maps: &mut Maps, locations: impl Iterator<Item = Location>) {
     locations.take(LINES).for_each(|location| drop(maps.frames(location)));
-}
-
-fn compared(view: Shown) -> Option<usize> {
-    match view {
-        Shown::Functions => Some(0),
-        Shown::Branches | Shown::Loops => Some(1),
-        _ => None,
-    }
 }
 
 /// A request to the thread.

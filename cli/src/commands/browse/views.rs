@@ -10,7 +10,7 @@ use profile::maps::{Location, Maps};
 use profile::overview::Overview;
 use profile::paths::Link;
 
-use super::reading::{Ask, Model};
+use super::reading::{Ask, Difference, Model};
 use crate::commands::annotate::graph::{self, EdgeRow};
 use crate::commands::diff::{self, is_loop};
 use crate::commands::functions::{self, moved};
@@ -60,10 +60,27 @@ impl View {
         View::ALL[(self as usize + step) % View::ALL.len()].0
     }
 
+    /// The comparison that it shows, if there is a baseline.
+    pub(super) fn difference(self, model: &Model) -> Option<&Difference> {
+        model.compared[self.compared()?].as_ref()
+    }
+
+    fn difference_mut(self, model: &mut Model) -> Option<&mut Difference> {
+        model.compared[self.compared()?].as_mut()
+    }
+
+    fn compared(self) -> Option<usize> {
+        match self {
+            View::Functions => Some(0),
+            View::Branches | View::Loops => Some(1),
+            _ => None,
+        }
+    }
+
     /// The request for its data; `None` if they are there.
     pub(super) fn needs(self, model: &Model) -> Option<Ask> {
         match self {
-            View::Loops if model.loops.is_none() && model.difference(self).is_none() => {
+            View::Loops if model.loops.is_none() && self.difference(model).is_none() => {
                 Some(Ask::Loops)
             }
             View::Paths if model.paths.is_none() => Some(Ask::Paths),
@@ -94,7 +111,7 @@ impl Rows {
     /// omitted that `shown` did not name.
     pub(super) fn ids(&self, model: &mut Model, shown: &RowArgs) -> Result<(Vec<usize>, bool)> {
         if let Rows::Compared(view) = self {
-            let compared = model.difference(*view);
+            let compared = view.difference(model);
             let rows = compared.map_or(&[][..], |(compared, _)| &compared.comparison.rows);
             let is_shown = |at: &usize| is_loop(&rows[*at]) == (*view == View::Loops);
             return Ok(((0..rows.len()).filter(is_shown).collect(), false));
@@ -169,7 +186,7 @@ impl Rows {
         then: impl FnOnce(&mut dyn Sheet) -> T,
     ) -> Option<T> {
         if let Rows::Compared(view) = self {
-            let (compared, names) = model.difference_mut(*view)?;
+            let (compared, names) = view.difference_mut(model)?;
             let table = match view {
                 View::Loops => diff::table::table("loop", &[Measure::Trips]),
                 _ => diff::table::table("branch", &compared.measures()),
@@ -270,7 +287,7 @@ impl Rows {
             }
             Rows::Edges(edges) => Some((edges.get(id)?.target?, 0)),
             Rows::Compared(view) => {
-                let (compared, names) = model.difference(*view)?;
+                let (compared, names) = view.difference(model)?;
                 let row = compared.comparison.rows.get(id)?;
                 // Other code of the baseline is in a file that this recording does not have.
                 let is_here = row.after.is_some() || row.by == By::Offset;

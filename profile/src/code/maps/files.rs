@@ -112,6 +112,10 @@ impl State {
 }
 
 impl MappedFile {
+    pub(super) fn is_elf(&self) -> bool {
+        self.kind == FileKind::Elf
+    }
+
     pub(super) fn new(path: String, build_id: Option<Vec<u8>>, kind: FileKind) -> MappedFile {
         MappedFile { path, build_id, kind, ..MappedFile::default() }
     }
