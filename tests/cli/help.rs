@@ -26,6 +26,17 @@ const GROUPS: [&str; 11] = [
     "Global options",
 ];
 
+/// clap checks them only if it was built with its debug assertions.
+#[test]
+fn clap_checks_the_declared_options() {
+    lbr_commands::command().debug_assert();
+    let twice = || {
+        let same = ["a", "b"].map(|id| clap::Arg::new(id).long("same"));
+        clap::Command::new("lbr").args(same).debug_assert();
+    };
+    assert!(std::panic::catch_unwind(twice).is_err());
+}
+
 fn commands() -> Vec<String> {
     let all = lbr_commands::command();
     let names: Vec<String> = all.get_subcommands().map(|of| of.get_name().to_owned()).collect();
