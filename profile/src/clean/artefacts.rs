@@ -1,7 +1,7 @@
 //! Entries that are not executed branches, but known artefacts of hardware or recorders.
 
-use super::add;
 use super::quality::Quality;
+use crate::read::add;
 use crate::read::crosses;
 use crate::read::names;
 use crate::read::stack::{Entries, EntryFlags, RawBranch};

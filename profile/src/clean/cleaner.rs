@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 
 use lbr_msr::record::{Event, Head, Label, Lost, MoveKind};
 
+use super::ByThread;
 use super::artefacts::{self, CleanStack, DUPLICATE_STRIDE};
 use super::moves::{ContextChange, Continuity, Cuts, Interrupted, Passage};
 use super::quality::{BlockQuality, Quality};
 use super::streams::{RecordedBranches, Streams};
-use super::{ByThread, add};
 use crate::code::maps::Maps;
+use crate::read::add;
 use crate::read::names;
 use crate::read::note::{Moves, Source};
 use crate::read::perf_data::{EventAttr, FileInfo};

@@ -8,7 +8,7 @@
 //! (Korn and Graubard, Analysis of Health Surveys, 2.4), in Wilson's form, which stays within 0 and
 //! 1.
 
-use super::add;
+use crate::read::add;
 
 /// Minimum number of stacks for an interval: the residuals of fewer give no reliable variance.
 pub const MIN_STACKS: u64 = 10;

@@ -25,8 +25,6 @@ use std::hash::BuildHasherDefault;
 use crate::index::Product;
 use crate::read::stack::Thread;
 
-pub(crate) use crate::read::add;
-
 pub use cleaner::{Cleaned, LastBranch, Transition};
 pub use counter::{CommonResult, Counter, View};
 pub use moves::Continuity;

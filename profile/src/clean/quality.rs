@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use lbr_msr::record::{Label, Lost};
 
-use super::add;
 use super::interval::Interval;
 use crate::code::maps::Unkept;
+use crate::read::add;
 use crate::read::note::Source;
 use crate::read::select::LeftOut;
 use crate::read::stack::SampleHead;

@@ -10,8 +10,8 @@ use super::program::Program;
 use super::ranges::Ranges;
 use super::samples::{self, Line, Samples};
 use super::{ExportError, Profile};
-use crate::clean::add;
 use crate::code::symbols::DebugDirs;
+use crate::read::add;
 
 /// Start-up code without debug information that is linked into every program.
 const START_UP: &[&str] = &[

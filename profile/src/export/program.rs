@@ -9,9 +9,9 @@ use lbr_msr::text::AsText;
 use super::binary::Binary;
 use super::traces::{NOT_KNOWN, Trace, Traced};
 use super::{ExportError, Losses};
-use crate::clean::add;
 use crate::code::maps::{Location, Maps};
 use crate::code::symbols::Module;
+use crate::read::add;
 
 /// A trace in addresses of the program's symbol table; `None` is outside.
 #[derive(Clone, Copy, Debug)]

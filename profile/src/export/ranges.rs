@@ -8,7 +8,7 @@ use super::Losses;
 use super::binary::Binary;
 use super::program::{Program, Step};
 use super::traces::{NOT_KNOWN, Traced};
-use crate::clean::add;
+use crate::read::add;
 
 use crate::read::LONGEST_BLOCK;
 

@@ -1,9 +1,10 @@
 //! The common unit of all profiles: a branch together with the next taken branch. Branch counts and
 //! fall-through ranges are sums of these.
 
-use crate::clean::{Cleaned, CommonResult, Continuity, RecordedBranches, View, add};
+use crate::clean::{Cleaned, CommonResult, Continuity, RecordedBranches, View};
 use crate::code::maps::Maps;
 use crate::index::{Index, hash};
+use crate::read::add;
 use crate::read::stack::{Entries, RawBranch};
 
 /// The next branch is unknown.

@@ -7,8 +7,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::hot::{BranchCounts, HotTable};
-use crate::clean::{Cleaned, CommonResult, View, add};
+use crate::clean::{Cleaned, CommonResult, View};
 use crate::code::maps::{Location, Maps};
+use crate::read::add;
 use crate::read::registers::ARGUMENTS;
 
 /// Distinct values counted per register, caller and function.

@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use crate::clean::add;
 use crate::code::maps::{Location, Owner};
+use crate::read::add;
 use crate::views::flow::Block;
 
 /// One end of a basic block.

@@ -257,7 +257,7 @@ impl Cycles {
 
 fn add(counts: &mut Vec<(u32, u64)>, value: u32, weight: u64) {
     match counts.binary_search_by_key(&value, |(value, _)| *value) {
-        Ok(at) => crate::clean::add(&mut counts[at].1, weight),
+        Ok(at) => crate::read::add(&mut counts[at].1, weight),
         Err(at) => counts.insert(at, (value, weight)),
     }
 }

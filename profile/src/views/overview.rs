@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use lbr_msr::record::Event;
 
-use crate::clean::{ByThread, Cleaned, CommonResult, Counter, View, add};
+use crate::clean::{ByThread, Cleaned, CommonResult, Counter, View};
 use crate::code::maps::Maps;
+use crate::read::add;
 use crate::read::perf_data::ReadError;
 use crate::read::recording::Recording;
 use crate::read::select::Comms;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use lbr_msr::record::BranchType;
 
-use crate::clean::add;
 use crate::code::maps::Maps;
+use crate::read::add;
 use crate::views::hot::HotBranch;
 
 /// The branches of one type.

@@ -175,7 +175,7 @@ impl Maps {
         let start = function.offsets.start;
         let spaces = self.spaces.iter();
         let maps = spaces.flat_map(|space| space.mappings.values().map(move |map| (space, map)));
-        // Replaced spaces count only if there is no other.
+        // A space that is still in use comes before a replaced one.
         let address = |(space, map): (&Space, &Mapping)| {
             let within = start.checked_sub(map.pgoff).filter(|within| *within < map.len)?;
             let is_there = self.file_of(space, map) == function.file;

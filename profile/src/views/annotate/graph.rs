@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use lbr_msr::record::BranchType;
 
 use super::{Annotated, BasicBlock, Target};
-use crate::clean::add;
+use crate::read::add;
 
 /// A control-flow graph.
 #[derive(Clone, Debug, Default, PartialEq)]

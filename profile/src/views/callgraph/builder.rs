@@ -7,9 +7,10 @@ use lbr_msr::record::Event;
 use super::stitch::{Before, Frame, Missing, Stitched};
 use super::tree::{NOBODY, ROOT, Tree};
 use super::{CallGraph, Passage, Unit};
-use crate::clean::{ByThread, Cleaned, CommonResult, Continuity, RecordedBranches, add};
+use crate::clean::{ByThread, Cleaned, CommonResult, Continuity, RecordedBranches};
 use crate::code::maps::Maps;
 use crate::read::KERNEL;
+use crate::read::add;
 use crate::read::note::Source;
 use crate::views::walk::{Edge, Edges, Frames, Returned, Step, Transfer, Visit, touch};
 

@@ -23,8 +23,9 @@ mod stitch;
 mod tree;
 
 use crate::clean::quality::Quality;
-use crate::clean::{Counter, View, add};
+use crate::clean::{Counter, View};
 use crate::code::maps::Maps;
+use crate::read::add;
 use crate::views::walk::Walk;
 
 use builder::Builder;

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
-use crate::clean::add;
 use crate::code::maps::{Location, LocationFilter, Maps};
 use crate::index::Product;
+use crate::read::add;
 
 type Map<K, V> = HashMap<K, V, BuildHasherDefault<Product>>;
 

@@ -3,8 +3,9 @@
 
 use crate::clean::interval::Clusters;
 use crate::clean::quality::{BlockQuality, Quality};
-use crate::clean::{Cleaned, CommonResult, Counter, View, add};
+use crate::clean::{Cleaned, CommonResult, Counter, View};
 use crate::code::maps::{Location, Maps};
+use crate::read::add;
 use crate::read::stack::EntryFlags;
 use crate::views::cycles::Cycles;
 use crate::views::walk::{Edges, Step, Visit, Walk};

@@ -8,8 +8,9 @@ use super::blocks::{Decoder, HAS_INSIDES};
 use super::edges::Repeated;
 use super::transitions::{NONE, TransitionKey, Transitions};
 use super::{Flow, Space};
-use crate::clean::{Cleaned, CommonResult, View, add};
+use crate::clean::{Cleaned, CommonResult, View};
 use crate::code::maps::Maps;
+use crate::read::add;
 use crate::read::stack::EntryFlags;
 use crate::views::hot::{Counted, add_counted};
 

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use super::sites::Sites;
-use crate::clean::add;
 use crate::clean::few::Few;
+use crate::read::add;
 
 /// As in [`Target`](super::Target).
 #[derive(Clone, Copy, Debug, Default)]

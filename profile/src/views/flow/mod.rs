@@ -17,11 +17,12 @@ use std::collections::{BTreeMap, HashMap};
 
 use lbr_msr::record::BranchType;
 
+use crate::clean::Counter;
 use crate::clean::interval::Clusters;
 use crate::clean::quality::Quality;
-use crate::clean::{Counter, add};
 use crate::code::maps::{Function, Location, Maps, Owner};
 use crate::code::straight::{self, NotTaken};
+use crate::read::add;
 use crate::views::cycles::Cycles;
 
 use sites::Surplus;

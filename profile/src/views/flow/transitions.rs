@@ -10,9 +10,10 @@ use lbr_msr::record::BranchType;
 
 use super::Space;
 use crate::clean::pieces::Pieces;
-use crate::clean::{NO_BLOCK, Transition, add};
+use crate::clean::{NO_BLOCK, Transition};
 use crate::index::{self, Index};
 use crate::read::LONGEST_BLOCK;
+use crate::read::add;
 use crate::read::stack::EntryFlags;
 use crate::views::cycles::Cycles;
 

@@ -6,10 +6,10 @@ use std::path::Path;
 use super::judge::Findings;
 use super::rules::{CODE_NOT_SEEN, FUNCTIONS_DIFFER, FUNCTIONS_WITHOUT_SAMPLES, OUTSIDE_BINARY};
 use super::{Lint, sort};
-use crate::clean::add;
 use crate::code::demangle::demangle;
 use crate::code::maps::{Location, Maps};
 use crate::code::symbols::Module;
+use crate::read::add;
 use crate::views::flow::Flow;
 
 /// Functions that a finding names.

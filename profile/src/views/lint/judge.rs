@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::rules::*;
 use super::{CodeCheck, Finding, Position, ReaderNotes, Scan, Severity};
-use crate::clean::add;
 use crate::code::maps::Location;
+use crate::read::add;
 use crate::views::flow::Flow;
 
 /// Minimum number of entries for a never-set bit to be suspicious.

@@ -13,11 +13,12 @@ use std::hash::BuildHasherDefault;
 
 use lbr_msr::record::{BranchType, Event};
 
-use crate::clean::{Cleaned, CommonResult, Counter, Transition, View, add};
+use crate::clean::{Cleaned, CommonResult, Counter, Transition, View};
 use crate::code::maps::Maps;
 use crate::code::straight;
 use crate::code::symbols::Sources;
 use crate::index::Product;
+use crate::read::add;
 use crate::read::names;
 use crate::read::perf_data::ReadError;
 use crate::read::recording::Recording;

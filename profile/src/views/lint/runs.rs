@@ -6,7 +6,8 @@ use std::collections::HashSet;
 
 use lbr_msr::record::Event;
 
-use crate::clean::{ByThread, Cleaned, RecordedBranches, add};
+use crate::clean::{ByThread, Cleaned, RecordedBranches};
+use crate::read::add;
 use crate::read::crosses;
 use crate::read::names::is_name;
 use crate::read::note::Source;

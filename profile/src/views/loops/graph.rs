@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
-use crate::clean::add;
 use crate::code::maps::{Location, Maps};
+use crate::read::add;
 use crate::views::walk::{Edge, Transfer, returns_after};
 
 /// Addresses that are counted together: those of a file, or of an address space if there is no

@@ -31,8 +31,9 @@ use lbr_msr::record::Event;
 
 use crate::clean::interval::Clusters;
 use crate::clean::quality::Quality;
-use crate::clean::{Cleaned, CommonResult, Counter, View, add};
+use crate::clean::{Cleaned, CommonResult, Counter, View};
 use crate::code::maps::{Location, Maps};
+use crate::read::add;
 use crate::views::cycles::Cycles;
 use crate::views::walk::{Edges, Part, SpillError, Step, Trace, Visit, Walk, touch};
 

@@ -5,7 +5,8 @@ use super::describe::{Ground, Seen, describe};
 use super::graph::Ends;
 use super::inside::{Active, Inside};
 use crate::clean::few::Few;
-use crate::clean::{ByThread, CommonResult, Continuity, add};
+use crate::clean::{ByThread, CommonResult, Continuity};
+use crate::read::add;
 use crate::read::stack::{EntryFlags, Thread};
 use crate::views::walk::{Edge, Edges, Follow, Frames, Part, Returned, Step, Transfer, touch};
 

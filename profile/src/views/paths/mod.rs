@@ -15,8 +15,9 @@ mod successors;
 
 use crate::clean::pieces::Pieces;
 use crate::clean::quality::Quality;
-use crate::clean::{ByThread, Cleaned, CommonResult, Continuity, Counter, View, add};
+use crate::clean::{ByThread, Cleaned, CommonResult, Continuity, Counter, View};
 use crate::code::maps::{Location, Maps};
+use crate::read::add;
 use crate::views::sorted_by_key;
 use crate::views::walk::{Edges, Follow, Part, SpillError, Step, Trace, Visit, Walk, touch};
 

@@ -1,6 +1,6 @@
 //! The most frequent followers of each branch, in bounded memory.
 
-use crate::clean::add;
+use crate::read::add;
 
 /// Number of followers kept for each branch.
 pub const FOLLOWERS: usize = 8;

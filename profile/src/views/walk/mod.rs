@@ -8,10 +8,11 @@ mod trace;
 use lbr_msr::record::{BranchType, Event};
 
 use crate::clean::table::{Keyed, Table};
-use crate::clean::{self, Cleaned, CommonResult, Continuity, View, add};
+use crate::clean::{self, Cleaned, CommonResult, Continuity, View};
 use crate::code::maps::Maps;
 use crate::code::straight;
 use crate::index;
+use crate::read::add;
 use crate::read::{KERNEL, crosses};
 
 use contexts::Contexts;
