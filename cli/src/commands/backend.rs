@@ -185,6 +185,16 @@ pub(crate) fn no_records(unsupported: Unsupported) -> Failure {
     Failure { code, error: unsupported.into() }
 }
 
+/// Opens the registers of a CPU for what a plan does. Nothing is written.
+pub(crate) fn open_for(
+    plan: &ArmPlan,
+    backend: Backend,
+    cpu: u32,
+    root: &Root,
+) -> Result<Hardware> {
+    open(backend, cpu, root, &plan.needs(), true)
+}
+
 /// Saves the registers, and warns if something else uses them.
 pub(crate) fn ready(registers: Hardware, plan: ArmPlan) -> Result<Ready<Hardware>> {
     let ready = Ready::new(registers, plan).map_err(not_armed)?;

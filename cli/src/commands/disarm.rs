@@ -107,7 +107,7 @@ fn disarm(cpu: u32, args: &DisarmArgs, announced: &mut bool) -> Result<DisarmedC
     let left = value & enable != 0 || whole && value != 0 || matches!(filter, Some((_, 1..)));
     if left {
         let root = args.machine.root();
-        let registers = backend::open(args.backend, cpu, &root, &plan.needs(), true)?;
+        let registers = backend::open_for(&plan, args.backend, cpu, &root)?;
         if !std::mem::replace(announced, true)
             && let Some(notice) = backend::taint_notice(&*registers, &root)
         {

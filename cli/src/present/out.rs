@@ -5,7 +5,6 @@ use std::fmt::{Display, Write as _};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering;
 
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
@@ -37,7 +36,7 @@ static WIDE: OnceLock<bool> = OnceLock::new();
 pub(crate) fn set(color: ColorChoice, wide: bool, no_pager: bool) {
     color.write_global();
     if no_pager {
-        pager::UNWANTED.store(true, Ordering::Relaxed);
+        pager::unwanted();
     }
     // Set once, by `main`.
     let _ = WIDE.set(wide);

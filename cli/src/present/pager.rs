@@ -8,10 +8,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use lbr_msr::environment::is_secure;
 
 /// Whether `--no-pager` was given.
-pub(super) static UNWANTED: AtomicBool = AtomicBool::new(false);
+static UNWANTED: AtomicBool = AtomicBool::new(false);
 
 /// Messages for standard error, held while a pager has the terminal.
 static HELD: Mutex<Option<String>> = Mutex::new(None);
+
+/// Disables the pager.
+pub(super) fn unwanted() {
+    UNWANTED.store(true, Ordering::Relaxed);
+}
 
 /// Standard output, through a pager if it is a terminal. The pager starts with the first text:
 /// until then lbr has the terminal and Ctrl-C.

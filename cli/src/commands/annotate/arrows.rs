@@ -58,7 +58,9 @@ impl Arrows {
                 lane.iter().all(|(first, last)| *last < line.first || line.last < *first)
             };
             line.lane = taken.iter().position(free).unwrap_or(taken.len());
-            taken.resize(taken.len().max(line.lane + 1), Vec::new());
+            if line.lane == taken.len() {
+                taken.push(Vec::new());
+            }
             taken[line.lane].push((line.first, line.last));
         }
         lines.retain(|line| {

@@ -13,7 +13,7 @@ use sampler::source::cpu::target::Program;
 use sampler::target::{Affinity, Moved};
 
 use super::{Crash, recorder};
-use crate::commands::backend::{look, not_started, open, refused};
+use crate::commands::backend::{look, not_started, open_for, refused};
 use crate::commands::machine::MachineArgs;
 use crate::commands::record::hardware::{arm, description, plan, recordable, restore};
 use crate::exit::{OrExit, Result, USAGE, usage};
@@ -36,7 +36,7 @@ pub(super) fn fly(
     let (caps, ..) = look(args.backend, cpu, &machine, recordable)?;
     let plan = plan(BranchFilter::ANY | BranchFilter::USER | BranchFilter::NO_FAR, &caps)?;
     let root = machine.root();
-    let ring = open(args.backend, cpu, &root, &plan.needs(), true)?;
+    let ring = open_for(&plan, args.backend, cpu, &root)?;
     let allowed = Affinity::current()?;
     let only = allowed.only(cpu).or_exit(USAGE)?;
     if allowed.without(&[cpu]).is_none() {

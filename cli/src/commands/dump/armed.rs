@@ -35,7 +35,7 @@ pub(super) fn snapshot(args: &DumpArgs, filter: BranchFilter) -> Result<(LbrCaps
         say!("{} cannot record calls without jumps: jumps are printed too", caps.filter.name());
     }
     let root = args.machine.root();
-    let registers = backend::open(args.backend, args.cpu, &root, &plan.needs(), true)?;
+    let registers = backend::open_for(&plan, args.backend, args.cpu, &root)?;
     // A signal ends the wait; the registers are then restored.
     let interrupts = Interrupts::listen().context("signals cannot be listened for")?;
     let affinity = Affinity::current()?;

@@ -62,7 +62,7 @@ fn record(args: &Record, output: Output, caps: LbrCaps, cpus: &[u32]) -> Result 
     let root = MachineArgs::from(args.host.clone()).root();
     let rings = cpus
         .iter()
-        .map(|cpu| registers::open(args.backend, *cpu, &root, &plan.needs(), true))
+        .map(|cpu| registers::open_for(&plan, args.backend, *cpu, &root))
         .collect::<Result<Vec<Hardware>>>()?;
     // For the sampler on the CPU itself. It bypasses the wrapper that limits writes, but writes the
     // control register alone.

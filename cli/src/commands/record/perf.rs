@@ -91,7 +91,7 @@ fn open(args: &Record, caps: LbrCaps) -> Result<Recorder<'_>> {
     };
     Ok(Box::new(move |output| {
         announce(args, &format!("{}, through perf_event_open, {whose}", name(&caps)));
-        record(args, output, caps, (&mut source, filter, sampling))
+        record(args, output, caps, &mut source, filter, sampling)
     }))
 }
 
@@ -106,7 +106,9 @@ fn record(
     args: &Record,
     output: Output,
     caps: LbrCaps,
-    (source, filter, sampling): (&mut Perf, BranchFilter, Sampling),
+    source: &mut Perf,
+    filter: BranchFilter,
+    sampling: Sampling,
 ) -> Result {
     let desc = description(&caps);
     let knowledge = SourceKnowledge::HARDWARE;

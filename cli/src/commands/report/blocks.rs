@@ -257,9 +257,8 @@ fn distribution(cycles: &Cycles) -> Option<Vec<CycleCount>> {
 
 fn basic_table<'a>() -> Table<'a, Maps, (usize, &'a BasicBlock)> {
     // Locations that were recorded as symbols have no addresses.
-    let edge = |maps: &Maps, basic: &BasicBlock, edge: Bound, is_exact: bool| {
-        let edge = Some(edge).filter(|edge| matches!(edge, Bound::At(_)) == is_exact);
-        let edge = edge.and_then(|edge| maps.address_of(basic.location, address(edge)));
+    let edge = |maps: &Maps, basic: &BasicBlock, edge: Option<u64>| {
+        let edge = edge.and_then(|addr| maps.address_of(basic.location, addr));
         Cell::word(edge.map(|addr| format!("{addr:#x}")))
     };
     Table::<Maps, (usize, &BasicBlock)>::ranked("blocks")
@@ -281,13 +280,18 @@ fn basic_table<'a>() -> Table<'a, Maps, (usize, &'a BasicBlock)> {
         .location("end", "", &[Part::Symbol, Part::Offset], |(_, basic)| {
             (end_location(basic), address(basic.end))
         })
-        .only("start", move |maps, (_, basic)| edge(maps, basic, basic.start, true))
-        .only("starts_behind", move |maps, (_, basic)| edge(maps, basic, basic.start, false))
+        .only("start", move |maps, (_, basic)| edge(maps, basic, at(basic.start)))
+        .only("starts_behind", move |maps, (_, basic)| edge(maps, basic, beside(basic.start)))
         .only("start_is_behind", |_, (_, basic)| Cell::Flag(matches!(basic.start, Bound::After(_))))
-        .only("end", move |maps, (_, basic)| edge(maps, basic, basic.end, true))
-        .only("ends_before", move |maps, (_, basic)| edge(maps, basic, basic.end, false))
+        .only("end", move |maps, (_, basic)| edge(maps, basic, at(basic.end)))
+        .only("ends_before", move |maps, (_, basic)| edge(maps, basic, beside(basic.end)))
         .only("end_is_before", |_, (_, basic)| Cell::Flag(matches!(basic.end, Bound::Before(_))))
-        .location("start", "", &Part::ALL[1..], |(_, basic)| (basic.location, address(basic.start)))
+        .location(
+            "start",
+            "",
+            &[Part::Symbol, Part::Offset, Part::File, Part::Line, Part::Inlines],
+            |(_, basic)| (basic.location, address(basic.start)),
+        )
 }
 
 /// The address of an end, or the nearest known one.
@@ -295,6 +299,16 @@ fn address(edge: Bound) -> u64 {
     match edge {
         Bound::At(addr) | Bound::After(addr) | Bound::Before(addr) => addr,
     }
+}
+
+/// The address of an end; `None` if only its neighbor is known.
+fn at(edge: Bound) -> Option<u64> {
+    matches!(edge, Bound::At(_)).then(|| address(edge))
+}
+
+/// The nearest known address, if the end itself is unknown.
+fn beside(edge: Bound) -> Option<u64> {
+    (!matches!(edge, Bound::At(_))).then(|| address(edge))
 }
 
 /// The location of the end of a basic block, or the nearest known one, computed from the distance

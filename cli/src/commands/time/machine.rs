@@ -141,7 +141,7 @@ fn hardware<T, E: Display>(
     work: impl FnOnce(&mut Session) -> Result<T, E>,
 ) -> Result<(Result<T, E>, Source)> {
     let root = machine.root();
-    let registers = backend::open(backend, cpu, &root, &plan.needs(), true)?;
+    let registers = backend::open_for(&plan, backend, cpu, &root)?;
     let (name, node) = (registers.driver().name, registers.node(&root));
     // This program is not to run between the brackets.
     let moved = Moved::off(&[cpu], &Affinity::current()?);

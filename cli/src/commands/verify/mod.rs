@@ -28,7 +28,7 @@ use crate::exit::{DONE, FAILED, NO_LBR, OrExit, Result, USAGE, failure, usage};
 use crate::input;
 use crate::output::Output;
 use crate::present::{Out, joined, say};
-use report::Machine;
+use report::{Machine, Verified};
 use subject::Lies;
 
 /// Check whether CPUs do what their LBR format documents
@@ -162,8 +162,7 @@ pub(crate) fn run(args: &VerifyArgs) -> Result {
     if let Some(output) = markdown {
         output.stream(|out| markdown::write(out, &machine).map(Ok))?;
     }
-    let mut differing = machine.verified.iter().flat_map(|verified| verified.report.differing());
-    Ok(if differing.next().is_some() { FAILED } else { DONE })
+    Ok(if machine.verified.iter().any(Verified::differs) { FAILED } else { DONE })
 }
 
 /// Refuses faults that no check could detect.

@@ -78,6 +78,10 @@ fn alike((one, other): (&Check, &Check)) -> bool {
 }
 
 impl Verified {
+    pub(super) fn differs(&self) -> bool {
+        self.report.differing().next().is_some()
+    }
+
     /// `CPUs 0-7` or `CPU 0`.
     pub(super) fn cpus(&self) -> String {
         let plural = if self.cpus.len() == 1 { "" } else { "s" };
