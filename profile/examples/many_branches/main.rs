@@ -4,7 +4,6 @@
 //! distinct edges, always the same. With an ELF file the addresses are in its code, so that they
 //! have symbols; otherwise they are in a file that does not exist. The branches are made up.
 
-#[path = "../benches/made_up/mod.rs"]
 mod made_up;
 
 use std::fs::File;
