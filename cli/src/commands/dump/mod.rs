@@ -31,9 +31,9 @@ use crate::present::{Out, json, say};
 /// Prints each record, newest first, raw and decoded. Without --arm it only
 /// reads; if recording is on, the records may be torn, and lbr warns. With --arm
 /// it enables recording, waits, disables it, reads, and restores the registers.
-/// With --soft-cpu no hardware is needed or touched: the records are those of
-/// the single-stepped program. With --json the first line has the control
-/// registers, each other line a record.
+/// With --soft-cpu no hardware is needed or touched: the program runs in QEMU,
+/// or single-stepped. With --json the first line has the control registers, each
+/// other line a record.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct DumpArgs {
@@ -77,7 +77,7 @@ pub(crate) struct DumpArgs {
 }
 
 impl DumpArgs {
-    /// The knowledge of a software LBR that is fed by single-stepping.
+    /// The knowledge of a software LBR that a program's branches feed.
     const fn knowledge(&self) -> SourceKnowledge {
         match self.machine.soft_cpu {
             Some(_) => SourceKnowledge::USER_BRANCHES,

@@ -56,13 +56,15 @@ fn run(args: &DumpArgs, soft: &SoftCpu, ring: SoftLbr) -> Result<SoftLbr> {
         interrupts: Interrupts::listen()?,
     };
     args.rights.announce();
-    let ran = match isa {
-        Isa::X86_64 => Ptrace::new(command).and_then(|mut source| source.run_into(&first)),
-        Isa::Aarch64 => {
-            let qemu = Qemu::find_for(isa);
-            qemu.map_err(|why| SourceError::Unavailable { why: why.to_string() })
-                .and_then(|qemu| qemu.program(command)?.run_into(&first))
+    let emulated = Qemu::find_for(isa)
+        .map_err(|why| SourceError::Unavailable { why: why.to_string() })
+        .and_then(|qemu| qemu.program(command.clone()));
+    let (ran, through) = match emulated {
+        Err(SourceError::Unavailable { .. }) if isa == Isa::X86_64 => {
+            let stepped = Ptrace::new(command).and_then(|mut source| source.run_into(&first));
+            (stepped, "single-stepping")
         }
+        emulated => (emulated.and_then(|mut source| source.run_into(&first)), "QEMU running"),
     };
     let ended = first.is_closed();
     let ring = first.ring.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -75,9 +77,8 @@ fn run(args: &DumpArgs, soft: &SoftCpu, ring: SoftLbr) -> Result<SoftLbr> {
         Err(error) => return Err(not_started(error)),
     }
     say!(
-        "a software LBR, fed by {} the first thread of {program}: the kernel, predictions and \
-         cycles are not seen",
-        if isa == Isa::X86_64 { "single-stepping" } else { "an emulator that runs" }
+        "a software LBR, fed by {through} the first thread of {program}: the kernel, predictions \
+         and cycles are not seen"
     );
     Ok(ring)
 }
