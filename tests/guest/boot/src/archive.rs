@@ -114,5 +114,5 @@ impl<W: Write> Archive<W> {
 }
 
 #[cfg(test)]
-#[path = "../../../tests/machine/unit/boot/archive.rs"]
+#[path = "../../../machine/unit/boot/archive.rs"]
 mod tests;

@@ -82,5 +82,5 @@ pub fn read(stream: &mut impl Read, contents: &mut Vec<u8>) -> io::Result<Option
 }
 
 #[cfg(test)]
-#[path = "../../../tests/machine/unit/boot/frame.rs"]
+#[path = "../../../machine/unit/boot/frame.rs"]
 mod tests;
