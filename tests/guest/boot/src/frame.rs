@@ -60,12 +60,12 @@ pub fn skip_to_preamble(stream: &mut impl Read) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Reads the next frame into `contents`. `None`: the stream ended.
+/// Reads the next frame. `None`: the stream ended.
 ///
 /// # Errors
 /// The read error; `InvalidData` for an unknown kind or a length above [`LONGEST`]; `UnexpectedEof`
 /// if the stream ends inside a frame.
-pub fn read(stream: &mut impl Read, contents: &mut Vec<u8>) -> io::Result<Option<FrameKind>> {
+pub fn read(stream: &mut impl Read) -> io::Result<Option<(FrameKind, Vec<u8>)>> {
     let mut code = [0];
     if stream.read(&mut code)? == 0 {
         return Ok(None);
@@ -75,10 +75,9 @@ pub fn read(stream: &mut impl Read, contents: &mut Vec<u8>) -> io::Result<Option
     let len = u32::from_le_bytes(len);
     let damaged = || io::Error::new(io::ErrorKind::InvalidData, "the guest's frames are damaged");
     let kind = FrameKind::from_code(code[0]).filter(|_| len <= LONGEST).ok_or_else(damaged)?;
-    contents.clear();
-    contents.resize(len as usize, 0);
-    stream.read_exact(contents)?;
-    Ok(Some(kind))
+    let mut contents = vec![0; len as usize];
+    stream.read_exact(&mut contents)?;
+    Ok(Some((kind, contents)))
 }
 
 #[cfg(test)]

@@ -52,12 +52,13 @@ fn main() {
 }
 
 fn run(port: &mut Port) -> io::Result<i32> {
-    let nothing = None::<&str>;
+    let mount =
+        |source, target| mount(Some(source), target, Some(source), MsFlags::empty(), None::<&str>);
     for (source, target) in
         [("proc", "/proc"), ("sysfs", "/sys"), ("devtmpfs", "/dev"), ("tmpfs", "/tmp")]
     {
         fs::create_dir_all(target)?;
-        mount(Some(source), target, Some(source), MsFlags::empty(), nothing)
+        mount(source, target)
             .map_err(|error| io::Error::other(format!("mounting {target}: {error}")))?;
     }
     fs::create_dir_all("/dev/shm")?;
@@ -66,13 +67,7 @@ fn run(port: &mut Port) -> io::Result<i32> {
     }
     if Path::new("/sys/kernel/security").exists() {
         // A kernel without lockdown is not an error.
-        let _ = mount(
-            Some("securityfs"),
-            "/sys/kernel/security",
-            Some("securityfs"),
-            MsFlags::empty(),
-            nothing,
-        );
+        let _ = mount("securityfs", "/sys/kernel/security");
     }
     load_modules(port)?;
     if Path::new("/bin/busybox").exists() {
@@ -215,15 +210,7 @@ fn send_files(port: &mut Port, folder: &Path, prefix: &str) -> io::Result<()> {
             send_files(port, &entry.path(), &format!("{name}/"))?;
         } else if kind.is_file() {
             port.send(FrameKind::FileName, name.as_bytes());
-            let mut file = File::open(entry.path())?;
-            let mut bytes = vec![0; 1 << 16];
-            loop {
-                let n = file.read(&mut bytes)?;
-                if n == 0 {
-                    break;
-                }
-                port.send(FrameKind::FileData, bytes.get(..n).unwrap_or_default());
-            }
+            port.send(FrameKind::FileData, &fs::read(entry.path())?);
         }
     }
     Ok(())

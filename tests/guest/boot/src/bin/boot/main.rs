@@ -16,14 +16,14 @@ mod options;
 use lbr_test_machine::archive::Archive;
 use lbr_test_machine::frame::{self, FrameKind};
 use lbr_test_machine::{COMMAND_FILE, ENVIRONMENT_FILE, FRAME_PORT, MODULE_FOLDER, WORK_FOLDER};
-use options::{Options, Parts};
+use options::Options;
 
 /// The machine failed.
 const FAILED: u8 = 1;
 
 fn main() -> ExitCode {
     let options = Options::of_process();
-    match boot(&options.parts, &options) {
+    match boot(&options) {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
             eprintln!("test-machine: {error}");
@@ -49,17 +49,17 @@ impl Drop for Machine {
     }
 }
 
-fn boot(parts: &Parts, options: &Options) -> io::Result<u8> {
+fn boot(options: &Options) -> io::Result<u8> {
     let started = Instant::now();
     let scratch = tempfile::Builder::new().prefix("lbr-test-machine-").tempdir()?;
     let initrd = scratch.path().join("initrd");
     let console = scratch.path().join("console");
-    doing(write_initrd(&initrd, parts, options), || "writing the guest's files".to_owned())?;
+    doing(write_initrd(&initrd, options), || "writing the guest's files".to_owned())?;
     if options.verbose {
         eprintln!("test-machine: guest's files written after {:.2?}", started.elapsed());
     }
 
-    let mut command = Command::new(&parts.qemu);
+    let mut command = Command::new(&options.qemu);
     command
         .arg("qemu-system-x86_64")
         .args(["-accel", "tcg,thread=multi"])
@@ -70,11 +70,11 @@ fn boot(parts: &Parts, options: &Options) -> io::Result<u8> {
         .args(["-chardev", "file,id=frames,path=/dev/stdout"])
         .args(["-device", &format!("isa-debugcon,iobase={FRAME_PORT:#x},chardev=frames")])
         .args(["-serial", &format!("file:{}", console.display())])
-        .args(["-plugin", &format!("{},{}", parts.plugin.display(), options.plugin())])
+        .args(["-plugin", &format!("{},{}", options.plugin.display(), options.plugin())])
         // The plugin's statistics.
         .args(if options.verbose { &["-d", "plugin"][..] } else { &[] })
         .arg("-kernel")
-        .arg(&parts.kernel)
+        .arg(&options.kernel)
         .arg("-initrd")
         .arg(&initrd)
         .arg("-append")
@@ -82,7 +82,7 @@ fn boot(parts: &Parts, options: &Options) -> io::Result<u8> {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::inherit());
-    let mut machine = Machine(doing(command.spawn(), || parts.qemu.display().to_string())?);
+    let mut machine = Machine(doing(command.spawn(), || options.qemu.display().to_string())?);
     let frames = machine.0.stdout.take().ok_or_else(|| io::Error::other("no pipe from QEMU"))?;
     let (sender, receiver) = mpsc::sync_channel(16);
     std::thread::spawn(move || receive(frames, &sender));
@@ -116,14 +116,14 @@ fn boot(parts: &Parts, options: &Options) -> io::Result<u8> {
     Ok(u8::try_from(status).unwrap_or(FAILED))
 }
 
-fn write_initrd(path: &Path, parts: &Parts, options: &Options) -> io::Result<()> {
+fn write_initrd(path: &Path, options: &Options) -> io::Result<()> {
     let mut archive = Archive::new(BufWriter::new(File::create(path)?))?;
     for folder in ["proc", "sys", "tmp", "root", WORK_FOLDER] {
         archive.folder(folder)?;
     }
-    archive.tree(&parts.root, "")?;
+    archive.tree(&options.root, "")?;
     let modules = if options.no_msr { WORK_FOLDER } else { MODULE_FOLDER };
-    archive.tree(&parts.modules, &format!("{modules}/"))?;
+    archive.tree(&options.modules, &format!("{modules}/"))?;
     for tree in &options.trees {
         archive.tree(tree, "")?;
     }
@@ -162,15 +162,9 @@ fn receive(stream: impl Read, sender: &mpsc::SyncSender<Received>) {
         Ok(false) => return,
         Err(error) => return drop(sender.send(Err(error))),
     }
-    loop {
-        let mut contents = Vec::new();
-        let message = match frame::read(&mut stream, &mut contents) {
-            Ok(Some(kind)) => Ok((kind, contents)),
-            Ok(None) => return,
-            Err(error) => Err(error),
-        };
-        let last = message.is_err();
-        if sender.send(message).is_err() || last {
+    while let Some(message) = frame::read(&mut stream).transpose() {
+        let is_last = message.is_err();
+        if sender.send(message).is_err() || is_last {
             return;
         }
     }

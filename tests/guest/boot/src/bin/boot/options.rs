@@ -17,8 +17,20 @@ use lbr_test_machine::WORK_FOLDER;
     args_override_self = true
 )]
 pub(crate) struct Options {
-    #[command(flatten)]
-    pub(crate) parts: Parts,
+    // The parts that the script has downloaded and built.
+    /// Runs a QEMU program, named by its first argument.
+    #[arg(hide = true)]
+    pub(crate) qemu: PathBuf,
+    #[arg(hide = true)]
+    pub(crate) kernel: PathBuf,
+    #[arg(hide = true)]
+    pub(crate) plugin: PathBuf,
+    /// The base files of the guest.
+    #[arg(hide = true)]
+    pub(crate) root: PathBuf,
+    /// The kernel modules.
+    #[arg(hide = true)]
+    pub(crate) modules: PathBuf,
     /// The CPU whose LBR the guest has, or a name such as skylake or zen4
     #[arg(long, value_name = "FF_MM", default_value = "06_5E")]
     cpu: String,
@@ -69,24 +81,6 @@ pub(crate) struct Options {
     pub(crate) verbose: bool,
     #[arg(last = true, hide = true)]
     pub(crate) command: Vec<String>,
-}
-
-/// The parts that the script has downloaded and built.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Parts {
-    /// Runs a QEMU program, named by its first argument.
-    #[arg(hide = true)]
-    pub(crate) qemu: PathBuf,
-    #[arg(hide = true)]
-    pub(crate) kernel: PathBuf,
-    #[arg(hide = true)]
-    pub(crate) plugin: PathBuf,
-    /// The base files of the guest.
-    #[arg(hide = true)]
-    pub(crate) root: PathBuf,
-    /// The kernel modules.
-    #[arg(hide = true)]
-    pub(crate) modules: PathBuf,
 }
 
 /// `PATH[:NAME]`; without a name, the last part of the path.
