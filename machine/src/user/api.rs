@@ -15,17 +15,9 @@ pub(super) const INLINE_ADD_U64: c_int = 0;
 /// `qemu_plugin_id_t`.
 pub(super) type Id = u64;
 /// `struct qemu_plugin_tb`: a block in translation.
-#[derive(Debug)]
-#[repr(C)]
-pub(super) struct Tb {
-    _opaque: [u8; 0],
-}
+pub(super) type Tb = c_void;
 /// `struct qemu_plugin_insn`: an instruction in translation.
-#[derive(Debug)]
-#[repr(C)]
-pub(super) struct Insn {
-    _opaque: [u8; 0],
-}
+pub(super) type Insn = c_void;
 
 /// `qemu_plugin_vcpu_simple_cb_t`.
 pub(super) type VcpuCallback = extern "C" fn(Id, c_uint);

@@ -8,9 +8,10 @@
 
 use std::collections::HashMap;
 use std::ffi::{CStr, c_int, c_uint, c_void};
+use std::os::unix::process::parent_id;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{LazyLock, Mutex, Once, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::api::{self, Id, Insn, Tb};
@@ -34,7 +35,7 @@ pub static qemu_plugin_version: c_int = api::VERSION;
 struct Setup {
     region: &'static Region,
     /// The process id of `lbr`.
-    parent: c_int,
+    parent: u32,
     /// The program's instruction set.
     isa: Isa,
     /// Where recording starts, and the lowest executable segment, as addresses of the program's
@@ -53,9 +54,9 @@ static START: AtomicU64 = AtomicU64::new(0);
 /// Whether there was more than one thread. QEMU retranslates everything when the second starts, and
 /// runs no earlier code.
 static PARALLEL: AtomicBool = AtomicBool::new(false);
-static FIRST_TRANSLATION: AtomicBool = AtomicBool::new(true);
+static FIRST_TRANSLATION: Once = Once::new();
 /// Every translated block, so that retranslation needs no new memory.
-static BLOCKS: Mutex<Option<HashMap<Block, &'static Block>>> = Mutex::new(None);
+static BLOCKS: LazyLock<Mutex<HashMap<Block, &'static Block>>> = LazyLock::new(Mutex::default);
 
 /// Runs an entry point's body; a panic ends the recording.
 #[inline]
@@ -106,7 +107,7 @@ fn wait(tries: u32) -> bool {
         YIELDS.. => std::thread::sleep(NAP),
     }
     let Some(setup) = SETUP.get() else { return false };
-    !(setup.region.header.is_closed() || tries >= YIELDS && os::parent() != setup.parent)
+    !(setup.region.header.is_closed() || tries >= YIELDS && parent_id() != setup.parent)
 }
 
 /// Runs `body` with the calling thread's state.
@@ -204,14 +205,9 @@ extern "C" fn branch_reached(index: c_uint, _: *mut c_void) {
 }
 
 extern "C" fn start_reached(index: c_uint, _: *mut c_void) {
-    guard("the start was reached", || {
-        if let Some(setup) = SETUP.get().filter(|_| !OVER.load(Ordering::Relaxed)) {
-            RECORDING.store(true, Ordering::Relaxed);
-            setup.region.header.reached.store(1, Ordering::Release);
-        }
-        Ok(())
-    });
     with_thread("the start was reached", index, |thread, context| {
+        RECORDING.store(true, Ordering::Relaxed);
+        context.region.header.reached.store(1, Ordering::Release);
         thread.begin(START.load(Ordering::Relaxed), context)
     });
 }
@@ -271,9 +267,7 @@ unsafe fn instrument(tb: *mut Tb, setup: &Setup) {
         let bytes = std::slice::from_raw_parts(data, size);
         (count, api::qemu_plugin_tb_vaddr(tb), last, api::qemu_plugin_insn_vaddr(last), bytes)
     };
-    if FIRST_TRANSLATION.swap(false, Ordering::Relaxed) {
-        first_translation(setup, address, bytes);
-    }
+    FIRST_TRANSLATION.call_once(|| first_translation(setup, address, bytes));
     let mut block = Block::new(setup.isa, start, address, bytes, count);
     if !setup.region.header.wants(block.word) {
         block.word = 0;
@@ -342,10 +336,7 @@ fn first_translation(setup: &Setup, address: u64, bytes: &[u8]) {
 /// Returns the stored copy of a block.
 fn known(block: Block) -> &'static Block {
     let mut blocks = BLOCKS.lock().unwrap_or_else(PoisonError::into_inner);
-    blocks
-        .get_or_insert_default()
-        .entry(block)
-        .or_insert_with_key(|block| Box::leak(Box::new(*block)))
+    blocks.entry(block).or_insert_with(|| Box::leak(Box::new(block)))
 }
 
 extern "C" fn forked_parent() {
@@ -413,7 +404,7 @@ fn install(id: Id, arguments: impl Iterator<Item = String>) -> Result<(), String
         }
     }
     let fd = fd.ok_or("it must be started by lbr, which passes fd=N")?;
-    let parent = parent.unwrap_or_else(os::parent);
+    let parent = parent.unwrap_or_else(parent_id);
     if !os::end_with(parent) {
         return Err("lbr has ended".to_owned());
     }

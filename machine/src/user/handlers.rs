@@ -1,8 +1,7 @@
 //! The addresses of the program's signal handlers.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// Maximum number of remembered handlers. There are 64 signals; a program may change handlers
 /// repeatedly.
@@ -17,7 +16,7 @@ pub(super) struct Handlers {
     adding: Mutex<()>,
     /// Bitmap of the page offsets of handlers, which excludes most other addresses.
     places: [AtomicU64; PLACES],
-    count: AtomicUsize,
+    /// 0 in unused slots.
     addresses: [AtomicU64; LIMIT],
 }
 
@@ -26,7 +25,6 @@ impl Handlers {
         Handlers {
             adding: Mutex::new(()),
             places: [const { AtomicU64::new(0) }; PLACES],
-            count: AtomicUsize::new(0),
             addresses: [const { AtomicU64::new(0) }; LIMIT],
         }
     }
@@ -37,13 +35,10 @@ impl Handlers {
         if self.contains(address) {
             return;
         }
-        let index = self.count.load(Ordering::Relaxed);
-        if let Some(slot) = self.addresses.get(index) {
+        let unused = self.addresses.iter().find(|slot| slot.load(Ordering::Relaxed) == 0);
+        if let (Some(slot), Some(places)) = (unused, self.places.get(word(address))) {
             slot.store(address, Ordering::Relaxed);
-            self.count.store(index + 1, Ordering::Release);
-            if let Some(places) = self.places.get(word(address)) {
-                places.fetch_or(bit(address), Ordering::Release);
-            }
+            places.fetch_or(bit(address), Ordering::Release);
         }
     }
 
@@ -56,11 +51,8 @@ impl Handlers {
 
     /// Whether the address is a signal handler.
     pub(super) fn contains(&self, address: u64) -> bool {
-        if !self.may_contain(address) {
-            return false;
-        }
-        let count = self.count.load(Ordering::Acquire);
-        self.addresses.iter().take(count).any(|known| known.load(Ordering::Relaxed) == address)
+        let mut known = self.addresses.iter().map(|slot| slot.load(Ordering::Relaxed));
+        self.may_contain(address) && known.any(|known| known == address)
     }
 }
 

@@ -1,8 +1,10 @@
 //! Operating system services: the memory shared with `lbr`, the program's memory, and process ids.
 #![allow(unsafe_code, reason = "system calls that have no safe form in libc")]
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::parent_id;
 
 use super::channel::Region;
 
@@ -10,14 +12,8 @@ use super::channel::Region;
 /// closes the descriptor, so that the program does not see it.
 pub(super) fn map(fd: RawFd) -> io::Result<&'static Region> {
     // SAFETY: `lbr` passed this descriptor by number; nothing else in this process uses it.
-    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-    // SAFETY: `stat` is plain integers, for which all-zero bytes are valid.
-    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: `stat` outlives the call.
-    if unsafe { libc::fstat(fd.as_raw_fd(), &raw mut stat) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    if usize::try_from(stat.st_size) != Ok(size_of::<Region>()) {
+    let file = unsafe { File::from_raw_fd(fd) };
+    if file.metadata()?.len() != size_of::<Region>() as u64 {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "it has another size"));
     }
     // SAFETY: a new mapping at an address chosen by the kernel.
@@ -27,7 +23,7 @@ pub(super) fn map(fd: RawFd) -> io::Result<&'static Region> {
             size_of::<Region>(),
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_SHARED,
-            fd.as_raw_fd(),
+            file.as_raw_fd(),
             0,
         )
     };
@@ -70,18 +66,12 @@ pub(super) fn tid() -> u32 {
     unsafe { libc::gettid() }.cast_unsigned()
 }
 
-/// The parent process; another one after its death.
-pub(super) fn parent() -> i32 {
-    // SAFETY: getppid has no arguments and cannot fail.
-    unsafe { libc::getppid() }
-}
-
 /// Makes the kernel kill this process when its parent ends, as for a traced program. Returns
 /// whether the parent is still `parent`.
-pub(super) fn end_with(parent: i32) -> bool {
+pub(super) fn end_with(parent: u32) -> bool {
     // SAFETY: the argument is a number; it cannot fail for an existing signal.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
-    self::parent() == parent
+    parent_id() == parent
 }
 
 /// Exits immediately, with status 0.
