@@ -58,10 +58,10 @@ struct MemoryValue {
     data: [u64; 2],
 }
 
-/// `qemu_plugin_u64`: one number per vCPU.
+/// `qemu_plugin_u64`: a number per vCPU that generated code adds to and tests.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-struct PerVcpu {
+pub(super) struct Number {
     scoreboard: *mut c_void,
     offset: usize,
 }
@@ -81,14 +81,14 @@ unsafe extern "C" {
         callback: Executed,
         registers: Registers,
         condition: c_int,
-        entry: PerVcpu,
+        entry: Number,
         immediate: u64,
         userdata: *mut c_void,
     );
     fn qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(
         block: *mut c_void,
         operation: c_int,
-        entry: PerVcpu,
+        entry: Number,
         immediate: u64,
     );
     fn qemu_plugin_register_vcpu_insn_exec_cb(
@@ -102,7 +102,7 @@ unsafe extern "C" {
         callback: Executed,
         registers: Registers,
         condition: c_int,
-        entry: PerVcpu,
+        entry: Number,
         immediate: u64,
         userdata: *mut c_void,
     );
@@ -123,8 +123,8 @@ unsafe extern "C" {
     fn qemu_plugin_insn_data(insn: *const c_void, data: *mut c_void, len: usize) -> usize;
     fn qemu_plugin_set_pc(address: u64) -> !;
     fn qemu_plugin_scoreboard_new(element_size: usize) -> *mut c_void;
-    fn qemu_plugin_u64_get(entry: PerVcpu, vcpu: c_uint) -> u64;
-    fn qemu_plugin_u64_set(entry: PerVcpu, vcpu: c_uint, value: u64);
+    fn qemu_plugin_u64_get(entry: Number, vcpu: c_uint) -> u64;
+    fn qemu_plugin_u64_set(entry: Number, vcpu: c_uint, value: u64);
     fn qemu_plugin_outs(text: *const c_char);
 }
 
@@ -155,10 +155,6 @@ pub(super) unsafe fn register(
     }
 }
 
-/// A number per vCPU that generated code adds to and tests.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Number(PerVcpu);
-
 // SAFETY: the scoreboard lives as long as QEMU, which lets every vCPU's thread and the translator
 // use it.
 unsafe impl Send for Number {}
@@ -170,17 +166,17 @@ impl Number {
     pub(super) fn several<const N: usize>() -> [Number; N] {
         // SAFETY: the only argument is the size of an element.
         let scoreboard = unsafe { qemu_plugin_scoreboard_new(N * size_of::<u64>()) };
-        std::array::from_fn(|i| Number(PerVcpu { scoreboard, offset: i * size_of::<u64>() }))
+        std::array::from_fn(|i| Number { scoreboard, offset: i * size_of::<u64>() })
     }
 
     pub(super) fn get(self, vcpu: c_uint) -> u64 {
         // SAFETY: QEMU created the scoreboard with space for it per vCPU.
-        unsafe { qemu_plugin_u64_get(self.0, vcpu) }
+        unsafe { qemu_plugin_u64_get(self, vcpu) }
     }
 
     pub(super) fn set(self, vcpu: c_uint, value: u64) {
         // SAFETY: as in `get`.
-        unsafe { qemu_plugin_u64_set(self.0, vcpu, value) }
+        unsafe { qemu_plugin_u64_set(self, vcpu, value) }
     }
 }
 
@@ -223,7 +219,7 @@ impl Block {
                 callback,
                 Registers::ReadWriteAndPc,
                 AT_LEAST,
-                number.0,
+                number,
                 least,
                 userdata(data),
             );
@@ -234,7 +230,7 @@ impl Block {
     pub(super) fn add(&self, number: Number, addend: u32) {
         // SAFETY: a block in translation, by `new`.
         unsafe {
-            qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(self.0, ADD, number.0, addend.into());
+            qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(self.0, ADD, number, addend.into());
         }
     }
 }
@@ -295,7 +291,7 @@ impl BlockInsn<'_> {
                 callback,
                 Registers::Untouched,
                 NOT_EQUAL,
-                number.0,
+                number,
                 0,
                 userdata(data),
             );

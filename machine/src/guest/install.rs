@@ -2,13 +2,13 @@
 #![allow(unsafe_code, reason = "entry points and callbacks of QEMU's plugin interface are C")]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 
 use lbr_msr::soft::Fault;
 
 use super::api::{self, Block};
 use super::callbacks::diverted;
-use super::machine::{MACHINE, MOST_VCPUS, Machine, Running, guarded};
+use super::machine::{MACHINE, MOST_VCPUS, Machine, Running, guarded, on_vcpu};
 use super::model::Model;
 use super::state::RegisterFile;
 use super::translate::translate;
@@ -54,11 +54,8 @@ pub unsafe extern "C" fn qemu_plugin_install(
 /// The plugin's arguments, `NAME=VALUE`; the value may be empty or absent.
 ///
 /// # Safety
-/// `argv` must hold `argc` zero-terminated strings, or be null.
+/// `argv` must hold `argc` zero-terminated strings.
 unsafe fn arguments(argc: c_int, argv: *const *const c_char) -> Vec<(String, String)> {
-    if argv.is_null() {
-        return Vec::new();
-    }
     (0..usize::try_from(argc).unwrap_or(0))
         .map(|index| {
             // SAFETY: guaranteed by the caller.
@@ -115,11 +112,7 @@ extern "C" fn vcpu_started(index: c_uint, _: *mut c_void) {
         let vcpu = Vcpu::new(&machine.model, index, machine.shared_select(index));
         // A vCPU that was unplugged and plugged in again starts afresh.
         let running = Running { vcpu, registers };
-        if let Err(running) = slot.set(Mutex::new(running))
-            && let (Some(slot), Ok(running)) = (slot.get(), running.into_inner())
-        {
-            *slot.lock().unwrap_or_else(PoisonError::into_inner) = running;
-        }
+        *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);
     });
 }
 
@@ -134,10 +127,8 @@ extern "C" fn translated(block: *mut c_void, _: *mut c_void) {
 
 extern "C" fn ended(_: *mut c_void) {
     guarded(|| {
-        let Some(machine) = MACHINE.get() else { return };
         for index in 0..MOST_VCPUS as c_uint {
-            let Some(running) = machine.vcpu(index) else { continue };
-            let counts = running.vcpu.counts;
+            let Some(counts) = on_vcpu(index, |_, running| running.vcpu.counts) else { continue };
             let line = format!(
                 "lbr guest plugin: CPU {index}: {} branches retired while recording, \
                  {} registers read, {} written, {} #GP, {} interrupts and exceptions, \

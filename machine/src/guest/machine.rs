@@ -6,7 +6,7 @@ use std::ffi::c_uint;
 use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use lbr_msr::insn::BranchInsn;
 
@@ -33,7 +33,8 @@ pub(super) struct Machine {
     pub(super) deep_idle: bool,
     pub(super) watch: Watch,
     pub(super) callback_data: CallbackData,
-    pub(super) vcpus: Vec<OnceLock<Mutex<Running>>>,
+    /// `None` before it starts.
+    pub(super) vcpus: Vec<Mutex<Option<Running>>>,
 }
 
 /// A vCPU reports the start of a block when its cycle number reaches this value.
@@ -62,13 +63,16 @@ impl Watch {
     /// block that will not execute.
     pub(super) fn count(&self, index: c_uint, vcpu: &mut Vcpu, rest: BlockPart) {
         if vcpu.counting {
-            let so_far = Happened {
-                instructions: self.instructions.get(index),
-                cycles: self.cycles.get(index),
-                branches: self.retired.get(index),
-                ..Happened::default()
-            };
-            vcpu.executed(so_far, rest);
+            vcpu.executed(self.so_far(index), rest);
+        }
+    }
+
+    fn so_far(&self, index: c_uint) -> Happened {
+        Happened {
+            instructions: self.instructions.get(index),
+            cycles: self.cycles.get(index),
+            branches: self.retired.get(index),
+            ..Happened::default()
         }
     }
 
@@ -83,14 +87,8 @@ impl Watch {
             // Every block is already reported.
             return;
         }
-        let cycles = DUE.saturating_sub(vcpu.cycles_to_wait());
-        self.cycles.set(index, cycles);
-        vcpu.counted = Happened {
-            instructions: self.instructions.get(index),
-            cycles,
-            branches: self.retired.get(index),
-            ..Happened::default()
-        };
+        self.cycles.set(index, DUE.saturating_sub(vcpu.cycles_to_wait()));
+        vcpu.counted = self.so_far(index);
     }
 }
 
@@ -114,7 +112,7 @@ impl Machine {
             deep_idle,
             watch: Watch::new(),
             callback_data: CallbackData::default(),
-            vcpus: std::iter::repeat_with(OnceLock::new).take(MOST_VCPUS).collect(),
+            vcpus: std::iter::repeat_with(Mutex::default).take(MOST_VCPUS).collect(),
         }
     }
 
@@ -124,12 +122,6 @@ impl Machine {
         let register = registers.select.filter(|select| *select != registers.control)?;
         let of_core = self.selects.get((index / self.threads) as usize)?;
         Some(SharedSelect::new(register, Arc::clone(of_core)))
-    }
-
-    /// The vCPU, for a callback on its thread: only the final statistics compete for the lock.
-    pub(super) fn vcpu(&self, index: c_uint) -> Option<MutexGuard<'_, Running>> {
-        let slot = self.vcpus.get(index as usize)?.get()?;
-        Some(slot.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -150,8 +142,10 @@ pub(super) fn on_vcpu<T>(
 ) -> Option<T> {
     guarded(|| {
         let machine = MACHINE.get()?;
-        let mut running = machine.vcpu(index)?;
-        Some(action(machine, &mut running))
+        let slot = machine.vcpus.get(index as usize)?;
+        // Only the final statistics compete for the lock.
+        let mut running = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(action(machine, running.as_mut()?))
     })
 }
 

@@ -42,15 +42,15 @@ impl Model {
         };
         let capabilities = cpu.perf_capabilities.map(PerfCapabilities::from_bits_retain);
         let full_width = capabilities.is_some_and(|c| c.contains(PerfCapabilities::FW_WRITE));
+        let tsx = leaf(7, 0).ebx & RTM != 0;
         let pmu = match cpu.caps.cpu.vendor {
             _ if !with_pmu => None,
             Vendor::Amd => Some(Pmu::amd(leaf(0x8000_0022, 0))),
-            Vendor::Intel | Vendor::Other(_) => Pmu::intel(leaf(0xA, 0), full_width),
+            Vendor::Intel | Vendor::Other(_) => Pmu::intel(leaf(0xA, 0), full_width, tsx),
         };
-        let tsx = leaf(7, 0).ebx & RTM != 0;
         Ok(Model {
             patch: Patch::new(leaf, capabilities.is_some(), pmu.as_ref()),
-            pmu: pmu.map(|pmu| pmu.with_transactions(tsx)),
+            pmu,
             tsx,
             cpu,
             faults: Mutex::default(),

@@ -1,6 +1,6 @@
 //! Hooks in the code that QEMU generates.
 
-use lbr_msr::insn::{self, Insn};
+use lbr_msr::insn;
 
 use super::api::{Block, Registers};
 use super::callbacks;
@@ -14,21 +14,19 @@ pub(super) fn translate(machine: &'static Machine, block: &Block) {
     let count = instructions.len();
     let mut start = BlockStart { address: block.start(), cycles: 0 };
     let mut decoded = Vec::with_capacity(count);
+    let mut branch = None;
     for insn in instructions {
         let (bytes, len) = insn.bytes();
         let code = bytes.get(..len).unwrap_or_default();
-        start.cycles = start.cycles.saturating_add(cycles(code));
+        let cycles = cycles(code);
+        start.cycles = start.cycles.saturating_add(cycles);
         let hooked =
             Hooked::of(code).filter(|hooked| machine.model.tsx || !hooked.is_transactional());
-        decoded.push((insn, bytes, len, hooked));
+        if decoded.len() + 1 == count {
+            branch = insn::decode(code, insn.address()).branch();
+        }
+        decoded.push((insn, len, hooked, cycles));
     }
-    let last = decoded.last().map(|(insn, bytes, len, _)| {
-        insn::decode(bytes.get(..*len).unwrap_or_default(), insn.address())
-    });
-    let branch = match last {
-        Some(Insn::Branch(branch)) => Some(branch),
-        _ => None,
-    };
     let watch = machine.watch;
     let data = machine.callback_data.blocks.get(start);
     block.on_start(watch.cycles, DUE, callbacks::block_started, data);
@@ -40,26 +38,24 @@ pub(super) fn translate(machine: &'static Machine, block: &Block) {
             block.add(watch.retired, 1);
         }
     }
-    let transactional = |hooked: Option<Hooked>| hooked.is_some_and(Hooked::is_transactional);
-    if decoded.iter().any(|(.., hooked)| transactional(*hooked))
+    if decoded.iter().any(|(_, _, hooked, _)| hooked.is_some_and(Hooked::is_transactional))
         && let Some((first, ..)) = decoded.first()
     {
         first.before(Registers::ReadWrite, callbacks::block_located, start.address);
     }
 
     let mut after_cpuid = false;
-    for (index, (insn, _, len, hooked)) in decoded.iter().enumerate() {
+    for (index, (insn, len, hooked, _)) in decoded.iter().enumerate() {
         let address = insn.address();
         let next = address.wrapping_add(*len as u64);
         let last = index + 1 == count;
         let access = || {
             let rest = decoded.get(index + 1..).unwrap_or_default();
-            let part = |bytes: &[u8; 16], len: usize| cycles(bytes.get(..len).unwrap_or_default());
             machine.callback_data.accesses.get(Access {
                 next,
                 rest: BlockPart {
                     instructions: rest.len() as u32,
-                    cycles: rest.iter().map(|(_, bytes, len, _)| part(bytes, *len)).sum(),
+                    cycles: rest.iter().map(|(.., cycles)| cycles).sum(),
                     branches: u32::from(branch.is_some() && !last),
                 },
             })

@@ -29,12 +29,8 @@ pub(super) enum Event {
 const SLOTS: u64 = 4;
 
 impl Event {
-    /// The event that IA32_PERFEVTSELx selects. SDM 18.2.1.2, Table 18-2; a counter mask would
-    /// count cycles, which are not modelled separately.
+    /// The event that IA32_PERFEVTSELx selects. SDM 18.2.1.2, Table 18-2.
     pub(super) const fn of_intel(select: u64) -> Option<Event> {
-        if select >> 24 & 0xFF != 0 {
-            return None;
-        }
         Some(match select & 0xFFFF {
             0x00C0 => Event::Instructions,
             0x003C => Event::Cycles,
@@ -48,9 +44,6 @@ impl Event {
 
     /// The event that PERF_CTLx selects. AMD PPR of family 19H, 2.1.15.
     pub(super) const fn of_amd(select: u64) -> Option<Event> {
-        if select >> 24 & 0xFF != 0 {
-            return None;
-        }
         Some(match select & 0xFF | (select >> 32 & 0xF) << 8 {
             0x0C0 => Event::Instructions,
             0x076 => Event::Cycles,

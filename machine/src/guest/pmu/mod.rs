@@ -38,6 +38,8 @@ const USR: u64 = 1 << 16;
 const OS: u64 = 1 << 17;
 const INT: u64 = 1 << 20;
 const EN: u64 = 1 << 22;
+/// With a counter mask a counter would count cycles, which are not modelled separately.
+const COUNTER_MASK: u64 = 0xFF << 24;
 /// Counts only in transactions, and without aborted ones. SDM 18.3.6.5.
 const IN_TX: u64 = 1 << 32;
 const IN_TXCP: u64 = 1 << 33;
@@ -75,25 +77,21 @@ pub(super) struct Pmu {
 }
 
 impl Pmu {
-    /// Intel's monitor according to leaf 0AH; `None` if there is none.
-    pub(super) fn intel(leaf_a: Leaf, full_width: bool) -> Option<Pmu> {
+    /// Intel's monitor according to leaf 0AH; `None` if there is none. `tsx`: whether the CPU has
+    /// transactions.
+    pub(super) fn intel(leaf_a: Leaf, full_width: bool, tsx: bool) -> Option<Pmu> {
         let version = (leaf_a.eax & 0xFF).min(NEWEST);
         let byte = |shift: u32| leaf_a.eax >> shift & 0xFF;
         let fixed = if version >= 2 { leaf_a.edx & 0x1F } else { 0 };
         let no_any_thread = version < 3 || leaf_a.edx >> 15 & 1 != 0;
         let monitor = Pmu { no_any_thread, ..Pmu::new(version, byte(8), fixed, byte(16)) };
-        (version > 0).then_some(Pmu { full_width, ..monitor })
+        (version > 0).then_some(Pmu { full_width, tsx, ..monitor })
     }
 
     /// AMD's monitor according to leaf 80000022H.
     pub(super) fn amd(leaf_8000_0022: Leaf) -> Pmu {
         let version = if leaf_8000_0022.eax & PERF_MON_V2 != 0 { 2 } else { 1 };
         Pmu { amd: true, ..Pmu::new(version, AMD_COUNTERS as u32, 0, 48) }
-    }
-
-    /// Sets whether the CPU has transactions.
-    pub(super) fn with_transactions(self, tsx: bool) -> Pmu {
-        Pmu { tsx, ..self }
     }
 
     fn new(version: u32, general: u32, fixed: u32, width: u32) -> Pmu {
@@ -143,7 +141,8 @@ impl Pmu {
     /// The event of general counter `index`, if enabled.
     fn event(&self, index: usize) -> Option<Event> {
         let select = self.general.get(index)?.select;
-        if select & EN == 0 || select & (USR | OS) == 0 || !self.is_enabled(index) {
+        let is_on = select & EN != 0 && select & (USR | OS) != 0 && self.is_enabled(index);
+        if !is_on || select & COUNTER_MASK != 0 {
             return None;
         }
         if self.amd { Event::of_amd(select) } else { Event::of_intel(select) }

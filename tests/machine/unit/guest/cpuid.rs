@@ -32,7 +32,7 @@ fn a_performance_monitor_is_announced() {
     let (zero, ones) = (Leaf::default(), all_ones(0, 0));
     // Skylake: version 4, four counters of 48 bits; no cache events.
     let skylake = Leaf { eax: 0x0730_0404, edx: 0x603, ..zero };
-    let pmu = Pmu::intel(skylake, true).expect("Skylake has counters");
+    let pmu = Pmu::intel(skylake, true, false).expect("Skylake has counters");
     let patch = Patch::new(|_, _| skylake, true, Some(&pmu));
     assert_eq!(patch.apply(0xA, 0, ones), Leaf { ebx: 0x1C, ..skylake });
     assert_eq!(patch.apply(0x8000_0001, 0, zero), zero);

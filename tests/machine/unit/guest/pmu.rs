@@ -28,7 +28,7 @@ fn version(version: u32) -> Pmu {
         4 => (0x0730_0404, 0x603),
         _ => (0x0830_0805, 0x8604),
     };
-    Pmu::intel(Leaf { eax, edx, ..Leaf::default() }, version >= 3).expect("a monitor")
+    Pmu::intel(Leaf { eax, edx, ..Leaf::default() }, version >= 3, false).expect("a monitor")
 }
 
 fn zen4() -> Pmu {
@@ -54,10 +54,10 @@ fn instructions(instructions: u64) -> Happened {
 
 #[test]
 fn no_pmu_if_leaf_0ah_reports_none() {
-    assert!(Pmu::intel(Leaf::default(), false).is_none());
+    assert!(Pmu::intel(Leaf::default(), false, false).is_none());
     // A version newer than the modelled ones.
     let newer = Leaf { eax: 0x0D30_0806, ebx: 0x280, edx: 0x8603, ..Leaf::default() };
-    let pmu = Pmu::intel(newer, true).expect("a monitor");
+    let pmu = Pmu::intel(newer, true, false).expect("a monitor");
     assert_eq!(pmu.leaf_a(newer), Leaf { eax: 0x0D30_0805, ebx: 0x1F9C, ..newer });
 }
 
@@ -199,7 +199,7 @@ fn counters_stop_if_disabled_frozen_or_in_another_ring() {
 #[test]
 fn only_transactions_are_counted() {
     assert_eq!(version(4).write(PERFEVTSEL0, 1 << 32 | INSTRUCTIONS), Answer::Fault);
-    let mut pmu = version(4).with_transactions(true);
+    let mut pmu = Pmu { tsx: true, ..version(4) };
     let undoes = Msr(PERFEVTSEL0.0 + 2);
     assert_eq!(pmu.write(PERFEVTSEL0, 1 << 33 | INSTRUCTIONS), Answer::Fault);
     write(&mut pmu, &[(PERFEVTSEL0, 1 << 32 | INSTRUCTIONS), (undoes, 1 << 33 | INSTRUCTIONS)]);
