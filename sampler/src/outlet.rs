@@ -136,10 +136,9 @@ impl Outlet {
     /// Delivers a drained stack. Returns `false` if it was dropped because the queue is full or the
     /// recording has failed: the next one of that LBR is not joined.
     pub fn push(&mut self, stack: &RawStack) -> bool {
-        let cost = stack.accesses.total();
         self.report.drains += 1;
-        self.report.accesses += u64::from(cost);
-        self.report.most_accesses = self.report.most_accesses.max(cost);
+        self.report.accesses += u64::from(stack.accesses);
+        self.report.most_accesses = self.report.most_accesses.max(stack.accesses);
         loop {
             if let Ok(room) = self.queue.write_chunk_uninit(1) {
                 // Copied once, to its final place.

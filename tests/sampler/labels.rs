@@ -420,7 +420,7 @@ fn a_stack_that_changes_while_it_is_read_is_torn_and_loses_nothing() {
         for n in 0..3 {
             quiet.branch(0x500 + n, 0x600 + n);
         }
-        let reads = drain(&mut state, &mut quiet).accesses.total() as usize;
+        let reads = drain(&mut state, &mut quiet).accesses as usize;
         for at in 3..reads - 4 {
             let (mut model, mut state) = running(shape);
             for n in 0..3 {
@@ -445,7 +445,7 @@ fn a_stack_that_changes_while_it_is_read_is_torn_and_loses_nothing() {
 fn a_record_that_appears_in_an_empty_drain_is_torn_and_not_lost() {
     for shape in SHAPES {
         let (mut quiet, mut state) = running(shape);
-        let accesses = drain(&mut state, &mut quiet).accesses.total() as usize;
+        let accesses = drain(&mut state, &mut quiet).accesses as usize;
         // It may have one of the newest record's addresses.
         for (from, to) in [(0x777, 0x888), (0x301, 0x888), (0x777, 0x401), (0x301, 0x401)] {
             // The last accesses are the check for movement and the thaw.
@@ -509,7 +509,7 @@ fn a_record_with_an_address_of_the_newest_is_recorded_or_torn() {
     for shape in SHAPES {
         let (mut quiet, mut state) = running(shape);
         quiet.branch(0x500, 0x600);
-        let accesses = drain(&mut state, &mut quiet).accesses.total() as usize;
+        let accesses = drain(&mut state, &mut quiet).accesses as usize;
         let of_source = (3..accesses - 2).map(|at| (at, 0x500, 0x888));
         // The check for movement reads TO last.
         let of_target = (3..accesses - 3).map(|at| (at, 0x777, 0x600));
@@ -655,7 +655,7 @@ fn a_snapshot_that_changes_while_it_is_read_is_torn() {
             for n in 0..3 {
                 model.retire(&call(n));
             }
-            let reads = drain(&mut state, &mut model).accesses.total() as usize;
+            let reads = drain(&mut state, &mut model).accesses as usize;
             // At the newest record, or at the last check before the thaw.
             let at = match (late, one_call) {
                 (true, _) => reads - 3,

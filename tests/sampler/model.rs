@@ -151,6 +151,8 @@ pub(crate) struct Model {
     pub(crate) call_stack: bool,
     /// Every access since the log was last cleared.
     pub(crate) log: Vec<Msr>,
+    /// Number of writes so far.
+    pub(crate) writes: usize,
     /// A record that appears after this number of accesses, even while frozen.
     pub(crate) intruder: Option<(usize, Record)>,
     /// A value that the control register gets after this number of accesses.
@@ -181,6 +183,7 @@ impl Model {
             one_call: false,
             call_stack: false,
             log: Vec::new(),
+            writes: 0,
             intruder: None,
             rewritten: None,
             fault: None,
@@ -253,6 +256,7 @@ impl Model {
             self.control = control;
         }
         self.log.push(msr);
+        self.writes += usize::from(write);
         let access = match write {
             true => lbr_msr::access::Access::Write,
             false => lbr_msr::access::Access::Read,

@@ -93,7 +93,7 @@ fn check(caps: &LbrCaps, bursts: &[usize], ends: impl Fn(u64) -> (u64, u64)) {
         let head = if joined { Head::Joined } else { Head::Lost };
         assert_eq!((stack.integrity.label, stack.integrity.head), (label, head), "{caps:?}");
         assert_eq!(ends_oldest_first(caps, &stack), truth[burst.saturating_sub(depth)..]);
-        assert!(stack.accesses.total() as usize <= 3 * burst.min(depth) + 8);
+        assert!(stack.accesses as usize <= 3 * burst.min(depth) + 8);
     }
     assert_eq!(soft.recorded(), count);
 }
@@ -173,7 +173,7 @@ fn a_freeze_on_pmi_is_stopped_and_released() {
         if first.integrity.label != Label::Stopped {
             let second = drain.drain(&mut soft, THREAD).unwrap();
             assert_eq!(second.integrity.label, Label::Stopped);
-            assert!(second.accesses.total() <= 8);
+            assert!(second.accesses <= 8);
         }
         assert!(soft.retire(&branch(distinct(3))), "released");
         let stack = drain.drain(&mut soft, THREAD).unwrap();
@@ -335,7 +335,7 @@ fn call_stack_snapshots_are_the_frames_entered_since_arming() {
             let missing = net - frames.len() as i64;
             let seen = caps.registers.tos.is_some() && frames.len() < 8 && missing % 8 != 0;
             assert_eq!(stack.integrity.underflow, seen, "{n}");
-            assert!(stack.accesses.total() as usize <= 3 * frames.len() + 8);
+            assert!(stack.accesses as usize <= 3 * frames.len() + 8);
         }
         assert!(net < 0, "the walk ends below where it began");
     }

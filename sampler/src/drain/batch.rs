@@ -7,8 +7,7 @@ use lbr_msr::record::{Head, RawEntry};
 use super::freeze::{Frozen, LBR_FRZ};
 use super::ring::{Edge, MarkKind};
 use super::stack::RawStack;
-use super::walk::{frames, walk};
-use super::{Drain, edge_at};
+use super::{Drain, Mode, edge_at};
 use crate::clock::monotonic_ns;
 
 /// The results of a batch.
@@ -20,53 +19,39 @@ struct Batch {
 }
 
 impl Drain {
-    pub(super) fn stream_in_one_call(
+    pub(super) fn drain_in_one_call(
         &mut self,
         registers: &mut impl MsrWrite,
         out: &mut RawStack,
     ) -> MsrResult {
-        let mut batch = self.batch(registers, true)?;
+        let Batch { frozen, top, mut image, torn } = self.batch(registers)?;
         out.time = monotonic_ns();
-        let found = walk(&self.ring, &self.edge, batch.top, &mut batch.image, out)?;
-        out.new_slots = found.new;
-        self.label(out, batch.frozen, found.end, batch.torn, self.blank_head());
-        let tos = self.ring.map.tos;
-        match found.newest {
-            _ if batch.torn => {
-                // The position of the old mark is unknown.
-                self.edge = Edge::Blank { index: None, head: Head::Unknown };
-                self.owed = Some(Head::Lost);
-            }
-            Some(newest) if found.new > 0 => {
-                // Zeroed packed records keep nothing.
-                let left = match self.ring.kind {
-                    MarkKind::Packed => RawEntry::default(),
-                    MarkKind::Intel | MarkKind::Amd | MarkKind::Brbe => {
-                        self.ring.left_behind(&newest)
-                    }
-                };
-                self.edge = edge_at(left, tos.map(|_| batch.top));
-            }
-            _ => self.nothing_new(&found, tos.map(|_| batch.top)),
+        let found = self.walk(top, &mut image, out)?;
+        if self.mode == Mode::CallStack {
+            self.label_snapshot(out, frozen, found.end, top, torn);
+            return Ok(());
+        }
+        self.label(out, frozen, found.end, torn, self.blank_head());
+        let index = self.ring.map.tos.map(|_| top);
+        if torn {
+            // The position of the old mark is unknown.
+            self.edge = Edge::Blank { index: None, head: Head::Unknown };
+            self.owed = Some(Head::Lost);
+        } else if found.new > 0 {
+            // Zeroed packed records keep nothing.
+            let left = match self.ring.kind {
+                MarkKind::Packed => RawEntry::default(),
+                _ => self.ring.left_behind(&found.newest),
+            };
+            self.edge = edge_at(left, index);
+        } else {
+            self.nothing_new(&found, index);
         }
         Ok(())
     }
 
-    pub(super) fn frames_in_one_call(
-        &mut self,
-        registers: &mut impl MsrWrite,
-        out: &mut RawStack,
-    ) -> MsrResult {
-        let mut batch = self.batch(registers, false)?;
-        out.time = monotonic_ns();
-        let ended = frames(&self.ring, batch.top, &mut batch.image, out)?;
-        out.new_slots = out.entries().len() as u32;
-        self.label_snapshot(out, batch.frozen, ended, batch.top, batch.torn);
-        Ok(())
-    }
-
-    /// Reads all records in one batch, and zeroes them.
-    fn batch(&self, registers: &mut impl MsrWrite, reset: bool) -> MsrResult<Batch> {
+    /// Reads all records in one batch, and zeroes them, except in call-stack mode.
+    fn batch(&self, registers: &mut impl MsrWrite) -> MsrResult<Batch> {
         let map = &self.ring.map;
         let read = |msr| Op::Read { msr, value: 0 };
         // The batch writes the control register, so its other bits must be known first.
@@ -83,7 +68,7 @@ impl Drain {
         }
         // Shows whether the records moved although recording was off.
         ops.push(read(map.tos.unwrap_or(map.from)));
-        if reset {
+        if self.mode == Mode::Stream {
             for index in 0..self.ring.depth {
                 let (msr, _) = self.ring.mark(index, &RawEntry::default());
                 ops.push(Op::Write { msr, value: 0 });

@@ -8,7 +8,6 @@ use lbr_msr::{MsrRead, MsrWrite};
 use super::Drain;
 use super::ring::MarkKind;
 use super::slots::CountedRegisters;
-use super::stack::Accesses;
 
 /// IA32_PERF_GLOBAL_STATUS\[58\], LBR_FRZ. SDM 18.2.4.1.
 pub(super) const LBR_FRZ: u64 = PerfGlobalStatus::LBR_FRZ.bits();
@@ -47,8 +46,13 @@ impl Drain {
     /// Enables recording again. If others have taken over the control register, restores the value
     /// found.
     pub(super) fn thaw(&self, registers: &mut impl MsrWrite, frozen: Frozen) -> MsrResult {
+        registers.write(self.ring.map.control, self.thawed(frozen))
+    }
+
+    /// The control register's value after the thaw.
+    pub(super) fn thawed(&self, frozen: Frozen) -> u64 {
         let enable = if frozen.foreign { 0 } else { self.ring.map.enable };
-        registers.write(self.ring.map.control, frozen.control | enable)
+        frozen.control | enable
     }
 
     /// After a failed access. Recording that was found off stays off: the next drain labels it, and
@@ -86,23 +90,20 @@ impl Drain {
         &self,
         registers: &mut impl MsrWrite,
         top: u32,
-        newest: Option<RawEntry>,
+        newest: RawEntry,
         new: u32,
     ) -> MsrResult<bool> {
         if self.ring.map.tos.is_some() {
             return Ok(self.top(registers)? != top);
         }
-        let Some(slot) = newest else { return Ok(false) };
         let from = self.ring.map.from_at(0);
-        let to = self.ring.map.to_at(0);
-        match (self.ring.kind, to) {
+        match (self.ring.kind, self.ring.map.to_at(0)) {
             // One register distinguishes a mark or an empty slot from a new record.
-            (MarkKind::Amd, Some(to)) if new == 0 => Ok(registers.read(to)? != slot.to),
-            _ if new == 0 => Ok(registers.read(from)? != slot.from),
-            (_, Some(to)) => {
-                Ok(registers.read(from)? != slot.from || registers.read(to)? != slot.to)
+            (MarkKind::Amd, Some(to)) if new == 0 => Ok(registers.read(to)? != newest.to),
+            (_, Some(to)) if new > 0 => {
+                Ok(registers.read(from)? != newest.from || registers.read(to)? != newest.to)
             }
-            (_, None) => Ok(registers.read(from)? != slot.from),
+            _ => Ok(registers.read(from)? != newest.from),
         }
     }
 
@@ -115,15 +116,15 @@ impl Drain {
         rest: u32,
     ) -> MsrResult {
         let budget = 3 * new + 8;
-        let has_room = |used: Accesses| used.total() + rest < budget;
+        let has_room = |used: u32| used + rest < budget;
         if let Some((status, _)) = self.ring.status
-            && has_room(registers.accesses())
+            && has_room(registers.accesses)
         {
             frozen.by_status = registers.read(status)? & LBR_FRZ != 0;
             frozen.stopped |= frozen.by_status;
         }
         if let (Some(select), Some(armed)) = (self.ring.select, self.select)
-            && has_room(registers.accesses())
+            && has_room(registers.accesses)
         {
             frozen.foreign |= registers.read(select)? != armed;
         }

@@ -66,7 +66,7 @@ impl Drain {
         &self,
         out: &mut RawStack,
         frozen: Frozen,
-        ended: bool,
+        end: End,
         top: u32,
         torn: bool,
     ) {
@@ -80,8 +80,8 @@ impl Drain {
         } else {
             Label::Snapshot
         };
-        out.integrity.truncated = !ended;
-        out.integrity.underflow = ended
+        out.integrity.truncated = end == End::Full;
+        out.integrity.underflow = end != End::Full
             && self.ring.map.tos.is_some()
             && self.ring.index(top, out.new_slots) != self.base;
     }

@@ -46,8 +46,8 @@ use crate::clock::monotonic_ns;
 use crate::target::ThreadId;
 use freeze::Frozen;
 use ring::{Edge, MarkKind, RingPlan, is_blank};
-use slots::{CountedRegisters, Live};
-pub use stack::{Accesses, MAX_DEPTH, RawStack};
+use slots::{CountedRegisters, Live, Slots};
+pub use stack::{MAX_DEPTH, RawStack};
 use walk::{End, Walk, frames, walk};
 
 /// The LBR's recording mode.
@@ -214,17 +214,17 @@ impl Drain {
         let in_one_call = registers.one_call();
         out.integrity.cut = self.placement == Placement::Beside && !in_one_call;
         let mut registers = CountedRegisters::new(registers);
-        let drained = match self.mode {
-            Mode::Stream if in_one_call => self.stream_in_one_call(&mut registers, out),
-            Mode::CallStack if in_one_call => self.frames_in_one_call(&mut registers, out),
-            Mode::Stream | Mode::CallStack => self.freeze(&mut registers).and_then(|found| {
+        let drained = if in_one_call {
+            self.drain_in_one_call(&mut registers, out)
+        } else {
+            self.freeze(&mut registers).and_then(|found| {
                 let drained = self
                     .read_frozen(&mut registers, found, out)
                     .and_then(|frozen| self.thaw(&mut registers, frozen));
                 drained.inspect_err(|_| self.leave_as_found(&mut registers, found.control))
-            }),
+            })
         };
-        out.accesses = registers.accesses();
+        out.accesses = registers.accesses;
         if drained.is_err() {
             self.owed = Some(Head::Unknown);
             self.damaged |= in_one_call;
@@ -258,19 +258,15 @@ impl Drain {
         let mut registers = CountedRegisters::new(registers);
         let frozen = match seen {
             Some(control) => {
-                registers.made_before(Accesses { reads: 1, writes: 1 });
+                registers.accesses += 2;
                 Ok(self.judge(control))
             }
             None => self.freeze(&mut registers),
         };
         let drained = frozen.and_then(|frozen| self.read_frozen(&mut registers, frozen, &mut out));
-        registers.made_before(Accesses { reads: 0, writes: 1 });
-        out.accesses = registers.accesses();
+        out.accesses = registers.accesses + 1;
         match drained {
-            Ok(frozen) => {
-                let enable = if frozen.foreign { 0 } else { self.ring.map.enable };
-                Ok((out, frozen.control | enable))
-            }
+            Ok(frozen) => Ok((out, self.thawed(frozen))),
             Err(error) => {
                 self.owed = Some(Head::Unknown);
                 Err(error)
@@ -282,83 +278,65 @@ impl Drain {
     fn read_frozen<R: MsrWrite + ?Sized>(
         &mut self,
         registers: &mut CountedRegisters<'_, R>,
-        frozen: Frozen,
+        mut frozen: Frozen,
         out: &mut RawStack,
     ) -> MsrResult<Frozen> {
         out.time = monotonic_ns();
-        let frozen = match self.mode {
-            Mode::Stream => self.stream(registers, frozen, out),
-            Mode::CallStack => self.frames(registers, frozen, out),
-        }?;
+        let top = self.top(registers)?;
+        let found = self.walk(top, &mut Live { ring: &self.ring, registers }, out)?;
+        let blank = self.blank_head();
+        // Remaining accesses: the check for movement, the mark, the thaw.
+        let is_marked = self.mode == Mode::Stream && found.new > 0;
+        let rest = self.cost_of_moved() + if is_marked { 2 } else { 1 };
+        self.look_around(registers, &mut frozen, found.new, rest)?;
+        // An LBR frozen by LBR_FRZ cannot move, and its release costs the same.
+        let torn = !frozen.by_status && self.moved(registers, top, found.newest, found.new)?;
+        match self.mode {
+            Mode::Stream => {
+                // After a torn read the old mark stays, so that the next drain reads everything
+                // again. Records made under someone else's filter must not be read again.
+                if !torn || frozen.foreign {
+                    self.leave_mark(registers, top, &found)?;
+                }
+                self.label(out, frozen, found.end, torn, blank);
+            }
+            Mode::CallStack => self.label_snapshot(out, frozen, found.end, top, torn),
+        }
         self.release(registers, frozen)?;
         Ok(frozen)
     }
 
-    fn stream<R: MsrWrite + ?Sized>(
-        &mut self,
-        registers: &mut CountedRegisters<'_, R>,
-        mut frozen: Frozen,
-        out: &mut RawStack,
-    ) -> MsrResult<Frozen> {
-        let top = self.top(registers)?;
-        let found =
-            walk(&self.ring, &self.edge, top, &mut Live { ring: &self.ring, registers }, out)?;
+    /// Reads the new records, or all frames in call-stack mode.
+    fn walk(&self, top: u32, slots: &mut impl Slots, out: &mut RawStack) -> MsrResult<Walk> {
+        let found = match self.mode {
+            Mode::Stream => walk(&self.ring, &self.edge, top, slots, out),
+            Mode::CallStack => frames(&self.ring, top, slots, out),
+        }?;
         out.new_slots = found.new;
-        let blank = self.blank_head();
-        // Remaining accesses: the check for movement, the mark, the thaw.
-        let rest = self.cost_of_moved() + if found.new > 0 { 2 } else { 1 };
-        self.look_around(registers, &mut frozen, found.new, rest)?;
-        // An LBR frozen by LBR_FRZ cannot move, and its release costs the same.
-        let torn = !frozen.by_status && self.moved(registers, top, found.newest, found.new)?;
-        // After a torn read the old mark stays, so that the next drain reads everything again.
-        // Records made under someone else's filter must not be read again.
-        if !torn || frozen.foreign {
-            self.leave_mark(registers, top, &found)?;
-        }
-        self.label(out, frozen, found.end, torn, blank);
-        Ok(frozen)
-    }
-
-    fn frames<R: MsrWrite + ?Sized>(
-        &mut self,
-        registers: &mut CountedRegisters<'_, R>,
-        mut frozen: Frozen,
-        out: &mut RawStack,
-    ) -> MsrResult<Frozen> {
-        let top = self.top(registers)?;
-        let ended = frames(&self.ring, top, &mut Live { ring: &self.ring, registers }, out)?;
-        let count = out.entries().len() as u32;
-        out.new_slots = count;
-        let newest = out.entries().first().copied().unwrap_or_default();
-        let rest = self.cost_of_moved() + 1;
-        self.look_around(registers, &mut frozen, count, rest)?;
-        let torn = !frozen.by_status && self.moved(registers, top, Some(newest), count)?;
-        self.label_snapshot(out, frozen, ended, top, torn);
-        Ok(frozen)
+        Ok(found)
     }
 
     fn leave_mark(&mut self, registers: &mut impl MsrWrite, top: u32, found: &Walk) -> MsrResult {
         let index = self.ring.map.tos.map(|_| top);
-        match found.newest {
-            Some(newest) if found.new > 0 => {
-                let (msr, value) = self.ring.mark(top, &newest);
-                registers.write(msr, value)?;
-                self.edge = match self.ring.kind {
-                    MarkKind::Brbe => Edge::Blank { index, head: Head::Joined },
-                    _ => edge_at(self.ring.left_behind(&newest), index),
-                };
-            }
-            _ => self.nothing_new(found, index),
+        if found.new == 0 {
+            self.nothing_new(found, index);
+            return Ok(());
         }
+        let (msr, value) = self.ring.mark(top, &found.newest);
+        registers.write(msr, value)?;
+        self.edge = match self.ring.kind {
+            MarkKind::Brbe => Edge::Blank { index, head: Head::Joined },
+            _ => edge_at(self.ring.left_behind(&found.newest), index),
+        };
         Ok(())
     }
 
     /// The newest slot is not a new record: it is the old mark, an empty slot, or someone else's
     /// mark, which works as well.
     fn nothing_new(&mut self, found: &Walk, index: Option<u32>) {
-        match (found.end, found.newest) {
-            (End::Wiped, _) => self.edge = Edge::Blank { index, head: Head::Unknown },
-            (End::Foreign, Some(slot)) => self.edge = edge_at(slot, index),
+        match found.end {
+            End::Wiped => self.edge = Edge::Blank { index, head: Head::Unknown },
+            End::Foreign => self.edge = edge_at(found.newest, index),
             _ => {}
         }
     }

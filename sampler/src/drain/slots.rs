@@ -6,27 +6,17 @@ use lbr_msr::record::RawEntry;
 use lbr_msr::{Msr, MsrRead, MsrWrite};
 
 use super::ring::RingPlan;
-use super::stack::Accesses;
 
 /// Registers of one CPU, with an access counter.
 pub(super) struct CountedRegisters<'a, R: ?Sized> {
     registers: &'a mut R,
-    accesses: Accesses,
+    /// Number of reads and writes.
+    pub(super) accesses: u32,
 }
 
 impl<'a, R: MsrWrite + ?Sized> CountedRegisters<'a, R> {
     pub(super) fn new(registers: &'a mut R) -> CountedRegisters<'a, R> {
-        CountedRegisters { registers, accesses: Accesses::default() }
-    }
-
-    /// Adds accesses that were made elsewhere.
-    pub(super) fn made_before(&mut self, accesses: Accesses) {
-        self.accesses.reads += accesses.reads;
-        self.accesses.writes += accesses.writes;
-    }
-
-    pub(super) fn accesses(&self) -> Accesses {
-        self.accesses
+        CountedRegisters { registers, accesses: 0 }
     }
 }
 
@@ -36,24 +26,19 @@ impl<R: MsrWrite + ?Sized> MsrRead for CountedRegisters<'_, R> {
     }
 
     fn read(&mut self, msr: Msr) -> MsrResult<u64> {
-        self.accesses.reads += 1;
+        self.accesses += 1;
         self.registers.read(msr)
     }
 }
 
 impl<R: MsrWrite + ?Sized> MsrWrite for CountedRegisters<'_, R> {
     fn write(&mut self, msr: Msr, value: u64) -> MsrResult {
-        self.accesses.writes += 1;
+        self.accesses += 1;
         self.registers.write(msr, value)
     }
 
     fn run(&mut self, batch: &mut [Op]) -> MsrResult {
-        for op in &*batch {
-            match op {
-                Op::Read { .. } => self.accesses.reads += 1,
-                Op::Write { .. } => self.accesses.writes += 1,
-            }
-        }
+        self.accesses += batch.len() as u32;
         self.registers.run(batch)
     }
 }

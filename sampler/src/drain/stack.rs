@@ -8,23 +8,6 @@ use crate::target::ThreadId;
 /// facilities have at most 64.
 pub const MAX_DEPTH: usize = 64;
 
-/// Number of register accesses of a drain.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Accesses {
-    /// Registers read.
-    pub reads: u32,
-    /// Registers written.
-    pub writes: u32,
-}
-
-impl Accesses {
-    /// Reads and writes together.
-    #[must_use]
-    pub const fn total(self) -> u32 {
-        self.reads.saturating_add(self.writes)
-    }
-}
-
 /// The raw records of one drain, **newest first**.
 #[derive(Clone, Copy)]
 pub struct RawStack {
@@ -48,8 +31,8 @@ pub struct RawStack {
     /// Argument registers of the thread at its newest branch; see
     /// [`Sample::arguments`](lbr_msr::record::Sample::arguments).
     pub arguments: Option<[u64; 6]>,
-    /// The cost of the drain.
-    pub accesses: Accesses,
+    /// Number of register accesses of the drain.
+    pub accesses: u32,
 }
 
 impl RawStack {
@@ -67,7 +50,7 @@ impl RawStack {
             starts_after_thaw: false,
             period: 0,
             arguments: None,
-            accesses: Accesses { reads: 0, writes: 0 },
+            accesses: 0,
         }
     }
 
@@ -82,7 +65,7 @@ impl RawStack {
         self.starts_after_thaw = false;
         self.period = 0;
         self.arguments = None;
-        self.accesses = Accesses::default();
+        self.accesses = 0;
     }
 
     /// The entries, newest first.

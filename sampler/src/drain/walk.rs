@@ -29,7 +29,7 @@ pub(super) struct Walk {
     /// New slots.
     pub(super) new: u32,
     /// The newest slot as read, even if it is not a record.
-    pub(super) newest: Option<RawEntry>,
+    pub(super) newest: RawEntry,
 }
 
 /// Reads from `top` to `edge` and adds the records to `out`.
@@ -40,7 +40,7 @@ pub(super) fn walk(
     slots: &mut impl Slots,
     out: &mut RawStack,
 ) -> MsrResult<Walk> {
-    let mut newest = None;
+    let mut newest = RawEntry::default();
     for age in 0..ring.depth {
         let index = ring.index(top, age);
         let step = match ring.kind {
@@ -57,7 +57,9 @@ pub(super) fn walk(
             WalkStep::NoRecord(slot) => (slot, None),
             WalkStep::End(slot, end) => (slot, Some(end)),
         };
-        newest.get_or_insert(slot);
+        if age == 0 {
+            newest = slot;
+        }
         if let Some(end) = end {
             return Ok(Walk { end, new: age, newest });
         }
@@ -65,22 +67,26 @@ pub(super) fn walk(
     Ok(Walk { end: End::Full, new: ring.depth, newest })
 }
 
-/// Reads the frames of call-stack mode up to the first FROM = 0. Returns whether there was one.
+/// Reads the frames of call-stack mode up to the first FROM = 0.
 pub(super) fn frames(
     ring: &RingPlan,
     top: u32,
     slots: &mut impl Slots,
     out: &mut RawStack,
-) -> MsrResult<bool> {
+) -> MsrResult<Walk> {
+    let mut end = End::Full;
     for age in 0..ring.depth {
         let index = ring.index(top, age);
         let from = slots.from(index)?;
         if from == 0 {
-            return Ok(true);
+            end = End::Blank;
+            break;
         }
         out.push(RawEntry { from, to: slots.to(index)?, info: slots.info(index)? });
     }
-    Ok(false)
+    let entries = out.entries();
+    let newest = entries.first().copied().unwrap_or_default();
+    Ok(Walk { end, new: entries.len() as u32, newest })
 }
 
 enum WalkStep {
