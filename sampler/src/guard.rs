@@ -51,11 +51,8 @@ pub enum GuardError {
 
 /// Registers whose state was read and not changed yet.
 #[derive(Debug)]
-pub struct Ready<M> {
-    registers: Allowlisted<M>,
-    plan: ArmPlan,
-    saved: Saved,
-    ticket: Option<Ticket>,
+pub struct Ready<M: MsrWrite> {
+    owed: Owed<M>,
     report: Option<Report>,
 }
 
@@ -76,7 +73,8 @@ impl<M: MsrWrite> Ready<M> {
         if saved.control & enable != 0 {
             return Err(GuardError::InUse { cpu: registers.cpu(), control, value: saved.control });
         }
-        Ok(Ready { registers, plan, saved, ticket: None, report: None })
+        let owed = Owed { registers, plan, saved, ticket: None, settled: true };
+        Ok(Ready { owed, report: None })
     }
 
     /// As the function above, but the watchdog calls `report` after restoring the registers.
@@ -88,12 +86,12 @@ impl<M: MsrWrite> Ready<M> {
     /// The register values. Recording is off; a filter or FREEZE_LBRS_ON_PMI that is [still
     /// set](Saved::in_use) shows that someone has recorded here and may do so again.
     pub const fn saved(&self) -> &Saved {
-        &self.saved
+        &self.owed.saved
     }
 
     /// The logical CPU.
     pub fn cpu(&self) -> u32 {
-        self.registers.cpu()
+        self.owed.registers.cpu()
     }
 
     /// Enables recording. The first write taints the kernel if the backend is the `msr` driver.
@@ -101,13 +99,13 @@ impl<M: MsrWrite> Ready<M> {
     /// # Errors
     /// [`GuardError::Failed`], [`GuardError::LeftOver`], [`GuardError::Keeper`].
     pub fn arm(self) -> Result<Armed<M>, GuardError> {
-        let Ready { registers, plan, saved, ticket, .. } = self;
-        if let Some(ticket) = &ticket {
+        let mut owed = self.owed;
+        if let Some(ticket) = &owed.ticket {
             ticket.arming()?;
         }
-        // Created before the first write, so that a panic also restores.
-        let mut owed = Owed { registers, plan, saved, ticket, settled: false };
-        match owed.plan.arm(&mut owed.registers, &saved) {
+        // Before the first write, so that a panic also restores.
+        owed.settled = false;
+        match owed.plan.arm(&mut owed.registers, &owed.saved) {
             Ok(left) => Ok(Armed { owed, left }),
             // The kernel refuses every write, so nothing has changed.
             Err(error @ MsrError::WriteFiltered { .. }) if owed.is_as_before() => {
@@ -124,13 +122,13 @@ impl<M: MsrWrite> Ready<M> {
 
 impl<M: MsrWrite> Restorable for Ready<M> {
     fn give(&mut self, ticket: Ticket) {
-        self.ticket = Some(ticket);
+        self.owed.ticket = Some(ticket);
     }
 
     /// Restores the values that [`new`](Self::new) read. Runs in the watchdog process, whose copy
     /// was never armed.
     fn put_back(&mut self) -> bool {
-        let restored = self.plan.restore(&mut self.registers, &self.saved);
+        let restored = self.owed.put_back();
         let is_done = restored.is_ok();
         if let Some(report) = self.report {
             report(self.cpu(), restored);
@@ -139,13 +137,14 @@ impl<M: MsrWrite> Restorable for Ready<M> {
     }
 }
 
-/// Registers that were written and must be restored.
+/// Registers, and the values to restore if they were written.
 #[derive(Debug)]
 struct Owed<M: MsrWrite> {
     registers: Allowlisted<M>,
     plan: ArmPlan,
     saved: Saved,
     ticket: Option<Ticket>,
+    /// They have these values, or were restored.
     settled: bool,
 }
 
@@ -203,7 +202,7 @@ impl<M: MsrWrite> Armed<M> {
     /// The descriptor that a child process which writes the registers must keep open, so that the
     /// watchdog process waits for it too.
     pub fn lifeline(&self) -> Option<std::os::fd::RawFd> {
-        self.owed.ticket.as_ref().and_then(Ticket::lifeline)
+        self.owed.ticket.as_ref().map(Ticket::lifeline)
     }
 
     /// Stops recording, as [`ArmPlan::freeze`].

@@ -63,17 +63,14 @@ const GRACE: u16 = 500;
 /// The recorder's end of the pipe, and the child to reap. Closed when the last ticket is dropped.
 #[derive(Debug)]
 struct Lifeline {
-    /// `None` only during drop.
-    pipe: Option<File>,
+    pipe: File,
     keeper: Pid,
 }
 
 impl Drop for Lifeline {
     fn drop(&mut self) {
-        // Other processes may still hold the pipe.
-        if let Some(mut pipe) = self.pipe.take() {
-            let _ = pipe.write_all(&FAREWELL);
-        }
+        // Other processes may still hold the pipe. If the write fails, the watchdog has ended.
+        let _ = self.pipe.write_all(&FAREWELL);
         while waitpid(self.keeper, None) == Err(Errno::EINTR) {}
     }
 }
@@ -112,16 +109,13 @@ impl Ticket {
 
     /// The recorder's end of the pipe. The watchdog restores nothing while any process has it open;
     /// a child that writes the registers must keep it open.
-    pub(crate) fn lifeline(&self) -> Option<RawFd> {
-        self.line.pipe.as_ref().map(AsRawFd::as_raw_fd)
+    pub(crate) fn lifeline(&self) -> RawFd {
+        self.line.pipe.as_raw_fd()
     }
 
     fn tell(&self, what: u8) -> io::Result<()> {
         let [low, high] = self.number.to_le_bytes();
-        match self.line.pipe.as_ref() {
-            Some(mut pipe) => pipe.write_all(&[what, low, high]),
-            None => Ok(()),
-        }
+        (&self.line.pipe).write_all(&[what, low, high])
     }
 }
 
@@ -159,7 +153,7 @@ pub fn watch<R: Restorable>(rings: &mut [R]) -> Result<(), KeeperError> {
             unsafe { libc::_exit(i32::from(!matches!(kept, Ok(true)))) }
         }
         ForkResult::Parent { child } => {
-            let line = Arc::new(Lifeline { pipe: Some(write.into()), keeper: child });
+            let line = Arc::new(Lifeline { pipe: write.into(), keeper: child });
             drop((read, ready, recorder));
             let heard = File::from(hears).read_exact(&mut [0]);
             heard.map_err(os("it did not answer"))?;
