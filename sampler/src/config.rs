@@ -65,12 +65,6 @@ pub struct Queue {
     pub when_full: WhenFull,
 }
 
-impl Default for Queue {
-    fn default() -> Queue {
-        Queue { stacks: 512, when_full: WhenFull::Wait }
-    }
-}
-
 /// What to record and how.
 pub struct RecordConfig {
     /// The capabilities of the branch records: of the recorded CPUs, which must be alike, or of the
@@ -102,7 +96,7 @@ impl RecordConfig {
             caps,
             call_stack: false,
             sampling: Sampling::Period(period),
-            queue: Queue::default(),
+            queue: Queue { stacks: 512, when_full: WhenFull::Wait },
             open: None,
             keep: None,
             stop: Arc::default(),

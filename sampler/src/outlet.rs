@@ -9,8 +9,8 @@ use lbr_msr::record::{Event, Label, Lost};
 
 use crate::clock::monotonic_ns;
 use crate::config::WhenFull;
-use crate::drain::{DrainError, RawStack};
-use crate::gate::Shared;
+use crate::drain::RawStack;
+use crate::gate::{OpenError, Shared};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::queue::Producer;
 use crate::sync::{mpsc, thread};
@@ -63,8 +63,8 @@ pub struct SamplerReport {
 /// Why a sampler stopped early.
 #[derive(Debug)]
 pub enum SamplerError {
-    /// The LBR cannot be drained.
-    Begin(DrainError),
+    /// An LBR could not be armed, or cannot be drained.
+    Open(OpenError),
     /// A drain failed.
     Drain(MsrError),
     /// The sampler could not be moved to its CPU.

@@ -9,6 +9,7 @@ use lbr_msr::record::{
     BranchEntry, BranchStack, Event, Head, Label, Lost, Sample, Sink, SourceKnowledge, ThreadMove,
 };
 
+use super::summary::Summary;
 use crate::config::Keep;
 use crate::drain::RawStack;
 use crate::gate::Message;
@@ -22,25 +23,6 @@ pub struct Tally {
     pub stacks: u64,
     /// Branches in them.
     pub branches: u64,
-}
-
-/// The decoder's counters.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Decoded {
-    pub(crate) labels: BTreeMap<Label, Tally>,
-    /// Stacks with branches that do not continue the previous one.
-    pub(crate) not_joined: u64,
-    pub(crate) cut: u64,
-    /// Samples sent to the sink.
-    pub(crate) samples: u64,
-    /// Branches in them.
-    pub(crate) branches: u64,
-    /// Branches that the software filter dropped.
-    pub(crate) filtered: u64,
-    /// Records that do not decode to a branch although their slot was not empty.
-    pub(crate) unreadable: u64,
-    /// Stacks reported as lost.
-    pub(crate) lost: u64,
 }
 
 const fn time_of(event: &Event) -> u64 {
@@ -115,7 +97,8 @@ pub(crate) struct Decoder<'a, S: Sink> {
     arrived: u64,
     /// The entries vector of the previous stack, for reuse.
     spare: Vec<BranchEntry>,
-    decoded: Decoded,
+    /// Only the counters of decoded stacks and branches.
+    decoded: Summary,
 }
 
 impl<'a, S: Sink> Decoder<'a, S> {
@@ -137,7 +120,7 @@ impl<'a, S: Sink> Decoder<'a, S> {
             waiting: BTreeMap::new(),
             arrived: 0,
             spare: Vec::new(),
-            decoded: Decoded::default(),
+            decoded: Summary::default(),
         }
     }
 
@@ -255,7 +238,7 @@ impl<'a, S: Sink> Decoder<'a, S> {
     }
 
     /// After the last event: emits the rest.
-    pub(crate) fn finish(mut self) -> Result<Decoded, S::Error> {
+    pub(crate) fn finish(mut self) -> Result<Summary, S::Error> {
         self.collect();
         self.emit_until(u64::MAX)?;
         Ok(self.decoded)

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use lbr_msr::record::Sink;
 
-use super::decoder::{Decoded, Decoder};
+use super::decoder::Decoder;
+use super::summary::Summary;
 use crate::drain::RawStack;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::queue::Consumer;
@@ -27,7 +28,7 @@ pub(super) fn decode_all<S: Sink>(
     reached: &[Arc<AtomicU64>],
     caught_up: mpsc::Sender<()>,
     is_over: &mpsc::Receiver<()>,
-) -> Result<Decoded, S::Error> {
+) -> Result<Summary, S::Error> {
     // Stacks held back for older ones of other samplers, by time and order of arrival.
     let mut held = BTreeMap::new();
     let mut arrived = 0u64;

@@ -73,7 +73,7 @@ pub enum RecordError<E> {
 impl<E> From<SamplerError> for RecordError<E> {
     fn from(error: SamplerError) -> RecordError<E> {
         match error {
-            SamplerError::Begin(error) => RecordError::Arm(OpenError::Drain(error)),
+            SamplerError::Open(error) => RecordError::Arm(error),
             SamplerError::Drain(error) => RecordError::Drain(error),
             SamplerError::Place(error) => RecordError::Source(error),
         }
@@ -130,8 +130,8 @@ where
 
     let ended = scope(|threads| {
         // On any failure below, these guards release the waiting threads.
-        let guard = FailOnDrop(&shared);
-        let _close = CloseOnDrop(&rings);
+        let guard = OnDrop(|| shared.fail());
+        let _close = OnDrop(|| rings.close());
         let mut running = Vec::new();
         for (sampler, outlet) in samplers.into_iter().zip(outlets) {
             running.push(spawn(threads, "sampler", &shared, move || outlet.run(sampler))?);
@@ -160,7 +160,7 @@ where
         }
         // A failed sampler drops its end.
         let is_ready = is_ready.iter().take(count).count() == count;
-        let gate = Gate::new(Arc::clone(&shared), Arc::clone(&rings));
+        let gate = Gate(Arc::clone(&rings));
         let ran = is_ready.then(|| catch_unwind(AssertUnwindSafe(|| source.run(&gate))));
         drop(running_on);
         gate.end();
@@ -173,9 +173,6 @@ where
         // Rings that outlive their source must not wait for a sampler.
         drop(guard);
 
-        if let Some(error) = rings.take_open_failure() {
-            return Err(RecordError::Arm(error));
-        }
         let reports = sampled
             .into_iter()
             .map(|sampled| Ok(sampled??))
@@ -187,14 +184,17 @@ where
         }
     });
     let ((exit, notes), reports, decoded) = ended?;
-    let retired = models.then(|| rings.retired());
-    let summary = Summary::new((source.name(), exit, notes), reports, decoded, retired);
-    Ok(Summary {
+    let summary = Summary {
+        source: source.name(),
+        exit,
+        notes,
+        retired: models.then(|| rings.retired()),
         time: Duration::from_nanos(monotonic_ns().saturating_sub(started)),
         seed,
-        complete: summary.complete && rings.takes_all,
-        ..summary
-    })
+        ..decoded
+    };
+    let summary = summary.with_samplers(reports);
+    Ok(Summary { complete: rings.takes_all && summary.is_one_stream(), ..summary })
 }
 
 /// Passes signals on to the program until the source has ended or must end.
@@ -207,21 +207,12 @@ fn pass_signals(shared: &Shared, mut passing: Passing, is_at_end: &mpsc::Receive
     }
 }
 
-/// Stops all threads when dropped after an error or a panic.
-struct FailOnDrop<'a>(&'a Shared);
+/// Calls a function when dropped, also after an error or a panic.
+struct OnDrop<F: Fn()>(F);
 
-impl Drop for FailOnDrop<'_> {
+impl<F: Fn()> Drop for OnDrop<F> {
     fn drop(&mut self) {
-        self.0.fail();
-    }
-}
-
-/// Closes the rings when dropped, so that the decoder always ends.
-struct CloseOnDrop<'a>(&'a Rings);
-
-impl Drop for CloseOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.close();
+        (self.0)();
     }
 }
 
@@ -238,7 +229,7 @@ where
     F: Send + 'scope,
 {
     let run = move || {
-        let guard = FailOnDrop(shared);
+        let guard = OnDrop(|| shared.fail());
         let done = run()?;
         std::mem::forget(guard);
         Ok(done)

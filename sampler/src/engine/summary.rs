@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use lbr_msr::record::Label;
 
-use super::decoder::{Decoded, Tally};
+use super::decoder::Tally;
 use crate::outlet::SamplerReport;
 use crate::source::SourceNotes;
 use crate::target::Exit;
 
 /// The result of a recording.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Name of the source.
     pub source: &'static str,
@@ -32,6 +32,8 @@ pub struct Summary {
     /// Stacks with branches that do not continue the previous one (except snapshots, which never
     /// do).
     pub not_joined: u64,
+    /// Stacks [during which](lbr_msr::record::Integrity::cut) the target may have run.
+    pub cut: u64,
     /// Stacks dropped because a queue was full.
     pub dropped: u64,
     /// Stacks that are missing and reported as lost in the recording: dropped ones, and those whose
@@ -58,45 +60,25 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Adds up the counters of the samplers and the decoder. `retired` as in the field; the caller
-    /// sets `complete`.
-    pub(super) fn new(
-        (source, exit, notes): (&'static str, Exit, SourceNotes),
-        samplers: Vec<SamplerReport>,
-        decoded: Decoded,
-        retired: Option<u64>,
-    ) -> Summary {
+    /// Adds up the counters of the samplers.
+    pub(super) fn with_samplers(self, samplers: Vec<SamplerReport>) -> Summary {
         let sum = |of: fn(&SamplerReport) -> u64| samplers.iter().map(of).sum();
-        let mut summary = Summary {
-            source,
-            exit,
-            notes,
-            labels: decoded.labels,
-            samples: decoded.samples,
-            branches: decoded.branches,
-            filtered: decoded.filtered,
-            unreadable: decoded.unreadable,
-            not_joined: decoded.not_joined,
+        Summary {
             dropped: sum(|sampler| sampler.dropped),
-            lost: decoded.lost,
             drains: sum(|sampler| sampler.drains),
             accesses: sum(|sampler| sampler.accesses),
             most_accesses: samplers.iter().map(|each| each.most_accesses).max().unwrap_or(0),
-            retired,
-            time: Duration::ZERO,
-            seed: None,
-            complete: false,
             samplers,
-        };
-        summary.complete = decoded.cut == 0 && summary.is_one_stream();
-        summary
+            ..self
+        }
     }
 
     /// Whether all retired branches are recorded, and all stacks joined.
-    fn is_one_stream(&self) -> bool {
+    pub(super) fn is_one_stream(&self) -> bool {
         let notes = &self.notes;
         let drained: u64 = self.labels.values().map(|tally| tally.branches).sum();
         self.labels.keys().all(|label| *label == Label::Stream)
+            && self.cut == 0
             && Some(drained) == self.retired
             && self.not_joined == 0
             && self.unreadable == 0

@@ -136,10 +136,7 @@ pub trait Retire {
 
 /// A source's handle to the recorder. Clones refer to the same recorder.
 #[derive(Clone)]
-pub struct Gate {
-    shared: Arc<Shared>,
-    rings: Arc<Rings>,
-}
+pub struct Gate(pub(crate) Arc<Rings>);
 
 impl fmt::Debug for Gate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -148,16 +145,12 @@ impl fmt::Debug for Gate {
 }
 
 impl Gate {
-    pub(crate) fn new(shared: Arc<Shared>, rings: Arc<Rings>) -> Gate {
-        Gate { shared, rings }
-    }
-
     /// The target has ended, or is held at its end until its branches are recorded. Ends the
     /// sampling, and returns when every stack has been decoded. No branch can be retired
     /// afterwards; events still can be emitted.
     pub fn end(&self) {
-        self.rings.close();
-        self.shared.end();
+        self.0.close();
+        self.0.shared.end();
     }
 }
 
@@ -168,38 +161,39 @@ impl Recorder for Gate {
         if self.is_closed() {
             return Err(Closed);
         }
-        let cell = self.rings.open(thread).ok_or(Closed)?;
-        Ok(Ring { gate: self.clone(), cell, retired: 0 })
+        let cell = self.0.open(thread).ok_or(Closed)?;
+        Ok(Ring { rings: Arc::clone(&self.0), cell, retired: 0 })
     }
 
     fn emit(&self, event: Event) -> Result<(), Closed> {
-        if self.shared.has_failed() {
+        if self.0.shared.has_failed() {
             return Err(Closed);
         }
-        self.shared.send(event)
+        self.0.shared.send(event)
     }
 
     fn is_closed(&self) -> bool {
-        self.shared.is_closed()
+        self.0.shared.is_closed()
     }
 
     fn started(&self, pid: u32) {
-        self.shared.started(pid);
+        self.0.shared.started(pid);
     }
 
     fn model(&self) -> Option<SoftLbr> {
-        self.rings.model()
+        let nobody = ThreadId { pid: 0, tid: 0 };
+        self.0.registers(nobody).ok()?.soft().cloned()
     }
 
     fn period(&self) -> Option<u64> {
-        self.rings.period
+        self.0.period
     }
 }
 
 /// The software LBR of one thread of the target. Dropping it has the effect of
 /// [`finish`](Retire::finish).
 pub struct Ring {
-    gate: Gate,
+    rings: Arc<Rings>,
     cell: Arc<Cell>,
     /// Total number of LBR changes.
     retired: u64,
@@ -225,24 +219,24 @@ impl Retire for Ring {
     }
 
     fn retire_newest(&mut self, left_out: u64, run: &[Retired]) -> Result<(), Closed> {
-        if self.gate.is_closed() {
+        if self.rings.shared.is_closed() {
             return Err(Closed);
         }
-        self.retired += self.gate.rings.feed(&self.cell, left_out, run);
+        self.retired += self.rings.feed(&self.cell, left_out, run);
         Ok(())
     }
 
     fn retire_entry(&mut self, branch: &Retired, arguments: [u64; 6]) -> Result<(), Closed> {
-        if self.gate.is_closed() {
+        if self.rings.shared.is_closed() {
             return Err(Closed);
         }
-        self.retired += self.gate.rings.feed_entry(&self.cell, branch, arguments);
+        self.retired += self.rings.feed_entry(&self.cell, branch, arguments);
         Ok(())
     }
 
     fn moved(&mut self, kind: MoveKind, from: u64, to: u64) -> Result<(), Closed> {
-        self.gate.rings.moved(&self.cell, kind, from, to);
-        if self.gate.shared.has_failed() { Err(Closed) } else { Ok(()) }
+        self.rings.moved(&self.cell, kind, from, to);
+        if self.rings.shared.has_failed() { Err(Closed) } else { Ok(()) }
     }
 
     fn is_due(&self) -> bool {
@@ -250,14 +244,14 @@ impl Retire for Ring {
     }
 
     fn flush(&mut self) -> Result<(), Closed> {
-        self.gate.rings.drain(&self.cell);
-        if self.gate.shared.has_failed() { Err(Closed) } else { Ok(()) }
+        self.rings.drain(&self.cell);
+        if self.rings.shared.has_failed() { Err(Closed) } else { Ok(()) }
     }
 
     /// [`Closed`] if nothing can be recorded any more. After Ctrl-C the remaining records are still
     /// drained.
     fn finish(self) -> Result<(), Closed> {
-        let shared = Arc::clone(&self.gate.shared);
+        let shared = Arc::clone(&self.rings.shared);
         drop(self);
         if shared.has_failed() { Err(Closed) } else { Ok(()) }
     }
@@ -266,6 +260,6 @@ impl Retire for Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         // The caller is gone; the session reports why it failed.
-        self.gate.rings.finish(&self.cell, self.retired);
+        self.rings.finish(&self.cell, self.retired);
     }
 }

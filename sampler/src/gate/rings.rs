@@ -4,10 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lbr_msr::MsrError;
 use lbr_msr::caps::LbrCaps;
 use lbr_msr::record::{MoveKind, ThreadMove};
-use lbr_msr::soft::{Retired, SoftLbr};
+use lbr_msr::soft::Retired;
 
 use super::registers::{BranchRegisters, OpenError, OpenRegisters};
 use super::shared::{Shared, lock};
@@ -54,7 +53,7 @@ impl Cell {
 
 /// All LBRs of a recording, and their common queue to the decoder.
 pub(crate) struct Rings {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     caps: LbrCaps,
     mode: Mode,
     /// Number of LBR changes after which it is drained; `None` with a clock.
@@ -71,7 +70,6 @@ pub(crate) struct Rings {
     /// `None` when draining has ended.
     outlet: Mutex<Option<Outlet>>,
     ended: Mutex<Result<SamplerReport, SamplerError>>,
-    open_failure: Mutex<Option<OpenError>>,
     retired: AtomicU64,
 }
 
@@ -96,24 +94,23 @@ impl Rings {
             cells: Mutex::default(),
             outlet: Mutex::new(outlet),
             ended: Mutex::new(Ok(SamplerReport::default())),
-            open_failure: Mutex::new(None),
             retired: AtomicU64::new(0),
         })
     }
 
     /// Opens and arms the registers of a new thread; `None` fails the recording.
     pub(super) fn open(&self, thread: ThreadId) -> Option<Arc<Cell>> {
-        let state = self.armed(thread).map_err(|error| {
-            lock(&self.open_failure).get_or_insert(error);
-            self.shared.fail();
-        });
+        let state = self.armed(thread).map_err(|error| self.fail(SamplerError::Open(error)));
         let state = Mutex::new(state.ok()?);
         let cell = Arc::new(Cell { thread, state, due: AtomicBool::new(false) });
         lock(&self.cells).push(Arc::clone(&cell));
         Some(cell)
     }
 
-    fn registers(&self, thread: ThreadId) -> Result<Box<dyn BranchRegisters>, OpenError> {
+    pub(super) fn registers(
+        &self,
+        thread: ThreadId,
+    ) -> Result<Box<dyn BranchRegisters>, OpenError> {
         let Some(open) = &self.open else {
             let why = "no registers are configured for threads of the target";
             let facility = self.caps.facility;
@@ -127,11 +124,6 @@ impl Rings {
         let drain = Drain::begin(&self.caps, self.mode, Placement::SourceWaits, &mut *registers)?;
         let stack = RawStack::empty(thread, registers.cpu());
         Ok(State { registers, drain, stack, since_drain: 0, arguments: None, moves: Vec::new() })
-    }
-
-    pub(super) fn model(&self) -> Option<SoftLbr> {
-        let nobody = ThreadId { pid: 0, tid: 0 };
-        self.registers(nobody).ok()?.soft().cloned()
     }
 
     /// Retires a run, preceded by omitted branches that passed the filter. Returns how often the
@@ -218,7 +210,7 @@ impl Rings {
         if let Err(error) = state.registers.drained(&mut state.drain, &mut state.stack) {
             // They belong to branches that the next stack may not have.
             state.moves.clear();
-            return self.fail(error);
+            return self.fail(SamplerError::Drain(error));
         }
         state.stack.arguments = arguments;
         if drained > 0 && !state.moves.is_empty() {
@@ -235,10 +227,10 @@ impl Rings {
         }
     }
 
-    fn fail(&self, error: MsrError) {
+    fn fail(&self, error: SamplerError) {
         let ended = &mut *lock(&self.ended);
         if ended.is_ok() {
-            *ended = Err(SamplerError::Drain(error));
+            *ended = Err(error);
         }
         self.shared.fail();
     }
@@ -260,7 +252,7 @@ impl Rings {
         match (is_still_ours, &mut *lock(&self.outlet)) {
             (Ok(is_still_ours), Some(outlet)) => outlet.report.taken_over |= !is_still_ours,
             (Ok(_), None) => {}
-            (Err(error), _) => self.fail(error),
+            (Err(error), _) => self.fail(SamplerError::Drain(error)),
         }
     }
 
@@ -282,10 +274,6 @@ impl Rings {
     /// The statistics of the drains. Can be taken once.
     pub(crate) fn report(&self) -> Result<SamplerReport, SamplerError> {
         std::mem::replace(&mut *lock(&self.ended), Ok(SamplerReport::default()))
-    }
-
-    pub(crate) fn take_open_failure(&self) -> Option<OpenError> {
-        lock(&self.open_failure).take()
     }
 
     /// LBR changes of all threads: the number of branches that a complete recording must hold.

@@ -34,6 +34,12 @@ pub enum Exit {
     Signal(i32),
 }
 
+impl Default for Exit {
+    fn default() -> Exit {
+        Exit::Code(0)
+    }
+}
+
 impl Exit {
     /// Decodes the wait status of a process that ended.
     pub(crate) const fn of(status: i32) -> Exit {

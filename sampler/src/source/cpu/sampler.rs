@@ -46,7 +46,7 @@ impl CpuSampler<'_> {
         let placement =
             if outlet.report.first { Placement::SameCpuFirst } else { Placement::Beside };
         let drain = Drain::begin(&self.caps, self.mode, placement, self.registers)
-            .map_err(SamplerError::Begin)?;
+            .map_err(|error| SamplerError::Open(error.into()))?;
         let own_switches = u64::from(outlet.report.same_cpu);
         let mut running =
             Running { sampler: self, drain, clock: Clock::find(), outlet, own_switches };

@@ -36,7 +36,7 @@ fn heads(before: &[(u64, Head, Label)]) -> (Vec<Head>, u64) {
     (heads.collect(), not_joined)
 }
 
-fn samples(stacks: &[RawStack]) -> (Vec<Sample>, Decoded) {
+fn samples(stacks: &[RawStack]) -> (Vec<Sample>, Summary) {
     let mut events: Vec<Event> = Vec::new();
     let (_sender, received) = mpsc::channel();
     let code = Decoding { ours: Some(OURS..OURS + 16), ..Decoding::default() };
