@@ -27,7 +27,7 @@ use super::forked::{self, NOT_CONFINED, Setting};
 use super::options::{Fault, FaultKind, MeasureError, os};
 use crate::code::frame::Data;
 use sampler::source::ptrace::code::TracedCode;
-use sampler::source::ptrace::sys::{self, TRAP_FLAG, hide_trap_flag};
+use sampler::source::ptrace::sys::{self, TRAP_FLAG, put_trap_flag};
 
 /// Counts between the two marker jumps, without the bracket's own instructions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -383,7 +383,7 @@ impl Child {
                     let next = decoded.ip.wrapping_add(u64::from(len));
                     counts.undecoded += u64::from(regs.rip != next);
                     if decoded.under_trap_flag == UnderTrapFlag::PushesFlags {
-                        hide_trap_flag(pid, regs.rsp);
+                        put_trap_flag(pid, regs.rsp, false);
                     }
                 }
                 Insn::Branch(_) if call => {

@@ -2,7 +2,6 @@
 
 use lbr_msr::insn::Insn;
 use lbr_msr::record::{Event, MoveKind};
-use nix::errno::Errno;
 use nix::libc;
 use nix::sys::ptrace;
 use nix::unistd::Pid;
@@ -10,10 +9,10 @@ use nix::unistd::Pid;
 use super::Handled;
 use super::sys;
 use super::task::{Process, Task, is_thread_of, task_event};
-use super::tracer::Tracer;
-use crate::gate::{Recorder, Retire};
+use super::tracer::{Tracer, inspect};
+use crate::gate::{Recorder, Retire, lock};
 use crate::source::{Exit, SourceError};
-use crate::target::{self, Doing, ThreadId};
+use crate::target::{Doing, ThreadId};
 
 impl<R: Recorder> Tracer<'_, R> {
     /// Detaches from a stopped child, and delivers `signal` (0: none). The child may use every CPU
@@ -21,10 +20,7 @@ impl<R: Recorder> Tracer<'_, R> {
     pub(super) fn let_go(&mut self, tid: i32, signal: i32) -> Handled {
         let _ = self.source.allowed.apply(tid);
         self.notes.children_left += 1;
-        match sys::detach(tid, signal) {
-            Ok(()) | Err(Errno::ESRCH) => Ok(()),
-            Err(e) => Err(SourceError::os("leaving a child alone", e).into()),
-        }
+        Ok(sys::unless_gone(sys::detach(tid, signal), "leaving a child alone")?)
     }
 
     /// A thread has created another, which is already traced.
@@ -53,7 +49,7 @@ impl<R: Recorder> Tracer<'_, R> {
                 return Ok(());
             }
             self.processes.insert(number, Process::default());
-            self.shared.runs(number);
+            lock(self.running).insert(number);
             self.adopt(ThreadId { pid: number, tid: number }, parent)?;
             if let Some(task) = self.tasks.get_mut(&child) {
                 task.leaving = leave;
@@ -104,7 +100,7 @@ impl<R: Recorder> Tracer<'_, R> {
         }
         if self.tasks.get(&tid).is_some_and(|task| task.leaving) {
             self.tasks.remove(&tid);
-            self.shared.left(pid);
+            lock(self.running).remove(&pid);
             return self.let_go(tid, 0);
         }
         // The thread that is now `tid` made the exec call.
@@ -127,26 +123,22 @@ impl<R: Recorder> Tracer<'_, R> {
         let task = self.tasks.entry(tid).or_insert_with(|| Task::new(id, id));
         // The same addresses are other code from now on.
         task.ring.take().map_or(Ok(()), Retire::finish)?;
-        let ring = self.recording.then(|| self.recorder.start(id)).transpose()?;
-        let models = self.source.command.model && self.recording;
-        if let Some(task) = self.tasks.get_mut(&tid) {
-            task.ring = ring;
-            if models {
-                task.model.get_or_insert_default();
-            }
-            task.is_placed = false;
-            task.pending = None;
-            // Exec removes it.
-            task.breakpoint = None;
-            task.in_syscall = true;
+        task.ring = self.recording.then(|| self.recorder.start(id)).transpose()?;
+        if self.source.command.model && self.recording {
+            task.model.get_or_insert_default();
         }
+        task.is_placed = false;
+        task.pending = None;
+        // Exec removes it.
+        task.breakpoint = None;
+        task.in_syscall = true;
         self.processes.insert(pid, Process::default());
-        if let Err(error) = target::inspect(&self.exe(pid)) {
+        if let Err(error) = inspect(pid) {
             if pid == self.main {
-                return Err(self.named(error).into());
+                return Err(error.into());
             }
             self.forget_task(tid)?;
-            self.shared.left(pid);
+            lock(self.running).remove(&pid);
             return self.let_go(tid, 0);
         }
         if self.recording {
@@ -193,7 +185,7 @@ impl<R: Recorder> Tracer<'_, R> {
         if pid == self.main {
             self.exit = Some(Exit::of(status));
         }
-        if self.shared.left(pid) {
+        if lock(self.running).remove(&pid) {
             self.processes.remove(&pid);
         }
         if let Some(start) = &mut self.start {

@@ -32,18 +32,19 @@ mod tracer;
 
 use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
 
 use lbr_msr::insn::Isa;
 use lbr_msr::record::SourceKnowledge;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use super::sites::Sites;
 use super::{Command, Decoding, Exit, Software, Source, SourceError, SourceNotes};
-use crate::gate::{Gate, Recorder};
+use crate::gate::{Gate, Recorder, lock};
+use crate::sync::Mutex;
 use crate::target::{self, Affinity, Doing};
-use sys::pid_of;
 use tracer::Tracer;
 
 /// Single-stepping as a choice.
@@ -56,34 +57,13 @@ pub const SOFTWARE: Software = Software {
 /// The outcome of handling a stop of a thread.
 type Handled<T = ()> = Result<T, super::Stop>;
 
-/// State shared by the tracer and the thread that waits for it.
-#[derive(Debug)]
-struct Shared {
-    /// The traced processes.
-    running: Mutex<HashSet<u32>>,
-    sites: Sites,
-}
+/// The traced processes.
+type Running = Mutex<HashSet<u32>>;
 
-impl Shared {
-    /// Kills every process of the target.
-    fn kill(&self) {
-        for &pid in self.running.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            let _ = nix::sys::signal::kill(pid_of(pid), nix::sys::signal::Signal::SIGKILL);
-        }
-    }
-
-    /// Adds a traced process.
-    fn runs(&self, pid: u32) {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner).insert(pid);
-    }
-
-    /// Removes a process; returns whether it was traced.
-    fn left(&self, pid: u32) -> bool {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&pid)
-    }
-
-    fn none_left(&self) {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner).clear();
+/// Kills every process of the target.
+fn kill_all(running: &Running) {
+    for &pid in lock(running).iter() {
+        let _ = kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL);
     }
 }
 
@@ -143,13 +123,13 @@ impl Ptrace {
         /// How soon a closed recorder is noticed while the target sleeps.
         const LOOK: Duration = Duration::from_millis(20);
 
-        let shared = Shared { running: Mutex::default(), sites: self.sites.clone() };
+        let running = Running::default();
         let caller = std::thread::current();
         // A separate thread, because ptrace and waitpid work per thread: it can neither reap nor
         // lose the caller's children, and its death kills the target (EXITKILL).
         std::thread::scope(|scope| {
             let trace = || {
-                let result = Tracer::launch(self, recorder, &shared).and_then(Tracer::run);
+                let result = Tracer::launch(self, recorder, &running).and_then(Tracer::run);
                 caller.unpark();
                 result
             };
@@ -158,7 +138,7 @@ impl Ptrace {
             while !tracer.is_finished() {
                 std::thread::park_timeout(LOOK);
                 if recorder.is_closed() {
-                    shared.kill();
+                    kill_all(&running);
                 }
             }
             tracer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))

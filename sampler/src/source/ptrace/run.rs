@@ -43,7 +43,7 @@ impl<R: Recorder> Tracer<'_, R> {
         }
         let (pid, before) = (task.id.pid, task.breakpoint);
         let function = self.function.filter(|_| pid == self.main);
-        let sites = &self.shared.sites;
+        let sites = &self.source.sites;
         let tell = |branch: &BranchInsn| {
             sites.insert(pid, branch.ip, branch.branch_type);
         };

@@ -69,14 +69,11 @@ fn memory(pid: u32) -> io::Result<File> {
 /// The run-time address of `asked` in the program that process `pid` has just started. `entry` is
 /// `e_entry` of its file.
 pub(super) fn relocated(pid: u32, asked: u64, entry: u64) -> io::Result<u64> {
-    Ok(asked.wrapping_add(runtime_entry(pid)?.wrapping_sub(entry)))
-}
-
-fn runtime_entry(pid: u32) -> io::Result<u64> {
     let auxv = std::fs::read(format!("/proc/{pid}/auxv"))?;
-    let words: Vec<u64> =
-        auxv.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
-    let pair = words.as_chunks::<2>().0.iter().find(|[kind, _]| *kind == AT_ENTRY);
-    pair.map(|[_, value]| *value)
-        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no AT_ENTRY in its auxv"))
+    let pairs = auxv.as_chunks::<8>().0.as_chunks::<2>().0.iter();
+    let mut pairs = pairs.map(|pair| pair.map(u64::from_ne_bytes));
+    let [_, loaded] = pairs
+        .find(|[kind, _]| *kind == AT_ENTRY)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no AT_ENTRY in its auxv"))?;
+    Ok(asked.wrapping_add(loaded.wrapping_sub(entry)))
 }

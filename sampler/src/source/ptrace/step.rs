@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 
 use super::Handled;
 use super::code::Decoded;
-use super::sys::{self, TRAP_FLAG, USER_CS, hide_trap_flag};
+use super::sys::{self, SAVED_FLAGS, TRAP_FLAG, USER_CS, put_trap_flag};
 use super::task::{Call, Passage, Pending, next_ip};
 use super::tracer::{Breakpoints, Tracer};
 use crate::clock::monotonic_ns;
@@ -46,7 +46,8 @@ impl<R: Recorder> Tracer<'_, R> {
                 Ok(is_ours)
             }
             AT_HANDLER => {
-                sys::save_trap_flag(tid, regs.rsp, std::mem::take(&mut task.traps_itself));
+                let is_set = std::mem::take(&mut task.traps_itself);
+                put_trap_flag(tid, regs.rsp.wrapping_add(SAVED_FLAGS), is_set);
                 let from = task.at_signal;
                 if pending.is_some_and(|pending| pending.decoded.ip != from) {
                     // The signal interrupted the system call.
@@ -152,7 +153,7 @@ impl<R: Recorder> Tracer<'_, R> {
         }
         let (decoded, new) = self.processes.entry(pid).or_default().code.at(tid, ip);
         if let (true, Insn::Branch(branch)) = (new, decoded.insn) {
-            self.shared.sites.insert(pid, ip, branch.branch_type);
+            self.source.sites.insert(pid, ip, branch.branch_type);
         }
         decoded
     }
@@ -212,7 +213,7 @@ impl<R: Recorder> Tracer<'_, R> {
                     self.notes.undecoded += 1;
                 }
                 if pending.decoded.under_trap_flag == UnderTrapFlag::PushesFlags && !traps_itself {
-                    hide_trap_flag(tid, regs.rsp);
+                    put_trap_flag(tid, regs.rsp, false);
                 }
             }
             Insn::Invalid => self.notes.undecoded += 1,

@@ -20,18 +20,7 @@ pub(super) const RESUME_FLAG: u64 = 1 << 16;
 /// Offset of the flags in a signal handler's frame, from RSP at its first instruction (the
 /// `ucontext` follows, Linux arch/x86/include/uapi/asm/sigcontext.h). For rt_sigreturn RSP is one
 /// word higher.
-const SAVED_FLAGS: u64 = 8 + 176;
-
-/// PUSHF has pushed the tracer's trap flag at `rsp`: a later POPF would set it permanently.
-pub fn hide_trap_flag(tid: i32, rsp: u64) {
-    put_trap_flag(tid, rsp, false);
-}
-
-/// A signal handler is about to start: makes its frame restore this trap flag, not the one that a
-/// step has set.
-pub(super) fn save_trap_flag(tid: i32, rsp: u64, is_set: bool) {
-    put_trap_flag(tid, rsp.wrapping_add(SAVED_FLAGS), is_set);
-}
+pub(super) const SAVED_FLAGS: u64 = 8 + 176;
 
 /// Whether rt_sigreturn will restore a set trap flag.
 pub(super) fn saved_trap_flag(tid: i32, rsp: u64) -> bool {
@@ -40,7 +29,9 @@ pub(super) fn saved_trap_flag(tid: i32, rsp: u64) -> bool {
     word.is_ok_and(|word| word.cast_unsigned() & TRAP_FLAG != 0)
 }
 
-fn put_trap_flag(tid: i32, address: u64, is_set: bool) {
+/// Sets or clears the trap flag in the flags that were just pushed at `address`: a step has set it
+/// in them, and a later POPF or rt_sigreturn would set it permanently.
+pub fn put_trap_flag(tid: i32, address: u64, is_set: bool) {
     let (pid, address) = (Pid::from_raw(tid), address as ptrace::AddressType);
     if let Ok(word) = ptrace::read(pid, address) {
         let flag = if is_set { TRAP_FLAG } else { 0 };
@@ -150,6 +141,17 @@ pub(super) fn detach(tid: i32, signal: i32) -> Result<(), Errno> {
     request(libc::PTRACE_DETACH, tid, signal)
 }
 
+/// Success also if the thread was killed: waiting reports how.
+pub(in crate::source) fn unless_gone(
+    done: Result<(), Errno>,
+    what: &str,
+) -> Result<(), SourceError> {
+    match done {
+        Err(Errno::ESRCH) => Ok(()),
+        done => done.doing(what),
+    }
+}
+
 /// Leaves a thread in its group stop, until SIGCONT.
 ///
 /// # Errors
@@ -207,8 +209,3 @@ fn waitpid(tid: i32, flags: i32) -> Result<(i32, i32), Errno> {
 
 /// The code segment of 64-bit programs, Linux arch/x86/include/asm/segment.h.
 pub(super) const USER_CS: u64 = 0x33;
-
-pub(super) fn pid_of(id: u32) -> Pid {
-    // Linux pids are below 2^22.
-    Pid::from_raw(id as i32)
-}

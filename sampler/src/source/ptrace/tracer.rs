@@ -14,8 +14,8 @@ use super::Handled;
 use super::start::{Start, relocated};
 use super::sys;
 use super::task::{Passage, Process, Task, task_event};
-use super::{Ptrace, Shared};
-use crate::gate::{Closed, Recorder};
+use super::{Ptrace, Running, kill_all};
+use crate::gate::{Closed, Recorder, lock};
 use crate::interrupt::Delivered;
 use crate::source::{Exit, SourceError, SourceNotes, Stop};
 use crate::target::{self, Doing, Held, ProgramKind, ThreadId};
@@ -48,7 +48,7 @@ impl Breakpoints {
 pub(super) struct Tracer<'a, R: Recorder> {
     pub(super) source: &'a Ptrace,
     pub(super) recorder: &'a R,
-    pub(super) shared: &'a Shared,
+    pub(super) running: &'a Running,
     pub(super) tasks: HashMap<i32, Task<R::Ring>>,
     pub(super) processes: HashMap<u32, Process>,
     /// New threads that stopped before their creator's stop announced them.
@@ -72,7 +72,7 @@ impl<'a, R: Recorder> Tracer<'a, R> {
     pub(super) fn launch(
         source: &'a Ptrace,
         recorder: &'a R,
-        shared: &'a Shared,
+        running: &'a Running,
     ) -> Result<Tracer<'a, R>, SourceError> {
         let options = Options::PTRACE_O_EXITKILL
             | Options::PTRACE_O_TRACECLONE
@@ -103,7 +103,7 @@ impl<'a, R: Recorder> Tracer<'a, R> {
         let mut tracer = Tracer {
             source,
             recorder,
-            shared,
+            running,
             tasks: HashMap::new(),
             processes: HashMap::new(),
             early: HashSet::new(),
@@ -117,7 +117,7 @@ impl<'a, R: Recorder> Tracer<'a, R> {
             breakpoints: Breakpoints::on(&identify(&RecordedCpuid::here())),
             delivered: Delivered::default(),
         };
-        shared.runs(tracer.main);
+        lock(running).insert(tracer.main);
         recorder.started(tracer.main);
         tracer.wait_for_exec(&mut held)?;
         Ok(tracer)
@@ -127,7 +127,7 @@ impl<'a, R: Recorder> Tracer<'a, R> {
         loop {
             let (tid, status) = sys::wait().doing("waiting for the program")?;
             if !libc::WIFSTOPPED(status) {
-                self.shared.none_left();
+                lock(self.running).clear();
                 let path = self.source.path.clone();
                 return Err(match held.exec_error() {
                     Some(cause) => SourceError::NotExecutable { path, cause },
@@ -172,7 +172,7 @@ impl<'a, R: Recorder> Tracer<'a, R> {
 
     /// Kills the target and waits until it is gone.
     fn reap(&mut self) {
-        self.shared.kill();
+        kill_all(self.running);
         let kill =
             |tid| nix::sys::signal::kill(Pid::from_raw(tid), nix::sys::signal::Signal::SIGKILL);
         for orphan in std::mem::take(&mut self.early) {
@@ -188,7 +188,7 @@ impl<'a, R: Recorder> Tracer<'a, R> {
                 self.exit = Some(Exit::of(status));
             }
         }
-        self.shared.none_left();
+        lock(self.running).clear();
     }
 
     fn trace(&mut self) -> Handled {
@@ -228,7 +228,7 @@ impl<'a, R: Recorder> Tracer<'a, R> {
         task.in_syscall = true;
         self.tasks.insert(self.main as i32, task);
         self.processes.insert(self.main, Process::default());
-        let program = target::inspect(&self.exe(self.main)).map_err(|e| self.named(e))?;
+        let program = inspect(self.main)?;
         if let (Some(function), ProgramKind::Elf { entry, .. }) =
             (self.source.command.arguments_of, &program)
         {
@@ -248,24 +248,6 @@ impl<'a, R: Recorder> Tracer<'a, R> {
             _ => self.begin_recording()?,
         }
         self.go_on(self.main as i32, 0)
-    }
-
-    pub(super) fn exe(&self, pid: u32) -> std::path::PathBuf {
-        format!("/proc/{pid}/exe").into()
-    }
-
-    /// The error with the file's path instead of the link in `/proc`.
-    pub(super) fn named(&self, error: SourceError) -> SourceError {
-        match error {
-            SourceError::NotX86_64 { path, what } => {
-                SourceError::NotX86_64 { path: std::fs::read_link(&path).unwrap_or(path), what }
-            }
-            SourceError::NotExecutable { path, cause } => SourceError::NotExecutable {
-                path: std::fs::read_link(&path).unwrap_or(path),
-                cause,
-            },
-            other => other,
-        }
     }
 
     /// From now on every thread is stepped and recorded.
@@ -309,7 +291,7 @@ impl<'a, R: Recorder> Tracer<'a, R> {
                 start.disarm(task.id.pid);
             }
             self.tasks.remove(&tid);
-            self.shared.left(tid.unsigned_abs());
+            lock(self.running).remove(&tid.unsigned_abs());
             return self.let_go(tid, if event == 0 { signal } else { 0 });
         }
         if event == libc::PTRACE_EVENT_EXIT && self.recording {
@@ -441,6 +423,20 @@ impl<'a, R: Recorder> Tracer<'a, R> {
     pub(super) fn regs(&self, tid: i32) -> Result<Registers, SourceError> {
         ptrace::getregs(Pid::from_raw(tid)).doing("reading registers")
     }
+}
+
+/// Inspects the program that a process executes. An error has its file's path instead of the link in
+/// `/proc`.
+pub(super) fn inspect(pid: u32) -> Result<ProgramKind, SourceError> {
+    target::inspect(format!("/proc/{pid}/exe").as_ref()).map_err(|mut error| {
+        if let SourceError::NotX86_64 { path, .. } | SourceError::NotExecutable { path, .. } =
+            &mut error
+            && let Ok(file) = std::fs::read_link(&*path)
+        {
+            *path = file;
+        }
+        error
+    })
 }
 
 #[cfg(test)]

@@ -97,20 +97,13 @@ impl Program {
 
     fn go_on(&mut self, signal: i32) -> Result<(), SourceError> {
         self.state = State::Runs;
-        match sys::cont(self.tid(), signal) {
-            // It was killed; waiting reports how.
-            Ok(()) | Err(Errno::ESRCH) => Ok(()),
-            Err(cause) => Err(SourceError::os("continuing the program", cause)),
-        }
+        sys::unless_gone(sys::cont(self.tid(), signal), "continuing the program")
     }
 
     /// Handles stops that need no action.
     fn pass(&mut self, stop: Stop) -> Result<(), SourceError> {
         match stop {
-            Stop::Group => match sys::listen(self.tid()) {
-                Ok(()) | Err(Errno::ESRCH) => Ok(()),
-                Err(cause) => Err(SourceError::os("leaving the program stopped", cause)),
-            },
+            Stop::Group => sys::unless_gone(sys::listen(self.tid()), "leaving the program stopped"),
             Stop::Signal(signal) => {
                 let repeated = self.delivered.is_repeated(signal, sys::sender(self.tid()));
                 self.go_on(if repeated { 0 } else { signal })
