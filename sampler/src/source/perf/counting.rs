@@ -9,7 +9,8 @@ use perf_event::events::Hardware;
 use perf_event_open_sys::bindings::perf_event_attr;
 
 use super::host::Host;
-use super::refused::{Asked, Refused};
+use super::open::EventRequest;
+use super::refused::Refused;
 
 /// The counted events: core cycles, instructions, branches, mispredicted branches.
 const EVENTS: [Hardware; 4] = [
@@ -47,7 +48,7 @@ impl Counting {
             return Err(Refused::NoRdpmc);
         }
         let kind = monitor.map_or(0, |monitor| monitor.kind);
-        let asked = Asked { filter, whole_cpus: false, hz: None, pid: 0 };
+        let asked = EventRequest::own(host, filter);
         let mut counting = Counting { attributes: [None; 4] };
         let mut refused = Refused::NoCounters;
         for (event, attributes) in EVENTS.into_iter().zip(&mut counting.attributes) {
@@ -57,7 +58,7 @@ impl Counting {
             builder.attrs_mut().config |= u64::from(kind) << 32;
             match builder.build() {
                 Ok(_) => *attributes = Some(*builder.attrs()),
-                Err(error) => refused = host.refused(error, asked),
+                Err(error) => refused = host.refused(error, &asked),
             }
         }
         let is_any = counting.attributes.iter().any(Option::is_some);

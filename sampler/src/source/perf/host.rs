@@ -7,7 +7,9 @@ use lbr_msr::access::Root;
 use lbr_msr::environment::capabilities;
 use nix::libc;
 
-use super::refused::{Asked, Refused};
+use super::open::EventRequest;
+use super::refused::Refused;
+use crate::config::Sampling;
 
 /// CAP_SYS_ADMIN and CAP_PERFMON, each of which overrides the paranoid level. capabilities(7).
 const PRIVILEGED: u64 = 1 << 21 | 1 << 38;
@@ -122,8 +124,8 @@ impl Host {
         }
     }
 
-    /// The cause of an error of perf_event_open(2) on this self.
-    pub(super) fn refused(&self, error: io::Error, asked: Asked) -> Refused {
+    /// The cause of an error of perf_event_open(2).
+    pub(super) fn refused(&self, error: io::Error, asked: &EventRequest<'_>) -> Refused {
         match error.raw_os_error() {
             Some(libc::ENOSYS) => Refused::NoEvents,
             Some(libc::ENOENT) => Refused::NoCounters,
@@ -131,19 +133,22 @@ impl Host {
                 Refused::Filter { asked: asked.filter }
             }
             Some(libc::EOPNOTSUPP) => Refused::NoStacks,
-            Some(libc::EINVAL) => match (asked.hz, self.most_hz) {
-                (Some(hz), Some(most)) if hz > most => Refused::Rate { hz, most },
+            Some(libc::EINVAL) => match (asked.sampling, self.most_hz) {
+                (Sampling::Rate { hz, .. }, Some(most)) if hz > most => Refused::Rate { hz, most },
                 _ => Refused::Filter { asked: asked.filter },
             },
             Some(libc::EACCES | libc::EPERM) => {
-                match (self.level, highest_level(asked.filter, asked.whole_cpus)) {
+                match (self.level, highest_level(asked.filter, asked.threads.is_none())) {
                     (Some(level), highest) if level > highest => Refused::Level { level, highest },
                     _ => Refused::Forbidden,
                 }
             }
             Some(libc::EBUSY) => Refused::Busy,
             Some(libc::EMFILE | libc::ENFILE) => Refused::Files,
-            Some(libc::ESRCH) => Refused::NoProcess { pid: asked.pid.unsigned_abs() },
+            Some(libc::ESRCH) => {
+                let first = asked.threads.and_then(<[i32]>::first);
+                Refused::NoProcess { pid: first.map_or(0, |pid| pid.unsigned_abs()) }
+            }
             _ => Refused::Os(error),
         }
     }

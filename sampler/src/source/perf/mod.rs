@@ -231,8 +231,12 @@ fn run_program(
     let mut is_killed = false;
     loop {
         match waitpid(pid, Some(WaitPidFlag::WNOHANG)) {
-            Ok(WaitStatus::Exited(_, _)) if refused.is_some() => break,
-            Ok(WaitStatus::Exited(_, code)) => return Ok(Exit::Code(code)),
+            Ok(WaitStatus::Exited(_, code)) => {
+                return match refused {
+                    Some(cause) => Err(SourceError::NotExecutable { path: path.to_owned(), cause }),
+                    None => Ok(Exit::Code(code)),
+                };
+            }
             Ok(WaitStatus::Signaled(_, signal, _)) => return Ok(Exit::Signal(signal as i32)),
             Ok(_) | Err(Errno::EINTR) => {}
             Err(errno) => return Err(SourceError::os("waiting for the program", errno)),
@@ -243,8 +247,6 @@ fn run_program(
         }
         std::thread::sleep(NAP);
     }
-    let cause = refused.unwrap_or_else(|| Errno::ECHILD.into());
-    Err(SourceError::NotExecutable { path: path.to_owned(), cause })
 }
 
 /// The sampler: reads the records that the kernel wrote.
@@ -330,7 +332,7 @@ impl Emptying {
     /// recorded, its new records wait for the next read, or reading would never end.
     fn take_all(&mut self, waiting: &mut Vec<RawStack>, outlet: &Outlet, now: u64) {
         let Emptying { events, depth, call_stack, .. } = self;
-        let (mut said, mut lost) = (Vec::new(), 0);
+        let mut said = Vec::new();
         for ring in &mut events.rings {
             let config = ring.config().clone();
             let reading = Reading { config, depth: *depth, call_stack: *call_stack };
@@ -342,10 +344,6 @@ impl Emptying {
                         waiting.push(*stack);
                     }
                     DecodedRecord::Event(event) => said.push(event),
-                    DecodedRecord::Lost(record) => {
-                        lost += record.stacks;
-                        said.push(Event::Lost(record));
-                    }
                     DecodedRecord::Throttled => self.report.throttled += 1,
                     DecodedRecord::Stack(_) | DecodedRecord::Nothing => {}
                 }
@@ -354,8 +352,10 @@ impl Emptying {
                 }
             }
         }
-        self.report.lost += lost;
         for event in said {
+            if let Event::Lost(lost) = &event {
+                self.report.lost += lost.stacks;
+            }
             if self.is_told(&event) {
                 // If the receiver is gone, the recording has failed anyway.
                 let _ = outlet.shared.send(event);

@@ -12,7 +12,7 @@ use perf_event_open_sys as sys;
 use perf_event_open_sys::bindings;
 
 use super::host::{Host, Monitor};
-use super::refused::{Asked, Refused};
+use super::refused::Refused;
 use crate::config::Sampling;
 
 /// Sizes of a ring buffer in bytes, preferred ones first. With its header page, the first is the
@@ -40,6 +40,14 @@ pub(super) struct EventRequest<'a> {
     pub(super) cpus: &'a [u32],
 }
 
+impl<'a> EventRequest<'a> {
+    /// An event of this process, to see whether the kernel permits it.
+    pub(super) fn own(host: &'a Host, filter: BranchFilter) -> EventRequest<'a> {
+        let sampling = Sampling::Period(1 << 40);
+        EventRequest { host, filter, sampling, on_exec: true, threads: Some(&[0]), cpus: &[] }
+    }
+}
+
 /// Opens the events, disabled.
 pub(super) fn open(wanted: &EventRequest<'_>) -> Result<Events, Refused> {
     // Linux 4.14 and later save branch types.
@@ -65,15 +73,6 @@ fn open_all(wanted: &EventRequest<'_>, types: bool) -> Result<Events, Refused> {
         };
         let mut is_mapped = false;
         for &thread in threads {
-            let asked = Asked {
-                filter: wanted.filter,
-                whole_cpus: wanted.threads.is_none(),
-                hz: match wanted.sampling {
-                    Sampling::Rate { hz, .. } => Some(hz),
-                    Sampling::Period(_) => None,
-                },
-                pid: thread,
-            };
             let mut builder = attributes(wanted, kind, types);
             builder.one_cpu(cpu as usize);
             match wanted.threads {
@@ -88,7 +87,7 @@ fn open_all(wanted: &EventRequest<'_>, types: bool) -> Result<Events, Refused> {
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) && threads.len() > 1 => {
                     continue;
                 }
-                Err(error) => return Err(wanted.host.refused(error, asked)),
+                Err(error) => return Err(wanted.host.refused(error, wanted)),
             };
             match events.rings.last().filter(|_| is_mapped) {
                 Some(ring) => {
@@ -114,14 +113,11 @@ fn open_all(wanted: &EventRequest<'_>, types: bool) -> Result<Events, Refused> {
 /// [`Refused`].
 pub fn attempt(host: &Host, filter: BranchFilter) -> Result<(), Refused> {
     host.allows(filter, false)?;
-    let sampling = Sampling::Period(1 << 40);
-    let wanted =
-        EventRequest { host, filter, sampling, on_exec: true, threads: Some(&[0]), cpus: &[] };
+    let wanted = EventRequest::own(host, filter);
     let kind = host.monitors.iter().flatten().next().map_or(0, |monitor| monitor.kind);
-    let asked = Asked { filter, whole_cpus: false, hz: None, pid: 0 };
     let mut builder = attributes(&wanted, kind, false);
     builder.observe_self().any_cpu();
-    builder.build().map(drop).map_err(|error| host.refused(error, asked))
+    builder.build().map(drop).map_err(|error| host.refused(error, &wanted))
 }
 
 /// Attributes of an event that counts retired branches, as the recording's header says, with a

@@ -15,10 +15,8 @@ use crate::target::ThreadId;
 pub(super) enum DecodedRecord {
     /// A sample.
     Stack(Box<RawStack>),
-    /// An event other than a sample.
+    /// An event other than a sample. Lost are the records that found no space in the ring buffer.
     Event(Event),
-    /// Records that found no space in the ring buffer.
-    Lost(Lost),
     /// The kernel throttled the event: too many interrupts.
     Throttled,
     /// A record that a recording does not need.
@@ -81,14 +79,14 @@ impl Side {
 
     fn lost(stacks: u64, metadata: &RecordMetadata) -> DecodedRecord {
         let id = metadata.sample_id();
-        DecodedRecord::Lost(Lost {
+        DecodedRecord::Event(Event::Lost(Lost {
             time: Side::time(metadata),
             pid: id.pid().unwrap_or(u32::MAX),
             tid: id.tid().unwrap_or(u32::MAX),
             cpu: id.cpu().unwrap_or(u32::MAX),
             stacks,
             label: None,
-        })
+        }))
     }
 }
 

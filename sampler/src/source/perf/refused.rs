@@ -91,15 +91,6 @@ pub enum Refused {
     Os(io::Error),
 }
 
-/// The request to the kernel.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
-    pub(super) filter: BranchFilter,
-    pub(super) whole_cpus: bool,
-    pub(super) hz: Option<u32>,
-    pub(super) pid: i32,
-}
-
 impl Refused {
     /// The fix, if there is one.
     pub fn remedy(&self) -> Option<String> {

@@ -88,10 +88,12 @@ fn a_paranoid_level_forbids_ordinary_users() {
 #[test]
 fn an_error_has_its_reason() {
     let host = Host { level: Some(2), most_hz: Some(4000), ..Host::default() };
-    let refused = |errno, filter: &str, hz| {
+    let refused = |errno, filter: &str, hz: Option<u32>| {
         let filter = filter.parse().expect("a filter");
-        let asked = Asked { filter, whole_cpus: false, hz, pid: 77 };
-        host.refused(io::Error::from_raw_os_error(errno), asked)
+        let sampling = hz.map_or(Sampling::Period(1), |hz| Sampling::Rate { hz, seed: 0 });
+        let threads = Some(&[77][..]);
+        let asked = EventRequest { sampling, threads, ..EventRequest::own(&host, filter) };
+        host.refused(io::Error::from_raw_os_error(errno), &asked)
     };
     let user = |errno| refused(errno, "any,u", None);
     assert!(matches!(user(libc::ENOSYS), Refused::NoEvents));

@@ -88,10 +88,16 @@ fn what_is_missing() {
     let lost = Lost { time: 99, pid: 7, tid: 8, cpu: 3, stacks: 12, label: None };
     let body = bytes(&[&[1, 12][..], &TRAILER].concat());
     let found = reading(false).read(2, 0, &body);
-    assert!(matches!(&found, DecodedRecord::Lost(found) if *found == lost), "{found:?}");
+    assert!(
+        matches!(&found, DecodedRecord::Event(Event::Lost(found)) if *found == lost),
+        "{found:?}"
+    );
     let body = bytes(&[&[12][..], &TRAILER].concat());
     let found = reading(false).read(13, 0, &body);
-    assert!(matches!(&found, DecodedRecord::Lost(found) if *found == lost), "{found:?}");
+    assert!(
+        matches!(&found, DecodedRecord::Event(Event::Lost(found)) if *found == lost),
+        "{found:?}"
+    );
     let body = bytes(&[&[1, 2, 3][..], &TRAILER].concat());
     assert!(matches!(reading(false).read(5, 0, &body), DecodedRecord::Throttled));
     assert!(matches!(reading(false).read(6, 0, &body), DecodedRecord::Nothing));
