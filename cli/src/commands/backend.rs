@@ -124,7 +124,7 @@ pub(crate) fn taint_notice(registers: &dyn Registers, root: &Root) -> Option<&'s
             .and_then(|text| text.trim().parse::<u64>().ok())
             .is_some_and(|taint| taint & OUT_OF_SPEC != 0)
     };
-    (registers.taints() && !tainted())
+    (registers.driver().taints && !tainted())
         .then_some("writing MSRs taints the kernel (CPU_OUT_OF_SPEC) until it is booted anew")
 }
 

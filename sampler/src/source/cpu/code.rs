@@ -9,6 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lbr_msr::record::{BranchType, Event};
+use lbr_msr::text::AsText;
 
 use crate::config::{Classify, Owns};
 use crate::maps::{self, Mapping};
@@ -145,17 +146,12 @@ impl Switches for ProcessSwitches {
 
 /// `nonvoluntary_ctxt_switches` of a `/proc/PID/status` with `Threads` 1.
 fn involuntary(status: &[u8]) -> Option<u64> {
-    let mut threads = None;
-    let mut switches = None;
-    for line in status.split(|byte| *byte == b'\n') {
-        let number = |name: &str| {
-            let rest = line.strip_prefix(name.as_bytes())?.strip_prefix(b":")?;
-            std::str::from_utf8(rest).ok()?.trim().parse::<u64>().ok()
-        };
-        threads = threads.or_else(|| number("Threads"));
-        switches = switches.or_else(|| number("nonvoluntary_ctxt_switches"));
-    }
-    switches.filter(|_| threads == Some(1))
+    let status = status.as_text();
+    let number = |name: &str| -> Option<u64> {
+        let mut lines = status.lines();
+        lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':')?.trim().parse().ok())
+    };
+    number("nonvoluntary_ctxt_switches").filter(|_| number("Threads") == Some(1))
 }
 
 #[cfg(test)]

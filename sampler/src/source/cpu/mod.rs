@@ -37,7 +37,7 @@ use lbr_msr::{MsrError, MsrWrite};
 
 use super::{Decoding, Exit, Source, SourceError, SourceNotes};
 use crate::clock::{DEFAULT_HZ, Pace};
-use crate::config::{RecordConfig, Sampling};
+use crate::config::RecordConfig;
 use crate::gate::{Gate, Recorder};
 use crate::outlet::{Outlet, Sampler};
 use crate::target::{Affinity, Moved};
@@ -130,6 +130,8 @@ impl<'a> Source<'a> for Cpus<'a> {
         self.moved = Moved::off(&cpus, &self.allowed);
         let rings = std::mem::take(&mut self.rings).into_iter().zip(0..);
         let samplers = rings.map(|(ring, nth)| {
+            // CPU registers cannot interrupt after a number of branches: they support only a rate.
+            let pace = config.sampling.pace(nth).unwrap_or_else(|| Pace::new(DEFAULT_HZ, nth));
             let sampler = CpuSampler {
                 registers: ring.registers,
                 same_cpu: ring.same_cpu,
@@ -137,7 +139,7 @@ impl<'a> Source<'a> for Cpus<'a> {
                 caps: config.caps.clone(),
                 mode: config.mode(),
                 thread: self.target.id(),
-                pace: pace(config.sampling, nth),
+                pace,
                 switches: self.target.switches(),
             };
             Box::new(move |outlet: &mut Outlet| sampler.run(outlet)) as Sampler<'a>
@@ -163,11 +165,6 @@ impl<'a> Source<'a> for Cpus<'a> {
         ran?;
         Ok((exit?.unwrap_or(Exit::Code(0)), SourceNotes::default()))
     }
-}
-
-/// CPU registers support only a rate: they cannot interrupt after a number of branches.
-fn pace(sampling: Sampling, nth: u64) -> Pace {
-    sampling.pace(nth).unwrap_or_else(|| Pace::new(DEFAULT_HZ, nth))
 }
 
 #[cfg(test)]

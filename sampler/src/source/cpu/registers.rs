@@ -16,6 +16,8 @@ pub struct Driver {
     pub name: &'static str,
     /// Its usual name.
     pub through: &'static str,
+    /// Whether writing taints the kernel.
+    pub taints: bool,
     /// The path of a CPU's node.
     node: fn(u32, &Root) -> PathBuf,
     /// Opens a CPU's registers, read-write or read-only; fails if a need is not permitted.
@@ -28,9 +30,6 @@ type Open = fn(u32, &Root, &[Need], bool) -> Result<Box<dyn Registers>, MsrError
 pub trait Registers: MsrWrite + Debug + Send {
     /// The driver in use.
     fn driver(&self) -> &'static Driver;
-
-    /// Whether writing taints the kernel.
-    fn taints(&self) -> bool;
 
     /// A descriptor of the node with the same access, for a sampler [on the same
     /// CPU](super::same_cpu); `None` if one call reaches all registers.
@@ -79,6 +78,7 @@ pub fn open(
 const MSR: Driver = Driver {
     name: "msr",
     through: "/dev/cpu/N/msr",
+    taints: true,
     node: |cpu, root| root.msr_node(cpu),
     open: |cpu, root, _, write| {
         let open = if write { Device::open_for_writing } else { Device::open };
@@ -91,10 +91,6 @@ impl Registers for Device {
         &MSR
     }
 
-    fn taints(&self) -> bool {
-        true
-    }
-
     fn same_cpu(&self) -> io::Result<Option<OwnedFd>> {
         self.as_fd().try_clone_to_owned().map(Some)
     }
@@ -104,6 +100,7 @@ impl Registers for Device {
 const MSR_SAFE: Driver = Driver {
     name: "msr-safe",
     through: "msr-safe",
+    taints: false,
     node: |cpu, root| root.join(&format!("dev/cpu/{cpu}/msr_safe")),
     open: |cpu, root, needs, write| {
         let registers = MsrSafe::open(cpu, root, write)?;
@@ -115,10 +112,6 @@ const MSR_SAFE: Driver = Driver {
 impl Registers for MsrSafe {
     fn driver(&self) -> &'static Driver {
         &MSR_SAFE
-    }
-
-    fn taints(&self) -> bool {
-        false
     }
 
     fn same_cpu(&self) -> io::Result<Option<OwnedFd>> {

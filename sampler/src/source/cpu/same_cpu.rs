@@ -65,16 +65,11 @@ impl RecordUntil for Control<'_> {
         };
         row(&mut frame, self.descriptor.as_raw_fd(), self.msr);
         let [thaw, _, read, freeze] = frame.returned;
-        self.check(thaw, Access::Write)?;
-        self.check(read, Access::Read)?;
-        self.check(freeze, Access::Write)?;
+        let check = |returned, access| transferred(returned, self.cpu, self.msr, access);
+        check(thaw, Access::Write)?;
+        check(read, Access::Read)?;
+        check(freeze, Access::Write)?;
         Ok(frame.seen)
-    }
-}
-
-impl Control<'_> {
-    fn check(&self, returned: i64, access: Access) -> Result<(), MsrError> {
-        transferred(returned, self.cpu, self.msr, access)
     }
 }
 

@@ -72,7 +72,9 @@ pub trait Target {
     ///
     /// # Errors
     /// [`SourceError`].
-    fn finish(&mut self, emit: Emit<'_>) -> Result<Option<Exit>, SourceError>;
+    fn finish(&mut self, _emit: Emit<'_>) -> Result<Option<Exit>, SourceError> {
+        Ok(None)
+    }
 }
 
 /// Everything that runs on the recorded CPUs.
@@ -94,10 +96,6 @@ impl Target for WholeCpu {
     fn wait(&mut self, is_over: &dyn Fn() -> bool, _: Emit<'_>) -> Result<(), SourceError> {
         wait_until(is_over, self.limit, || false);
         Ok(())
-    }
-
-    fn finish(&mut self, _: Emit<'_>) -> Result<Option<Exit>, SourceError> {
-        Ok(None)
     }
 }
 

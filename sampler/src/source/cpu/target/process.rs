@@ -8,7 +8,7 @@ use super::{Emit, Target, wait_until};
 use crate::clock::monotonic_ns;
 use crate::maps::{comm, numbers};
 use crate::source::cpu::code::{ProcessCode, UserCode};
-use crate::target::{Affinity, Exit, SourceError, ThreadId};
+use crate::target::{Affinity, SourceError, ThreadId};
 
 /// A running process, moved to the recorded CPUs until this is dropped.
 #[derive(Debug)]
@@ -35,15 +35,12 @@ impl Process {
         let threads = numbers(&format!("/proc/{pid}/task"))
             .map_err(|cause| SourceError::os(format!("looking at process {pid}"), cause))?;
         for tid in threads {
-            let before = match Affinity::of(tid) {
-                Ok(before) => before,
+            let moved = Affinity::of(tid).and_then(|before| cpus.apply(tid).map(|()| before));
+            match moved {
+                Ok(before) => process.moved.push((tid, before)),
                 // A thread may end at any time.
-                Err(SourceError::Os { cause, .. }) if is_gone(&cause) => continue,
-                Err(error) => return Err(error),
-            };
-            match cpus.apply(tid) {
-                Ok(()) => process.moved.push((tid, before)),
-                Err(SourceError::Os { cause, .. }) if is_gone(&cause) => {}
+                Err(SourceError::Os { cause, .. }) if cause.raw_os_error() == Some(libc::ESRCH) => {
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -54,10 +51,6 @@ impl Process {
         // A zombie still has its folder, but no memory.
         std::fs::read_link(format!("/proc/{}/exe", self.id.pid)).is_ok()
     }
-}
-
-fn is_gone(cause: &std::io::Error) -> bool {
-    cause.raw_os_error() == Some(libc::ESRCH)
 }
 
 impl Target for Process {
@@ -78,10 +71,6 @@ impl Target for Process {
     fn wait(&mut self, is_over: &dyn Fn() -> bool, _: Emit<'_>) -> Result<(), SourceError> {
         wait_until(is_over, self.limit, || !self.is_there());
         Ok(())
-    }
-
-    fn finish(&mut self, _: Emit<'_>) -> Result<Option<Exit>, SourceError> {
-        Ok(None)
     }
 }
 

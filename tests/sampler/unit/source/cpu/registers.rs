@@ -21,7 +21,7 @@ fn msr_safe_comes_first_where_it_permits_enough() {
     // A named driver is not replaced by another.
     let named = |name| {
         let opened = open(Some(name), 0, &root, &[need], false);
-        opened.map(|registers| (registers.driver().name, registers.taints()))
+        opened.map(|registers| (registers.driver().name, registers.driver().taints))
     };
     assert_eq!(named("msr"), Ok(("msr", true)));
     assert!(named("msr-safe").is_err_and(|error| !error.to_string().contains("dev/cpu/0/msr:")));

@@ -32,7 +32,10 @@ fn failures_are_distinguished() {
     let cause = "0 bytes were transferred instead of 8".to_owned();
     let short = MsrError::Os { cpu: 3, msr, access: Access::Read, cause };
     assert_eq!(control.record_until(1, Duration::ZERO), Err(short));
-    let error = |errno| control.check(-i64::from(errno), Access::Read).expect_err("an error");
+    let error = |errno| {
+        transferred(-i64::from(errno), control.cpu, control.msr, Access::Read)
+            .expect_err("an error")
+    };
     assert_eq!(error(libc::EIO), MsrError::Fault { cpu: 3, msr, access: Access::Read });
     assert_eq!(error(libc::ENXIO), MsrError::Offline { cpu: 3 });
     assert!(matches!(error(libc::EPERM), MsrError::WriteFiltered { .. }));
