@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use super::gdb::Gdb;
 use super::reader::{Reader, Thinning, failed};
-use super::shared::{Plugin, Shared};
+use super::shared::{Plugin, Shared, inherit};
 use super::{Emulated, code, find};
 use crate::gate::Recorder;
 use crate::source::{Exit, SourceError, SourceNotes, Stop};
@@ -43,10 +43,8 @@ impl Emulated {
     ) -> Result<(Exit, SourceNotes), SourceError> {
         let shared = Shared::new().doing("making memory to share with qemu")?;
         let thinning = if self.command.model { Thinning::NONE } else { Thinning::of(recorder) };
-        if self.command.model {
-            shared.region().header.model();
-        }
-        shared.region().header.open(thinning.wanted, thinning.sampling);
+        let header = &shared.region().header;
+        header.open(thinning.wanted, thinning.sampling, self.command.model);
         if recorder.wants_signals() && self.qemu.isa != Isa::X86_64 {
             let why = "signals are shown with the registers of x86-64 alone".to_owned();
             return Err(SourceError::Unavailable { why });
@@ -66,7 +64,7 @@ impl Emulated {
         reader.gdb = gdb;
         let ended = reader.read(&mut running.0);
         // The plugin stops waiting, and forked children hold none of our locks.
-        shared.region().header.close();
+        header.close();
         let status = match ended {
             Ok(status) => status,
             Err(Stop::Failed(error)) => return Err(error),
@@ -78,7 +76,6 @@ impl Emulated {
         let closed = recorder.is_closed();
         let nothing = !reader.introduced;
         let notes = reader.finish();
-        let header = &shared.region().header;
         if header.failed.load(Ordering::Acquire) != 0 {
             return Err(failed("the plugin has failed; standard error has its reason".to_owned()));
         }
@@ -127,7 +124,7 @@ fn start(source: &Emulated, shared: &Shared, gdb: Option<&Gdb>) -> Result<Child,
     process.args(["-0", &source.command.program]);
     // A path that starts with `-` would be parsed as an option.
     process.arg(Path::new(".").join(&source.path)).args(&source.command.args);
-    shared.inherit(&mut process);
+    inherit(shared.fd(), &mut process);
     if let Some(user) = source.command.rights() {
         // Supplementary groups are dropped.
         process.uid(user.uid).gid(user.gid);

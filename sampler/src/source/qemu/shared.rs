@@ -46,14 +46,9 @@ impl Shared {
         unsafe { self.address.as_ref() }
     }
 
-    /// The descriptor number that [`inherit`](Self::inherit) passes on.
+    /// The descriptor's number.
     pub(super) fn fd(&self) -> RawFd {
         self.fd.as_raw_fd()
-    }
-
-    /// Lets the process to be started inherit the descriptor. `self` must live until then.
-    pub(super) fn inherit(&self, process: &mut Process) {
-        inherit(self.fd(), process);
     }
 }
 
@@ -84,7 +79,7 @@ impl Plugin {
 }
 
 /// Lets the process to be started inherit a descriptor, which must stay open until then.
-fn inherit(fd: RawFd, process: &mut Process) {
+pub(super) fn inherit(fd: RawFd, process: &mut Process) {
     // SAFETY: between fork and execve the closure makes one system call, fcntl, and does not
     // allocate; the descriptor it borrows was open when the fork copied it.
     unsafe {

@@ -76,9 +76,10 @@ pub(super) struct Header {
 impl Header {
     /// Initializes new memory, before the consumer starts QEMU. `wanted`: bitmap of branch tags.
     /// `sampling`: how many branches the consumer wants each time (at most 64), and after how many;
-    /// `None` requests all.
-    pub(super) fn open(&self, wanted: u32, sampling: Option<(usize, Option<u64>)>) {
+    /// `None` requests all. `modelled`: it wants predictions and cycles of the model.
+    pub(super) fn open(&self, wanted: u32, sampling: Option<(usize, Option<u64>)>, modelled: bool) {
         self.wanted.store(wanted, Ordering::Relaxed);
+        self.modelled.store(modelled.into(), Ordering::Relaxed);
         if let Some((newest, every)) = sampling {
             self.newest.store(newest.min(MOST_KEPT) as u32, Ordering::Relaxed);
             self.every.store(every.unwrap_or(u64::MAX), Ordering::Relaxed);
@@ -94,12 +95,6 @@ impl Header {
     /// Whether the consumer wants branches whose record starts with this word.
     pub(super) fn wants(&self, word: u64) -> bool {
         self.wanted.load(Ordering::Relaxed) >> (record::tag(word) & 31) & 1 != 0
-    }
-
-    /// Tells the producer that the consumer wants predictions and cycles of the model. To be called
-    /// before [`open`](Self::open).
-    pub(super) fn model(&self) {
-        self.modelled.store(1, Ordering::Relaxed);
     }
 
     /// Whether the consumer wants predictions and cycles of the model.

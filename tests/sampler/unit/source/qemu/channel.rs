@@ -78,7 +78,7 @@ fn a_filter_applies_to_mispredicted_branches_too() {
     let region = region();
     let call = |zero| record::branch_word(0x40_0000, HwBranchType::RelCall, zero).expect("a tag");
     // The calls of the next instruction alone: tag 5, with 16 added.
-    region.header.open(1 << 21, None);
+    region.header.open(1 << 21, None, false);
     // 32 is added to the tag of a mispredicted branch.
     for mispredicted in [0, 0x20 << 56] {
         assert!(region.header.wants(call(true) | mispredicted));
@@ -119,7 +119,7 @@ fn two_threads_agree_on_order() {
 #[test]
 fn the_newest_are_written_after_a_batch_or_on_request() {
     let region = region();
-    region.header.open(!0, Some((3, Some(5))));
+    region.header.open(!0, Some((3, Some(5))), false);
     let mut producer = region.claim().expect("a free ring");
     let mut consumer = Consumer::new(&region.rings[0]);
     let newest = |total| Record::Newest { count: 3, total }.encode().expect("it has a form");
