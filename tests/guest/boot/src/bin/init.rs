@@ -157,7 +157,6 @@ fn forward(port: &mut Port, child: &mut Child) -> io::Result<ExitStatus> {
         fcntl(fd, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
     }
     let (mut out_open, mut err_open) = (true, true);
-    let mut ended = None;
     loop {
         // The child's end closes its pipes, unless its descendants hold them: then the timeout
         // notices.
@@ -169,15 +168,13 @@ fn forward(port: &mut Port, child: &mut Child) -> io::Result<ExitStatus> {
             (true, true) => &mut fds[..],
             (true, false) => &mut fds[..1],
             (false, true) => &mut fds[1..],
-            (false, false) => return ended.map_or_else(|| child.wait(), Ok),
+            (false, false) => return child.wait(),
         };
         match poll(wanted, PollTimeout::from(100u8)) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
             Err(error) => return Err(error.into()),
         }
-        if ended.is_none() {
-            ended = child.try_wait()?;
-        }
+        let ended = child.try_wait()?;
         out_open = out_open && drain(port, &mut out, FrameKind::Stdout)?;
         err_open = err_open && drain(port, &mut err, FrameKind::Stderr)?;
         if let Some(status) = ended {
