@@ -272,14 +272,10 @@ impl BlockInsn<'_> {
         }
     }
 
-    /// As [`before`](Self::before), with a value that lives forever.
-    pub(super) fn before_with<T: Sync>(
-        &self,
-        registers: Registers,
-        callback: Executed,
-        data: &'static T,
-    ) {
-        self.before(registers, callback, userdata(data) as u64);
+    /// As [`before`](Self::before), with a value that lives forever; the callback may change all
+    /// registers.
+    pub(super) fn before_with<T: Sync>(&self, callback: Executed, data: &'static T) {
+        self.before(Registers::ReadWriteAndPc, callback, userdata(data) as u64);
     }
 
     /// Calls `callback` before each execution of the instruction on a vCPU whose number is not 0.

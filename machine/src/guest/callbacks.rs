@@ -229,7 +229,7 @@ pub(super) extern "C" fn transactional(index: c_uint, insn: *mut c_void) {
                     return Some(undone.fallback);
                 }
             }
-            _ => vcpu.end_transaction(),
+            _ => vcpu.transaction = None,
         }
         Some(next)
     });

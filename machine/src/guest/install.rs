@@ -34,15 +34,11 @@ pub unsafe extern "C" fn qemu_plugin_install(
     guarded(|| {
         // SAFETY: QEMU's argument vector.
         let given = unsafe { arguments(argc, argv) };
-        let machine = match prepare(&given) {
-            Ok(machine) => machine,
-            Err(why) => {
-                eprintln!("lbr guest plugin: {why}");
-                return 1;
-            }
-        };
-        if MACHINE.set(machine).is_err() {
-            eprintln!("lbr guest plugin: it can be loaded only once");
+        let installed = prepare(&given).and_then(|machine| {
+            MACHINE.set(machine).map_err(|_| "it can be loaded only once".to_owned())
+        });
+        if let Err(why) = installed {
+            eprintln!("lbr guest plugin: {why}");
             return 1;
         }
         // SAFETY: the id that QEMU passed in.

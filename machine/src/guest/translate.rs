@@ -64,14 +64,9 @@ pub(super) fn translate(machine: &'static Machine, block: &Block) {
             insn.before(Registers::ReadWrite, callbacks::after_cpuid, 0);
         }
         match *hooked {
-            Some(hooked @ (Hooked::ReadMsr | Hooked::WriteMsr | Hooked::ReadCounter)) => {
-                let callback = match hooked {
-                    Hooked::ReadMsr => callbacks::read_msr,
-                    Hooked::WriteMsr => callbacks::write_msr,
-                    _ => callbacks::read_counter,
-                };
-                insn.before_with(Registers::ReadWriteAndPc, callback, access());
-            }
+            Some(Hooked::ReadMsr) => insn.before_with(callbacks::read_msr, access()),
+            Some(Hooked::WriteMsr) => insn.before_with(callbacks::write_msr, access()),
+            Some(Hooked::ReadCounter) => insn.before_with(callbacks::read_counter, access()),
             Some(Hooked::Cpuid) => {
                 insn.before(Registers::ReadWrite, callbacks::before_cpuid, u64::from(last));
                 after_cpuid = true;
@@ -81,7 +76,7 @@ pub(super) fn translate(machine: &'static Machine, block: &Block) {
             Some(hooked @ (Hooked::Begin | Hooked::End | Hooked::Abort)) => {
                 let data = Transactional { insn: hooked, address };
                 let data = machine.callback_data.transactional.get(data);
-                insn.before_with(Registers::ReadWriteAndPc, callbacks::transactional, data);
+                insn.before_with(callbacks::transactional, data);
             }
             None => {}
         }

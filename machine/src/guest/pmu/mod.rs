@@ -53,7 +53,7 @@ struct General {
     count: u64,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Pmu {
     amd: bool,
     /// AMD: 1 without global registers, 2 with them.
@@ -98,19 +98,12 @@ impl Pmu {
         // In reset state, in which all general counters are enabled. SDM 18.2.2.
         let global_ctrl = if version >= 2 { ones(general) } else { 0 };
         Pmu {
-            amd: false,
             version,
-            full_width: false,
-            no_any_thread: false,
-            tsx: false,
-            at_begin: 0,
             width: width.clamp(32, 63),
             general: vec![General::default(); general as usize],
             fixed: vec![0; fixed as usize],
-            fixed_ctrl: 0,
             global_ctrl,
-            status: 0,
-            frozen: false,
+            ..Pmu::default()
         }
     }
 

@@ -57,7 +57,7 @@ impl Vcpu {
         }
     }
 
-    fn fault<T>(&mut self) -> Answer<T> {
+    pub(super) fn fault<T>(&mut self) -> Answer<T> {
         self.counts.faults += 1;
         Answer::Fault
     }

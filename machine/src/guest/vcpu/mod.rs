@@ -38,7 +38,7 @@ pub(super) struct Vcpu {
     /// The offset of the present block from its address at translation.
     shift: u64,
     predictor: Predictor,
-    transaction: Option<Transaction>,
+    pub(super) transaction: Option<Transaction>,
     pub(super) pmu: Option<Pmu>,
     /// Its event counts from generated code.
     pub(super) counted: Happened,
@@ -226,8 +226,7 @@ impl Vcpu {
         if owner == Owner::LbrOrEmulator {
             return Answer::NotOurs;
         }
-        self.counts.faults += 1;
-        Answer::Fault
+        self.fault()
     }
 
     /// Starts or stops following the vCPU. WRMSR executes at privilege level 0 and is not a branch,
@@ -282,11 +281,6 @@ impl Vcpu {
     pub(super) fn begin(&mut self, transaction: Transaction) {
         self.pmu.iter_mut().for_each(Pmu::begin);
         self.transaction = Some(transaction);
-    }
-
-    /// XEND, or an abort without a record.
-    pub(super) fn end_transaction(&mut self) {
-        self.transaction = None;
     }
 
     /// XABORT at `from`: the transaction to roll back, `None` outside of one.
