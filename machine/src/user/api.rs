@@ -3,6 +3,7 @@
 #![allow(unsafe_code, reason = "declarations of C functions")]
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::ptr::null_mut;
 
 /// The only supported interface version.
 pub(super) const VERSION: c_int = 1;
@@ -41,7 +42,7 @@ unsafe extern "C" {
         flags: c_int,
         userdata: *mut c_void,
     );
-    pub(super) fn qemu_plugin_register_vcpu_insn_exec_cb(
+    fn qemu_plugin_register_vcpu_insn_exec_cb(
         insn: *mut Insn,
         callback: ExecCallback,
         flags: c_int,
@@ -65,6 +66,15 @@ unsafe extern "C" {
     pub(super) fn qemu_plugin_insn_data(insn: *const Insn) -> *const c_void;
     /// The load address of the program's code; 0 before loading.
     pub(super) fn qemu_plugin_start_code() -> u64;
+}
+
+/// Calls `callback`, without data, before each execution of an instruction.
+///
+/// # Safety
+/// Only for an instruction in translation.
+pub(super) unsafe fn before(insn: *mut Insn, callback: ExecCallback) {
+    // SAFETY: guaranteed by the caller.
+    unsafe { qemu_plugin_register_vcpu_insn_exec_cb(insn, callback, NO_REGS, null_mut()) }
 }
 
 /// The arguments after the plugin's path, as passed to `qemu_plugin_install`.

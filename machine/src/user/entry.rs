@@ -290,12 +290,7 @@ unsafe fn instrument(tb: *mut Tb, setup: &Setup) {
             let reached = (*FIRST.thread.get()).flow.reached().cast();
             api::qemu_plugin_register_vcpu_insn_exec_inline(last, api::INLINE_ADD_U64, reached, 1);
         } else if block.ending != Ending::Straight {
-            api::qemu_plugin_register_vcpu_insn_exec_cb(
-                last,
-                branch_reached,
-                api::NO_REGS,
-                std::ptr::null_mut(),
-            );
+            api::before(last, branch_reached);
         }
     }
     let wanted = START.load(Ordering::Relaxed);
@@ -307,13 +302,7 @@ unsafe fn instrument(tb: *mut Tb, setup: &Setup) {
         unsafe {
             let insn: *mut Insn = api::qemu_plugin_tb_get_insn(tb, index);
             if api::qemu_plugin_insn_vaddr(insn) == wanted {
-                let nothing = std::ptr::null_mut();
-                api::qemu_plugin_register_vcpu_insn_exec_cb(
-                    insn,
-                    start_reached,
-                    api::NO_REGS,
-                    nothing,
-                );
+                api::before(insn, start_reached);
             }
         }
     }

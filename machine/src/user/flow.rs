@@ -45,15 +45,15 @@ pub(super) struct Flow {
     /// The last block started.
     current: Option<&'static Block>,
     /// rt_sigreturn(2) was called: the next block is the interrupted code.
-    returning: bool,
+    pub(super) returning: bool,
     /// The last block whose system call executed.
     called: Option<&'static Block>,
     /// The positions that signals interrupted, outermost first.
     interrupted: [Interrupted; NESTING],
     depth: usize,
-    /// Number of branches that a signal interrupted, and of which it is unknown whether they were
+    /// Number of branches that a signal interrupted and that are not (yet, or ever) known to be
     /// taken.
-    unresolved: u64,
+    pub(super) unresolved: u64,
 }
 
 impl Flow {
@@ -100,16 +100,6 @@ impl Flow {
     /// The number that may be made nonzero instead of calling [`branch`](Self::branch).
     pub(super) const fn reached(&mut self) -> *mut u64 {
         &raw mut self.reached
-    }
-
-    /// The program calls rt_sigreturn(2).
-    pub(super) fn signal_returns(&mut self) {
-        self.returning = true;
-    }
-
-    /// Number of interrupted branches that are not (yet, or ever) known to be taken.
-    pub(super) fn unresolved(&self) -> u64 {
-        self.unresolved
     }
 
     /// The fast path: decides the `reached` branch when the block at `to` starts, and returns it if

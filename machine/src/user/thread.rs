@@ -219,7 +219,7 @@ impl Thread {
             }
             Arrival::Signal(interrupted) | Arrival::Again(interrupted) => {
                 Counts::add(&counts.kernel_returns, 1);
-                counts.interrupted.store(self.flow.unresolved(), Ordering::Relaxed);
+                counts.interrupted.store(self.flow.unresolved, Ordering::Relaxed);
                 if let Arrival::Again(_) = arrival {
                     let from = before.map_or(0, |before| before.next);
                     moved(producer, MoveKind::Return, (from, interrupted.at), context)?;
@@ -232,7 +232,7 @@ impl Thread {
                 None
             }
             Arrival::Resumed(at, from) => {
-                counts.interrupted.store(self.flow.unresolved(), Ordering::Relaxed);
+                counts.interrupted.store(self.flow.unresolved, Ordering::Relaxed);
                 let returned = before.map_or(0, |before| before.next);
                 moved(producer, MoveKind::Return, (returned, at), context)?;
                 from
@@ -281,7 +281,7 @@ impl Thread {
         self.mapping = None;
         self.naming = call == libc::SYS_prctl && a1 == libc::PR_SET_NAME as u64;
         match call {
-            libc::SYS_rt_sigreturn => self.flow.signal_returns(),
+            libc::SYS_rt_sigreturn => self.flow.returning = true,
             libc::SYS_rt_sigaction => {
                 // The handler is the first word of the kernel's structure; 0 and 1 are SIG_DFL and
                 // SIG_IGN.

@@ -101,13 +101,13 @@ fn a_signal_delays_the_branch_until_its_handler_returns() {
         (jnz, 0x7777, None, 1),
     ] {
         assert_eq!(arrive(&mut flow, from, 0x9000, &handlers), Arrival::Signal(at(from)));
-        assert_eq!(flow.unresolved(), 1);
+        assert_eq!(flow.unresolved, 1);
         assert_eq!(arrive(&mut flow, ret, 0x6000, &handlers), Arrival::Branch(ret));
-        flow.signal_returns();
+        flow.returning = true;
         let back = if unresolved == 0 { from.last } else { to };
         let resumed = Arrival::Resumed(back, taken);
         assert_eq!(enter(&mut flow, to, &handlers), resumed, "back to {to:#x}");
-        assert_eq!(flow.unresolved(), unresolved, "back to {to:#x}");
+        assert_eq!(flow.unresolved, unresolved, "back to {to:#x}");
     }
 }
 
@@ -121,15 +121,15 @@ fn signals_inside_and_after_one_another() {
     let middle = Interrupted { at: 0x5000, until: 0x5010, branch: None };
     assert_eq!(enter(&mut flow, 0x9000, &handlers), Arrival::Signal(middle));
     assert_eq!(arrive(&mut flow, jnz, 0x9000, &handlers), Arrival::Signal(at(jnz)));
-    flow.signal_returns();
+    flow.returning = true;
     let again = enter(&mut flow, 0x9000, &handlers);
     assert_eq!(again, Arrival::Again(at(jnz)), "one more was waiting");
-    flow.signal_returns();
+    flow.returning = true;
     assert_eq!(enter(&mut flow, 0x1030, &handlers), Arrival::Resumed(jnz.last, Some(jnz)));
-    flow.signal_returns();
+    flow.returning = true;
     assert_eq!(enter(&mut flow, 0x5008, &handlers), Arrival::Resumed(0x5000, None));
-    assert_eq!((flow.depth, flow.unresolved()), (0, 0));
-    flow.signal_returns();
+    assert_eq!((flow.depth, flow.unresolved), (0, 0));
+    flow.returning = true;
     let unknown = enter(&mut flow, 0x5008, &handlers);
     assert_eq!(unknown, Arrival::Resumed(0x5008, None), "of no known signal");
 }
@@ -146,7 +146,7 @@ fn a_system_call_interrupted_by_a_signal() {
         assert_eq!((flow.position(), flow.calls()), (0x200e, 0x2010));
         let behind = Interrupted { at: 0x2010, until: 0x2010, branch: None };
         assert_eq!(enter(&mut flow, 0x9000, &handlers), Arrival::Signal(behind));
-        flow.signal_returns();
+        flow.returning = true;
         assert_eq!(enter(&mut flow, to, &handlers), Arrival::Resumed(back, None));
     }
 }
@@ -160,5 +160,5 @@ fn branches_of_handlers_that_never_return_stay_unresolved() {
     for _ in 0..NESTING + 3 {
         assert_eq!(arrive(&mut flow, ret, 0x9000, &handlers), Arrival::Signal(at(ret)));
     }
-    assert_eq!((flow.depth, flow.unresolved()), (NESTING, NESTING as u64 + 3));
+    assert_eq!((flow.depth, flow.unresolved), (NESTING, NESTING as u64 + 3));
 }
