@@ -265,13 +265,8 @@ impl Drain {
         };
         let drained = frozen.and_then(|frozen| self.read_frozen(&mut registers, frozen, &mut out));
         out.accesses = registers.accesses + 1;
-        match drained {
-            Ok(frozen) => Ok((out, self.thawed(frozen))),
-            Err(error) => {
-                self.owed = Some(Head::Unknown);
-                Err(error)
-            }
-        }
+        let frozen = drained.inspect_err(|_| self.owed = Some(Head::Unknown))?;
+        Ok((out, self.thawed(frozen)))
     }
 
     /// The part of a drain between freeze and thaw.

@@ -107,38 +107,18 @@ fn intel(edge: &Edge, index: u32, slots: &mut impl Slots) -> MsrResult<WalkStep>
     }
     // One more register distinguishes the mark from cleared records: TO, or INFO for a branch to
     // address 0.
-    let (slot, end) = match edge {
-        Edge::Mark { index: marked, left } => {
-            let here = marked.is_none_or(|marked| marked == index);
-            let (slot, same) = if left.to != 0 {
-                let to = slots.to(index)?;
-                (RawEntry { from, to, info: None }, to == left.to)
-            } else {
-                let info = slots.info(index)?;
-                (RawEntry { from, to: 0, info }, info == left.info)
-            };
-            let end = if is_blank(&slot) {
-                End::Wiped
-            } else if same && here {
-                End::Mark
-            } else {
-                End::Foreign
-            };
-            (slot, end)
+    let (slot, is_mark) = match edge {
+        Edge::Mark { left, .. } if left.to == 0 => {
+            let info = slots.info(index)?;
+            (RawEntry { from, to: 0, info }, info == left.info)
         }
-        Edge::Blank { index: expected, .. } => {
-            let slot = RawEntry { from, to: slots.to(index)?, info: None };
-            let end = if !is_blank(&slot) {
-                End::Foreign
-            } else if expected.is_none_or(|expected| expected == index) {
-                End::Blank
-            } else {
-                End::Wiped
-            };
-            (slot, end)
+        Edge::Mark { .. } | Edge::Blank { .. } => {
+            let to = slots.to(index)?;
+            let is_mark = matches!(edge, Edge::Mark { left, .. } if left.to == to);
+            (RawEntry { from, to, info: None }, is_mark)
         }
     };
-    Ok(WalkStep::End(slot, end))
+    Ok(WalkStep::End(slot, end_at(edge, index, &slot, is_mark)))
 }
 
 fn packed(edge: &Edge, index: u32, slots: &mut impl Slots) -> MsrResult<WalkStep> {
@@ -146,21 +126,20 @@ fn packed(edge: &Edge, index: u32, slots: &mut impl Slots) -> MsrResult<WalkStep
     if slot.from & PACKED_FROM != 0 {
         return Ok(WalkStep::Record(slot));
     }
-    let end = match edge {
-        Edge::Blank { index: expected, .. }
-            if is_blank(&slot) && expected.is_none_or(|expected| expected == index) =>
-        {
-            End::Blank
-        }
-        _ if is_blank(&slot) => End::Wiped,
-        Edge::Mark { index: marked, left }
-            if left.from == slot.from && marked.is_none_or(|marked| marked == index) =>
-        {
-            End::Mark
-        }
+    let is_mark = matches!(edge, Edge::Mark { left, .. } if left.from == slot.from);
+    Ok(WalkStep::End(slot, end_at(edge, index, &slot, is_mark)))
+}
+
+/// Why a walk ends at a slot without a record. `is_mark`: its contents are the mark's.
+fn end_at(edge: &Edge, index: u32, slot: &RawEntry, is_mark: bool) -> End {
+    let (Edge::Blank { index: at, .. } | Edge::Mark { index: at, .. }) = edge;
+    let is_here = at.is_none_or(|at| at == index);
+    match edge {
+        Edge::Blank { .. } if is_blank(slot) && is_here => End::Blank,
+        _ if is_blank(slot) => End::Wiped,
+        _ if is_mark && is_here => End::Mark,
         _ => End::Foreign,
-    };
-    Ok(WalkStep::End(slot, end))
+    }
 }
 
 fn brbe(edge: &Edge, index: u32, slots: &mut impl Slots) -> MsrResult<WalkStep> {
@@ -182,12 +161,9 @@ fn amd(edge: &Edge, index: u32, is_newest: bool, slots: &mut impl Slots) -> MsrR
         return Ok(WalkStep::NoRecord(RawEntry { from: 0, to, info: None }));
     }
     let slot = RawEntry { from: slots.from(index)?, to, info: None };
-    Ok(match edge {
-        Edge::Blank { .. } if is_blank(&slot) => WalkStep::End(slot, End::Blank),
-        Edge::Mark { .. } if is_blank(&slot) => WalkStep::End(slot, End::Wiped),
-        Edge::Mark { left, .. } if to == 0 && slot.from == left.from => {
-            WalkStep::End(slot, End::Mark)
-        }
-        _ => WalkStep::NoRecord(slot),
+    let is_mark = matches!(edge, Edge::Mark { left, .. } if to == 0 && left.from == slot.from);
+    Ok(match end_at(edge, index, &slot, is_mark) {
+        End::Foreign => WalkStep::NoRecord(slot),
+        end => WalkStep::End(slot, end),
     })
 }
