@@ -214,20 +214,18 @@ impl<'a, S: Sink> Decoder<'a, S> {
     pub(crate) fn collect(&mut self) {
         while let Ok(message) = self.messages.try_recv() {
             match message {
-                Message::Event(event) => self.arrive(event),
+                Message::Event(event) => {
+                    self.arrived += 1;
+                    if let Event::Lost(lost) = &event {
+                        self.decoded.lost += lost.stacks;
+                    }
+                    self.waiting.insert((time_of(&event), self.arrived), event);
+                }
                 Message::Moves(thread, time, moves) => {
                     self.moves.insert((thread.tid, time), moves);
                 }
             }
         }
-    }
-
-    fn arrive(&mut self, event: Event) {
-        self.arrived += 1;
-        if let Event::Lost(lost) = &event {
-            self.decoded.lost += lost.stacks;
-        }
-        self.waiting.insert((time_of(&event), self.arrived), event);
     }
 
     fn emit_until(&mut self, time: u64) -> Result<(), S::Error> {

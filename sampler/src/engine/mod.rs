@@ -25,7 +25,7 @@ use crate::gate::{Gate, OpenError, Rings, Shared};
 use crate::interrupt::Passing;
 use crate::outlet::{Outlet, SamplerError};
 use crate::source::Source;
-use crate::sync::atomic::AtomicU64;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::mpsc;
 use crate::sync::queue::RingBuffer;
 use crate::sync::thread::{Builder, Scope, ScopedJoinHandle, scope};
@@ -128,34 +128,30 @@ where
     let sees_kernel = knowledge.kernel;
     let rings = Rings::new(&mut config, period, sees_kernel, Arc::clone(&shared), of_rings);
 
+    let (shared, reached) = (&*shared, &*reached);
     let ended = scope(|threads| {
         // On any failure below, these guards release the waiting threads.
         let guard = OnDrop(|| shared.fail());
         let _close = OnDrop(|| rings.close());
         let mut running = Vec::new();
         for (sampler, outlet) in samplers.into_iter().zip(outlets) {
-            running.push(spawn(threads, "sampler", &shared, move || outlet.run(sampler))?);
+            running.push(spawn(threads, "sampler", shared, move || {
+                outlet.run(sampler).inspect_err(|_| shared.fail())
+            })?);
         }
         if let Some(pace) = pace {
             let rings = &*rings;
-            spawn(threads, "clock", &shared, move || {
-                rings.tick(pace);
-                Ok::<(), SamplerError>(())
-            })?;
+            spawn(threads, "clock", shared, move || rings.tick(pace))?;
         }
         let (going, is_over) = mpsc::channel();
-        let decoder = {
-            let reached = &*reached;
-            spawn(threads, "decoder", &shared, move || {
-                merge::decode_all(decoder, queues, reached, caught_up, &is_over)
-            })?
-        };
+        let decoder = spawn(threads, "decoder", shared, move || {
+            merge::decode_all(decoder, queues, reached, caught_up, &is_over)
+                .inspect_err(|_| shared.fail())
+        })?;
         let (running_on, is_at_end) = mpsc::channel::<()>();
         if let Some(interrupts) = config.interrupts {
-            let shared = &*shared;
             spawn(threads, "signals", shared, move || {
                 pass_signals(shared, Passing::new(interrupts), &is_at_end);
-                Ok::<(), SamplerError>(())
             })?;
         }
         // A failed sampler drops its end.
@@ -188,7 +184,7 @@ where
         source: source.name(),
         exit,
         notes,
-        retired: models.then(|| rings.retired()),
+        retired: models.then(|| rings.retired.load(Ordering::Acquire)),
         time: Duration::from_nanos(monotonic_ns().saturating_sub(started)),
         seed,
         ..decoded
@@ -201,8 +197,8 @@ where
 fn pass_signals(shared: &Shared, mut passing: Passing, is_at_end: &mpsc::Receiver<()>) {
     const LOOK: Duration = Duration::from_millis(10);
     while is_at_end.recv_timeout(LOOK) == Err(mpsc::RecvTimeoutError::Timeout) {
-        if passing.is_time_to_end(shared.program()) {
-            shared.stop();
+        if passing.is_time_to_end(shared.program.get().copied()) {
+            shared.stop.store(true, Ordering::Relaxed);
         }
     }
 }
@@ -216,23 +212,18 @@ impl<F: Fn()> Drop for OnDrop<F> {
     }
 }
 
-/// Starts a thread; if it fails or panics, the recording fails.
-fn spawn<'scope, 'env, T, F, E, R>(
-    threads: &'scope Scope<'scope, 'env>,
+/// Starts a thread; if it panics, the recording fails.
+fn spawn<'scope, T: Send + 'scope, E>(
+    threads: &'scope Scope<'scope, '_>,
     name: &'static str,
     shared: &'scope Shared,
-    run: R,
-) -> Result<ScopedJoinHandle<'scope, Result<T, F>>, RecordError<E>>
-where
-    R: FnOnce() -> Result<T, F> + Send + 'scope,
-    T: Send + 'scope,
-    F: Send + 'scope,
-{
+    run: impl FnOnce() -> T + Send + 'scope,
+) -> Result<ScopedJoinHandle<'scope, T>, RecordError<E>> {
     let run = move || {
         let guard = OnDrop(|| shared.fail());
-        let done = run()?;
+        let done = run();
         std::mem::forget(guard);
-        Ok(done)
+        done
     };
     let spawned = Builder::new().name(format!("lbr-{name}")).spawn_scoped(threads, run);
     spawned.map_err(|cause| RecordError::Spawn { name, cause })

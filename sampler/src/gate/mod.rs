@@ -16,6 +16,7 @@ use std::sync::Arc;
 use lbr_msr::record::{Event, MoveKind};
 use lbr_msr::soft::{Retired, SoftLbr};
 
+use crate::sync::atomic::Ordering;
 use crate::target::{SignalStop, ThreadId};
 pub use registers::{BranchRegisters, Closed, OpenError, OpenRegisters};
 use rings::Cell;
@@ -158,9 +159,7 @@ impl Recorder for Gate {
     type Ring = Ring;
 
     fn start(&self, thread: ThreadId) -> Result<Ring, Closed> {
-        if self.is_closed() {
-            return Err(Closed);
-        }
+        self.0.shared.open()?;
         let cell = self.0.open(thread).ok_or(Closed)?;
         Ok(Ring { rings: Arc::clone(&self.0), cell, retired: 0 })
     }
@@ -177,7 +176,8 @@ impl Recorder for Gate {
     }
 
     fn started(&self, pid: u32) {
-        self.0.shared.started(pid);
+        // A source starts one process.
+        let _ = self.0.shared.program.set(pid.cast_signed());
     }
 
     fn model(&self) -> Option<SoftLbr> {
@@ -201,10 +201,7 @@ pub struct Ring {
 
 impl fmt::Debug for Ring {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ring")
-            .field("thread", &self.cell.thread)
-            .field("retired", &self.retired)
-            .finish_non_exhaustive()
+        f.debug_struct("Ring").field("thread", &self.cell.thread).finish_non_exhaustive()
     }
 }
 
@@ -219,17 +216,13 @@ impl Retire for Ring {
     }
 
     fn retire_newest(&mut self, left_out: u64, run: &[Retired]) -> Result<(), Closed> {
-        if self.rings.shared.is_closed() {
-            return Err(Closed);
-        }
+        self.rings.shared.open()?;
         self.retired += self.rings.feed(&self.cell, left_out, run);
         Ok(())
     }
 
     fn retire_entry(&mut self, branch: &Retired, arguments: [u64; 6]) -> Result<(), Closed> {
-        if self.rings.shared.is_closed() {
-            return Err(Closed);
-        }
+        self.rings.shared.open()?;
         self.retired += self.rings.feed_entry(&self.cell, branch, arguments);
         Ok(())
     }
@@ -240,7 +233,7 @@ impl Retire for Ring {
     }
 
     fn is_due(&self) -> bool {
-        self.cell.is_due()
+        self.cell.due.load(Ordering::Relaxed)
     }
 
     fn flush(&mut self) -> Result<(), Closed> {

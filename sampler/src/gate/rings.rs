@@ -29,7 +29,7 @@ pub(crate) struct Cell {
     pub(super) thread: ThreadId,
     state: Mutex<State>,
     /// The clock ticked while the registers were in use.
-    due: AtomicBool,
+    pub(super) due: AtomicBool,
 }
 
 struct State {
@@ -43,12 +43,6 @@ struct State {
     arguments: Option<[u64; 6]>,
     /// Moves since the last drain, each with the number of ring changes before it.
     moves: Vec<(u64, ThreadMove)>,
-}
-
-impl Cell {
-    pub(super) fn is_due(&self) -> bool {
-        self.due.load(Ordering::Relaxed)
-    }
 }
 
 /// All LBRs of a recording, and their common queue to the decoder.
@@ -70,7 +64,8 @@ pub(crate) struct Rings {
     /// `None` when draining has ended.
     outlet: Mutex<Option<Outlet>>,
     ended: Mutex<Result<SamplerReport, SamplerError>>,
-    retired: AtomicU64,
+    /// LBR changes of all ended threads: the number of branches that a complete recording must hold.
+    pub(crate) retired: AtomicU64,
 }
 
 impl Rings {
@@ -274,11 +269,6 @@ impl Rings {
     /// The statistics of the drains. Can be taken once.
     pub(crate) fn report(&self) -> Result<SamplerReport, SamplerError> {
         std::mem::replace(&mut *lock(&self.ended), Ok(SamplerReport::default()))
-    }
-
-    /// LBR changes of all threads: the number of branches that a complete recording must hold.
-    pub(crate) fn retired(&self) -> u64 {
-        self.retired.load(Ordering::Acquire)
     }
 
     /// Drains by the clock until the recording ends.

@@ -23,10 +23,10 @@ pub(crate) enum Message {
 pub(crate) struct Shared {
     /// The target has ended: the samplers drain the remaining records and end.
     ended: AtomicBool,
-    /// The user wants to stop. Recorded data is kept.
-    stop: Arc<AtomicBool>,
-    /// The process that signals are passed on to.
-    program: OnceLock<i32>,
+    /// The user wants to end the recording and the program. Recorded data is kept.
+    pub(crate) stop: Arc<AtomicBool>,
+    /// The process that was started for recording: signals are passed on to it.
+    pub(crate) program: OnceLock<i32>,
     /// The recording has failed.
     failed: AtomicBool,
     samplers: Mutex<Vec<Thread>>,
@@ -57,23 +57,13 @@ impl Shared {
         })
     }
 
+    /// Fails if the source should stop.
+    pub(super) fn open(&self) -> Result<(), Closed> {
+        if self.is_closed() { Err(Closed) } else { Ok(()) }
+    }
+
     pub(crate) fn is_closed(&self) -> bool {
         self.stop.load(Ordering::Relaxed) || self.has_failed()
-    }
-
-    /// Ends the recording, and the program.
-    pub(crate) fn stop(&self) {
-        self.stop.store(true, Ordering::Relaxed);
-    }
-
-    /// The process that was started for recording.
-    pub(crate) fn program(&self) -> Option<i32> {
-        self.program.get().copied()
-    }
-
-    pub(super) fn started(&self, pid: u32) {
-        // A source starts one process.
-        let _ = self.program.set(pid.cast_signed());
     }
 
     pub(crate) fn has_failed(&self) -> bool {
