@@ -41,11 +41,8 @@ impl Mapping {
 
     /// perf's record for it.
     pub(crate) fn event(&self, time: u64, id: ThreadId) -> Mmap {
-        let path = match self.path.as_str() {
-            // perf's name for memory without a file.
-            "" => "//anon".to_owned(),
-            path => path.to_owned(),
-        };
+        // perf's name for memory without a file.
+        let path = if self.path.is_empty() { "//anon" } else { &self.path };
         Mmap {
             time,
             pid: id.pid,
@@ -60,9 +57,14 @@ impl Mapping {
             prot: self.prot,
             // MAP_* bits, as far as the file shows them.
             flags: (if self.shared { libc::MAP_SHARED } else { libc::MAP_PRIVATE }) as u32,
-            path,
+            path: path.to_owned(),
         }
     }
+}
+
+/// Whether a process is running. A zombie still has its folder, but no memory.
+pub(crate) fn is_running(pid: u32) -> bool {
+    std::fs::read_link(format!("/proc/{pid}/exe")).is_ok()
 }
 
 /// Reads the mappings of the process that a thread belongs to.

@@ -42,8 +42,7 @@ impl Counting {
     pub fn look(host: &Host, cpu: u32) -> Result<Counting, Refused> {
         let filter = BranchFilter::USER;
         host.permits(filter, false)?;
-        let monitors = host.monitors.as_deref().unwrap_or_default();
-        let monitor = monitors.iter().find(|monitor| monitor.is_of(cpu));
+        let monitor = host.monitors.iter().flatten().find(|monitor| monitor.is_of(cpu));
         if monitor.is_some_and(|monitor| !monitor.rdpmc) {
             return Err(Refused::NoRdpmc);
         }

@@ -117,11 +117,23 @@ impl Host {
         if self.monitors.as_ref().is_some_and(Vec::is_empty) {
             return Err(Refused::NoCounters);
         }
-        let (Some(level), Some(false)) = (self.level, self.privileged) else { return Ok(()) };
-        match highest_level(filter, whole_cpus) {
-            highest if level > highest => Err(Refused::Level { level, highest }),
+        match self.refused_by_level(filter, whole_cpus) {
+            Some(refused) if self.privileged == Some(false) => Err(refused),
             _ => Ok(()),
         }
+    }
+
+    /// The refusal, if the level forbids this to ordinary users. Linux
+    /// `Documentation/admin-guide/sysctl/kernel.rst`; Debian and Ubuntu add levels above 2, which
+    /// forbid everything.
+    fn refused_by_level(&self, filter: BranchFilter, whole_cpus: bool) -> Option<Refused> {
+        let highest = match (whole_cpus, filter.kernel()) {
+            (true, _) => 0,
+            (false, true) => 1,
+            (false, false) => 2,
+        };
+        let level = self.level.filter(|level| *level > highest)?;
+        Some(Refused::Level { level, highest })
     }
 
     /// The cause of an error of perf_event_open(2).
@@ -138,10 +150,8 @@ impl Host {
                 _ => Refused::Filter { asked: asked.filter },
             },
             Some(libc::EACCES | libc::EPERM) => {
-                match (self.level, highest_level(asked.filter, asked.threads.is_none())) {
-                    (Some(level), highest) if level > highest => Refused::Level { level, highest },
-                    _ => Refused::Forbidden,
-                }
+                let refused = self.refused_by_level(asked.filter, asked.threads.is_none());
+                refused.unwrap_or(Refused::Forbidden)
             }
             Some(libc::EBUSY) => Refused::Busy,
             Some(libc::EMFILE | libc::ENFILE) => Refused::Files,
@@ -151,17 +161,6 @@ impl Host {
             }
             _ => Refused::Os(error),
         }
-    }
-}
-
-/// The highest level at which an ordinary user may record this. Linux
-/// `Documentation/admin-guide/sysctl/kernel.rst`; Debian and Ubuntu add levels above 2, which
-/// forbid everything.
-fn highest_level(filter: BranchFilter, whole_cpus: bool) -> i32 {
-    match (whole_cpus, filter.kernel()) {
-        (true, _) => 0,
-        (false, true) => 1,
-        (false, false) => 2,
     }
 }
 

@@ -39,9 +39,9 @@ use crate::clock::monotonic_ns;
 use crate::config::{RecordConfig, Sampling};
 use crate::drain::RawStack;
 use crate::gate::{Gate, Recorder};
-use crate::maps::{comm, numbers};
+use crate::maps::{comm, is_running, numbers};
 use crate::outlet::{KernelReport, Outlet, Sampler, SamplerError};
-use crate::target::{Affinity, Held, ThreadId};
+use crate::target::{Affinity, Doing, Held, ThreadId};
 pub use counting::Counting;
 pub use host::{Host, Monitor};
 pub use open::attempt;
@@ -203,9 +203,7 @@ impl<'a> Source<'a> for Perf {
                 run_program(held, path, &is_over)
             }
             Followed::Process(pid, limit) => {
-                // A zombie still has its folder, and no more memory.
-                let exe = format!("/proc/{pid}/exe");
-                wait_until(&is_over, *limit, || std::fs::read_link(&exe).is_err());
+                wait_until(&is_over, *limit, || !is_running(*pid));
                 Ok(Exit::Code(0))
             }
             Followed::Everything(limit) => {
@@ -265,9 +263,8 @@ struct Emptying {
 
 impl Emptying {
     fn run(mut self, outlet: &mut Outlet) -> Result<(), SamplerError> {
-        self.begin(outlet).map_err(|cause| {
-            SamplerError::Place(SourceError::os("switching the perf events on", cause))
-        })?;
+        let begun = self.begin(outlet).doing("switching the perf events on");
+        begun.map_err(SamplerError::Place)?;
         outlet.ready();
         let mut waiting: Vec<RawStack> = Vec::new();
         let mut before = 0;

@@ -11,7 +11,7 @@ use perf_event::{Builder, Clock, Counter, SampleFlag, Sampler};
 use perf_event_open_sys as sys;
 use perf_event_open_sys::bindings;
 
-use super::host::{Host, Monitor};
+use super::host::Host;
 use super::refused::Refused;
 use crate::config::Sampling;
 
@@ -60,17 +60,13 @@ pub(super) fn open(wanted: &EventRequest<'_>) -> Result<Events, Refused> {
 fn open_all(wanted: &EventRequest<'_>, types: bool) -> Result<Events, Refused> {
     let mut events = Events { rings: Vec::new(), others: Vec::new() };
     let threads = wanted.threads.unwrap_or(&[-1]);
-    let alike = [None];
+    let monitors = wanted.host.monitors.as_deref().unwrap_or_default();
     for &cpu in wanted.cpus {
-        let monitors = wanted.host.monitors.as_deref().unwrap_or_default();
-        let kinds: Vec<Option<&Monitor>> = match monitors {
-            [] => alike.to_vec(),
-            monitors => monitors.iter().filter(|monitor| monitor.is_of(cpu)).map(Some).collect(),
-        };
-        let Some(kind) = kinds.first().map(|monitor| monitor.map_or(0, |monitor| monitor.kind))
-        else {
+        let monitor = monitors.iter().find(|monitor| monitor.is_of(cpu));
+        if monitor.is_none() && !monitors.is_empty() {
             continue;
-        };
+        }
+        let kind = monitor.map_or(0, |monitor| monitor.kind);
         let mut is_mapped = false;
         for &thread in threads {
             let mut builder = attributes(wanted, kind, types);
@@ -179,11 +175,8 @@ fn branch_sample_type(filter: BranchFilter, types: bool) -> u64 {
 fn mapped(counter: Counter, builder: &Builder<'_>) -> Result<Sampler, Refused> {
     let mut counter = Some(counter);
     for size in RING_SIZES {
-        let event = match counter.take() {
-            Some(event) => event,
-            // A failed mapping consumes the event.
-            None => builder.build().map_err(Refused::Os)?,
-        };
+        // A failed mapping consumes the event.
+        let event = counter.take().map_or_else(|| builder.build(), Ok).map_err(Refused::Os)?;
         match event.sampled(size) {
             Ok(ring) => return Ok(ring),
             // mmap(2) of an event: EPERM means the limit of locked memory.

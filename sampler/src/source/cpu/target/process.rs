@@ -6,7 +6,7 @@ use nix::libc;
 
 use super::{Emit, Target, wait_until};
 use crate::clock::monotonic_ns;
-use crate::maps::{comm, numbers};
+use crate::maps::{comm, is_running, numbers};
 use crate::source::cpu::code::{ProcessCode, UserCode};
 use crate::target::{Affinity, SourceError, ThreadId};
 
@@ -46,11 +46,6 @@ impl Process {
         }
         Ok(process)
     }
-
-    fn is_there(&self) -> bool {
-        // A zombie still has its folder, but no memory.
-        std::fs::read_link(format!("/proc/{}/exe", self.id.pid)).is_ok()
-    }
 }
 
 impl Target for Process {
@@ -69,7 +64,7 @@ impl Target for Process {
     }
 
     fn wait(&mut self, is_over: &dyn Fn() -> bool, _: Emit<'_>) -> Result<(), SourceError> {
-        wait_until(is_over, self.limit, || !self.is_there());
+        wait_until(is_over, self.limit, || !is_running(self.id.pid));
         Ok(())
     }
 }
