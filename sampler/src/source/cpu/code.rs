@@ -76,15 +76,11 @@ impl UserCode for ProcessCode {
         let id = mapped.id;
         // A process that has ended has no mappings; the earlier ones stay known.
         let found = maps::read(id.pid.cast_signed()).unwrap_or_default();
-        let mut events = Vec::new();
         // The vsyscall page is in the kernel's half, and every process has it.
-        for mapping in found.into_iter().filter(|m| m.is_executable() && m.start >> 63 == 0) {
-            if !mapped.reported.contains(&mapping) {
-                events.push(Event::Mmap(Box::new(mapping.event(time, id))));
-                mapped.reported.insert(mapping);
-            }
-        }
-        events
+        let code = found.into_iter().filter(|m| m.is_executable() && m.start >> 63 == 0);
+        code.filter(|mapping| mapped.reported.insert(mapping.clone()))
+            .map(|mapping| Event::Mmap(Box::new(mapping.event(time, id))))
+            .collect()
     }
 
     fn owns(&self, address: u64) -> bool {

@@ -75,10 +75,7 @@ pub struct CpuRing<'a> {
 
 impl std::fmt::Debug for CpuRing<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("CpuRing")
-            .field("cpu", &self.registers.cpu())
-            .field("same_cpu", &self.same_cpu.is_some())
-            .finish_non_exhaustive()
+        f.debug_struct("CpuRing").field("cpu", &self.registers.cpu()).finish_non_exhaustive()
     }
 }
 
@@ -133,8 +130,7 @@ impl<'a> Source<'a> for Cpus<'a> {
             // CPU registers cannot interrupt after a number of branches: they support only a rate.
             let pace = config.sampling.pace(nth).unwrap_or_else(|| Pace::new(DEFAULT_HZ, nth));
             let sampler = CpuSampler {
-                registers: ring.registers,
-                same_cpu: ring.same_cpu,
+                ring,
                 allowed: self.allowed,
                 caps: config.caps.clone(),
                 mode: config.mode(),

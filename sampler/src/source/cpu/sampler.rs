@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
+use lbr_msr::MsrError;
 use lbr_msr::caps::LbrCaps;
 use lbr_msr::record::Head;
-use lbr_msr::{MsrError, MsrWrite};
 
-use super::RecordUntil;
 use super::code::Switches;
 use super::cycles::{Clock, Moment};
 use super::first::go_first;
 use super::held::{Given, held};
+use super::{CpuRing, RecordUntil};
 use crate::clock::Pace;
 use crate::clock::monotonic_ns;
 use crate::drain::{Drain, Mode, Placement, RawStack};
@@ -20,9 +20,7 @@ use crate::target::{Affinity, ThreadId};
 
 /// The sampler of one CPU, before it starts.
 pub(super) struct CpuSampler<'a> {
-    pub(super) registers: &'a mut (dyn MsrWrite + Send),
-    /// How to share the CPU with the target; `None` drains from another CPU.
-    pub(super) same_cpu: Option<Box<dyn RecordUntil + Send + 'a>>,
+    pub(super) ring: CpuRing<'a>,
     /// The CPUs that this process may use.
     pub(super) allowed: Affinity,
     pub(super) caps: LbrCaps,
@@ -35,8 +33,8 @@ pub(super) struct CpuSampler<'a> {
 impl CpuSampler<'_> {
     /// Drains until the recording is over, and once more.
     pub(super) fn run(mut self, outlet: &mut Outlet) -> Result<(), SamplerError> {
-        let same_cpu = self.same_cpu.take();
-        let cpu = self.registers.cpu();
+        let same_cpu = self.ring.same_cpu.take();
+        let cpu = self.ring.registers.cpu();
         outlet.report.cpu = cpu;
         if same_cpu.is_some() {
             self.allowed.pin_this_thread(cpu).map_err(SamplerError::Place)?;
@@ -45,7 +43,7 @@ impl CpuSampler<'_> {
         }
         let placement =
             if outlet.report.first { Placement::SameCpuFirst } else { Placement::Beside };
-        let drain = Drain::begin(&self.caps, self.mode, placement, self.registers)
+        let drain = Drain::begin(&self.caps, self.mode, placement, self.ring.registers)
             .map_err(|error| SamplerError::Open(error.into()))?;
         let own_switches = u64::from(outlet.report.same_cpu);
         let mut running =
@@ -73,7 +71,7 @@ impl Running<'_, '_> {
         let thread = self.sampler.thread;
         let mut woke = monotonic_ns();
         // The records so far include the sampler's own branches.
-        let (_, mut thawed) = self.drain.drain_frozen(self.sampler.registers, thread, None)?;
+        let (_, mut thawed) = self.drain.drain_frozen(self.sampler.ring.registers, thread, None)?;
         self.settle();
         let mut frozen = Given::now();
         self.outlet.ready();
@@ -90,13 +88,13 @@ impl Running<'_, '_> {
             }
             let before = self.clock.map(Clock::now);
             let (stack, value) =
-                self.drain.drain_frozen(self.sampler.registers, thread, Some(seen))?;
+                self.drain.drain_frozen(self.sampler.ring.registers, thread, Some(seen))?;
             self.count_cycles(before);
             thawed = value;
             self.take(stack);
         }
         let (control, _) = self.drain.control();
-        self.sampler.registers.write(control, thawed)?;
+        self.sampler.ring.registers.write(control, thawed)?;
         self.look_whose()
     }
 
@@ -105,7 +103,7 @@ impl Running<'_, '_> {
         let thread = self.sampler.thread;
         let mut woke = monotonic_ns();
         // Discards branches from before the target's start.
-        self.drain.drain(self.sampler.registers, thread)?;
+        self.drain.drain(self.sampler.ring.registers, thread)?;
         self.settle();
         self.outlet.ready();
         let mut next = monotonic_ns();
@@ -123,7 +121,7 @@ impl Running<'_, '_> {
             woke = monotonic_ns();
             self.outlet.reach(woke);
             let before = self.clock.map(Clock::now);
-            let stack = self.drain.drain(self.sampler.registers, thread)?;
+            let stack = self.drain.drain(self.sampler.ring.registers, thread)?;
             self.count_cycles(before);
             self.take(stack);
             if is_last {
@@ -169,7 +167,7 @@ impl Running<'_, '_> {
     }
 
     fn look_whose(&mut self) -> Result<(), MsrError> {
-        self.outlet.report.taken_over = !self.drain.is_still_ours(self.sampler.registers)?;
+        self.outlet.report.taken_over = !self.drain.is_still_ours(self.sampler.ring.registers)?;
         Ok(())
     }
 }

@@ -61,20 +61,15 @@ impl Program {
         let id = ThreadId { pid: number, tid: number };
         let (code, delivered) = (ProcessCode::new(id), Delivered::default());
         let mut program = Program { id, code, state: State::Runs, delivered };
-        let mut nap = Nap::default();
         loop {
-            let Some(status) = program.look()? else {
-                nap.take();
-                continue;
-            };
-            match Stop::of(status) {
-                Stop::Exec => {
+            match program.next_stop(&|| false)? {
+                Some(Stop::Exec) => {
                     program.state = State::Held;
                     return Ok(program);
                 }
                 // Its execve failed, and it reports why before it ends.
-                Stop::Exit => program.go_on(0)?,
-                Stop::Ended(exit) => {
+                Some(Stop::Exit) => program.go_on(0)?,
+                Some(Stop::Ended(exit)) => {
                     program.state = State::Ended(exit);
                     let path = path.to_owned();
                     return Err(match held.exec_error() {
@@ -82,7 +77,8 @@ impl Program {
                         None => SourceError::os("starting the program", Errno::ESRCH),
                     });
                 }
-                other => program.pass(other)?,
+                Some(other) => program.pass(other)?,
+                None => {}
             }
         }
     }
@@ -93,6 +89,20 @@ impl Program {
 
     fn look(&self) -> Result<Option<i32>, SourceError> {
         sys::look_for(self.tid()).doing("waiting for the program")
+    }
+
+    /// Waits for the next stop or the end, unless it `is_over` before. The sleeps get longer while
+    /// nothing happens.
+    fn next_stop(&self, is_over: &dyn Fn() -> bool) -> Result<Option<Stop>, SourceError> {
+        let mut nap = SHORT_NAP;
+        while !is_over() {
+            if let Some(status) = self.look()? {
+                return Ok(Some(Stop::of(status)));
+            }
+            nap = (nap * 2).min(LONG_NAP);
+            std::thread::sleep(nap);
+        }
+        Ok(None)
     }
 
     fn go_on(&mut self, signal: i32) -> Result<(), SourceError> {
@@ -129,14 +139,10 @@ impl Program {
         emit: Emit<'_>,
         stopped: &mut dyn FnMut(Option<i32>, &ProcessCode, Emit<'_>),
     ) -> Result<(), SourceError> {
-        let mut nap = Nap::default();
-        while self.state == State::Runs && !is_over() {
-            let Some(status) = self.look()? else {
-                nap.take();
-                continue;
-            };
-            nap = Nap::default();
-            match Stop::of(status) {
+        while self.state == State::Runs
+            && let Some(stop) = self.next_stop(is_over)?
+        {
+            match stop {
                 Stop::Exec => {
                     self.tell_code(true, emit);
                     self.go_on(0)?;
@@ -208,7 +214,6 @@ impl Target for Program {
         if self.state == State::Held {
             self.go_on(0)?;
         }
-        let mut nap = Nap::default();
         loop {
             if let State::Ended(exit) = self.state {
                 let ThreadId { pid, tid } = self.id;
@@ -217,9 +222,8 @@ impl Target for Program {
                 emit(Event::Exit(Task { time, pid, tid, ppid: ours, ptid: ours }));
                 return Ok(Some(exit));
             }
-            match self.look()? {
-                Some(status) => self.pass(Stop::of(status))?,
-                None => nap.take(),
+            if let Some(stop) = self.next_stop(&|| false)? {
+                self.pass(stop)?;
             }
         }
     }
@@ -237,17 +241,6 @@ impl Drop for Program {
                 Ok(Some(_)) | Err(_) => return,
             }
         }
-    }
-}
-
-/// Sleeps that get longer while nothing happens.
-#[derive(Default)]
-struct Nap(u32);
-
-impl Nap {
-    fn take(&mut self) {
-        self.0 = (self.0 + 1).min(6);
-        std::thread::sleep((SHORT_NAP * (1 << self.0)).min(LONG_NAP));
     }
 }
 
