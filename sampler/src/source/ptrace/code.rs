@@ -31,7 +31,8 @@ pub struct Decoded {
 }
 
 impl Decoded {
-    fn new(bytes: &[u8], ip: u64) -> Decoded {
+    /// Without `bytes`: an instruction that cannot be read, or is not 64-bit code.
+    pub(super) fn new(bytes: &[u8], ip: u64) -> Decoded {
         Decoded {
             ip,
             insn: decode(bytes, ip),
@@ -49,11 +50,6 @@ impl Decoded {
     /// Whether it behaves the same when stepped.
     fn is_plain(&self) -> bool {
         self.under_trap_flag == UnderTrapFlag::Plain && self.abort_target.is_none()
-    }
-
-    /// An instruction that cannot be read or is not 64-bit code.
-    pub(super) fn unknown(ip: u64) -> Decoded {
-        Decoded::new(&[], ip)
     }
 }
 

@@ -48,13 +48,15 @@ impl<R: Recorder> Tracer<'_, R> {
                 self.strangers.insert(child);
                 return Ok(());
             }
-            self.processes.insert(number, Process::default());
+            // It has its parent's mappings, which readers of the recording copy at FORK.
+            let told = self.processes.get(&parent.pid).map(|process| process.told.clone());
+            let told = told.unwrap_or_default();
+            self.processes.insert(number, Process { told, ..Process::default() });
             lock(self.running).insert(number);
             self.adopt(ThreadId { pid: number, tid: number }, parent)?;
             if let Some(task) = self.tasks.get_mut(&child) {
                 task.leaving = leave;
             }
-            self.tell_inherited(parent.pid, number);
         }
         if stopped { self.go_on(child, 0) } else { Ok(()) }
     }
@@ -112,9 +114,8 @@ impl<R: Recorder> Tracer<'_, R> {
         let others: Vec<i32> = self
             .tasks
             .iter()
-            .map(|(&id, task)| (id, task.id.pid))
-            .filter(|&(id, of)| of == pid && (id != tid || former != tid))
-            .map(|(id, _)| id)
+            .filter(|&(&id, task)| task.id.pid == pid && (id != tid || former != tid))
+            .map(|(&id, _)| id)
             .collect();
         for other in others {
             self.forget_task(other)?;

@@ -33,11 +33,6 @@ impl Start {
         Ok(Start { address, original, armed: HashSet::from([pid]) })
     }
 
-    /// Whether this breakpoint caused a trap that left a thread at `ip`.
-    pub(super) fn is_hit(&self, ip: u64) -> bool {
-        ip.wrapping_sub(1) == self.address
-    }
-
     /// A process has forked `child`, which has the breakpoint too.
     pub(super) fn inherited(&mut self, pid: u32, child: u32) {
         if self.armed.contains(&pid) {

@@ -146,10 +146,10 @@ impl<R: Recorder> Tracer<'_, R> {
     }
 
     fn decode(&mut self, tid: i32, ip: u64, regs: &Registers) -> Decoded {
-        let Some(task) = self.tasks.get(&tid) else { return Decoded::unknown(ip) };
+        let Some(task) = self.tasks.get(&tid) else { return Decoded::new(&[], ip) };
         let pid = task.id.pid;
         if regs.cs != USER_CS {
-            return Decoded::unknown(ip);
+            return Decoded::new(&[], ip);
         }
         let (decoded, new) = self.processes.entry(pid).or_default().code.at(tid, ip);
         if let (true, Insn::Branch(branch)) = (new, decoded.insn) {
@@ -379,12 +379,6 @@ impl<R: Recorder> Tracer<'_, R> {
         }
         *told = mappings.into_iter().collect();
         Ok(())
-    }
-
-    /// A forked process has its parent's mappings, which readers of the recording copy at FORK.
-    pub(super) fn tell_inherited(&mut self, parent: u32, child: u32) {
-        let told = self.processes.get(&parent).map(|process| process.told.clone());
-        self.processes.entry(child).or_default().told = told.unwrap_or_default();
     }
 
     /// Reports a thread's name.

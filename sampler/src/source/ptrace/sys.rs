@@ -54,12 +54,11 @@ pub fn sender(tid: i32) -> i32 {
 /// The system's error.
 pub(super) fn state(tid: i32, signal: i32) -> Result<SignalStop, SourceError> {
     let r = ptrace::getregs(Pid::from_raw(tid)).doing("reading registers")?;
-    let registers = [
+    let registers = Some([
         r.rax, r.rbx, r.rcx, r.rdx, r.rsi, r.rdi, r.rbp, r.rsp, r.r8, r.r9, r.r10, r.r11, r.r12,
         r.r13, r.r14, r.r15, r.rip, r.eflags,
-    ];
+    ]);
     let code_bytes = bytes_at(tid, r.rip, LONGEST);
-    let registers = Some(registers);
     Ok(SignalStop { signal, ip: r.rip, registers, code_bytes, ..SignalStop::default() })
 }
 

@@ -92,12 +92,12 @@ impl<'a, R: Recorder> Tracer<'a, R> {
         pin.apply(0)?;
         let mut held = Held::spawn(&source.path, &source.command)?;
         let pid = held.pid();
-        ptrace::seize(pid, options).map_err(|e| match e {
-            Errno::EPERM => SourceError::os(
-                "tracing the program (a sandbox or /proc/sys/kernel/yama/ptrace_scope forbids it)",
-                e,
-            ),
-            e => SourceError::os("tracing the program", e),
+        let seized = ptrace::seize(pid, options);
+        seized.doing(match seized {
+            Err(Errno::EPERM) => {
+                "tracing the program (a sandbox or /proc/sys/kernel/yama/ptrace_scope forbids it)"
+            }
+            _ => "tracing the program",
         })?;
         held.release()?;
         let mut tracer = Tracer {
@@ -240,10 +240,8 @@ impl<'a, R: Recorder> Tracer<'a, R> {
         match (self.source.command.from, program) {
             (Some(from), ProgramKind::Elf { entry, .. }) => {
                 let entry = self.source.entry.unwrap_or(entry);
-                let start = Start::arm(self.main, from, entry).map_err(|e| {
-                    SourceError::os(format!("setting a breakpoint at {from:#x}"), e)
-                })?;
-                self.start = Some(start);
+                let start = Start::arm(self.main, from, entry);
+                self.start = Some(start.doing(format!("setting a breakpoint at {from:#x}"))?);
             }
             _ => self.begin_recording()?,
         }
@@ -317,12 +315,8 @@ impl<'a, R: Recorder> Tracer<'a, R> {
                 self.bore(tid)?;
                 self.go_on(tid, 0)
             }
-            libc::PTRACE_EVENT_STOP
-                if matches!(
-                    signal,
-                    libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU
-                ) =>
-            {
+            // A group stop.
+            libc::PTRACE_EVENT_STOP if signal != libc::SIGTRAP => {
                 Ok(sys::listen(tid).doing("waiting out a stop")?)
             }
             libc::PTRACE_EVENT_STOP => self.go_on(tid, 0),
@@ -338,9 +332,11 @@ impl<'a, R: Recorder> Tracer<'a, R> {
         let code =
             ptrace::getsiginfo(Pid::from_raw(tid)).doing("asking why the program stopped")?.si_code;
         let regs = self.regs(tid)?;
-        let start = self.start.as_ref().filter(|start| start.is_hit(regs.rip));
-        if let (libc::SI_KERNEL, Some(start)) = (code, start) {
-            let address = start.address;
+        let start = self.start.as_ref().map(|start| start.address);
+        // A breakpoint leaves the thread after its byte.
+        if let (libc::SI_KERNEL, Some(address)) = (code, start)
+            && regs.rip.wrapping_sub(1) == address
+        {
             // Nothing was stepped: a thread may have hit the breakpoint just before its removal.
             let pending = self.tasks.get(&tid).and_then(|task| task.pending);
             if pending.is_none_or(|pending| pending.decoded.ip == regs.rip) {
@@ -363,7 +359,11 @@ impl<'a, R: Recorder> Tracer<'a, R> {
     fn at_start(&mut self, tid: i32, regs: Registers) -> Handled {
         ptrace::setregs(Pid::from_raw(tid), regs).doing("going back to the breakpoint")?;
         if !self.recording {
-            self.gather(tid);
+            // Stops all other threads, so that each is stepped from its next stop.
+            for &other in self.tasks.keys().filter(|&&other| other != tid) {
+                // One that is already stopped stops once more, which is harmless.
+                let _ = ptrace::interrupt(Pid::from_raw(other));
+            }
             self.begin_recording()?;
         }
         let Some(task) = self.tasks.get_mut(&tid) else { return Ok(()) };
@@ -372,14 +372,6 @@ impl<'a, R: Recorder> Tracer<'a, R> {
             return self.stopped(tid, libc::SIGTRAP, libc::PTRACE_EVENT_STOP);
         }
         self.go_on(tid, 0)
-    }
-
-    /// Stops all other threads, so that each is stepped from its next stop.
-    fn gather(&self, except: i32) {
-        for &tid in self.tasks.keys().filter(|&&tid| tid != except) {
-            // One that is already stopped stops once more, which is harmless.
-            let _ = ptrace::interrupt(Pid::from_raw(tid));
-        }
     }
 
     /// The entry or exit stop of a system call that is run at full speed.
