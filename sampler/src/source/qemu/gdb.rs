@@ -130,7 +130,7 @@ impl Gdb {
         let ip = registers.map_or(0, |registers| registers[16]);
         let linux =
             NUMBERS.iter().find(|(gdb, _)| *gdb == signal).map_or(signal, |(_, linux)| *linux);
-        let code_bytes = code_at(pid, ip);
+        let code_bytes = code::bytes_at(pid.cast_signed(), ip, code::LONGEST);
         Ok(SignalStop { signal: linux, ip, registers, code_bytes, ..SignalStop::default() })
     }
 
@@ -179,10 +179,6 @@ impl Gdb {
     }
 }
 
-fn code_at(pid: u32, ip: u64) -> Vec<u8> {
-    code::bytes_at(pid.cast_signed(), ip, code::LONGEST)
-}
-
 /// The branch by which a thread left the block that starts at `start` for `ip`, where nothing has
 /// executed yet: the plugin sees a branch only when its target executes. `None` if `ip` is in the
 /// block.
@@ -194,7 +190,8 @@ pub(super) fn unseen_branch(pid: u32, start: u64, ip: u64) -> Option<Retired> {
         if at == ip {
             return None;
         }
-        let len = match insn::decode(&code_at(pid, at), at) {
+        let code = code::bytes_at(pid.cast_signed(), at, code::LONGEST);
+        let len = match insn::decode(&code, at) {
             Insn::Straight { len } => len,
             Insn::Branch(branch) if branch.class == HwBranchType::Other => branch.len,
             Insn::Branch(branch) => {

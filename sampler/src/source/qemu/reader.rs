@@ -158,27 +158,22 @@ impl<'a, R: Recorder> Reader<'a, R> {
             }
             let count = self.round()?;
             self.signals()?;
-            match count {
-                0 => {
-                    let status = child.try_wait();
-                    if let Some(status) = status.doing("waiting for QEMU")? {
-                        while self.round()? > 0 {}
-                        self.signals()?;
-                        return Ok(status);
-                    }
-                    std::thread::sleep(nap);
-                    nap = (nap * 2).min(longest);
-                }
+            if count > 0 {
+                nap = shortest;
                 // Reading a ring takes its cache line from the writing thread: wait for more
                 // records first.
-                few @ 1..BATCH => {
-                    nap = shortest;
-                    if few < BATCH / 4 {
-                        std::thread::sleep(nap);
-                    }
+                if count < BATCH / 4 {
+                    std::thread::sleep(nap);
                 }
-                _ => nap = shortest,
+                continue;
             }
+            if let Some(status) = child.try_wait().doing("waiting for QEMU")? {
+                while self.round()? > 0 {}
+                self.signals()?;
+                return Ok(status);
+            }
+            std::thread::sleep(nap);
+            nap = (nap * 2).min(longest);
         }
     }
 
@@ -320,8 +315,7 @@ impl<'a, R: Recorder> Reader<'a, R> {
     /// Handles any record except a branch.
     fn beside(&mut self, index: usize, record: Record) -> Result<(), Stop> {
         let Some(slot) = self.threads.get_mut(index) else { return Ok(()) };
-        let tid = slot.as_ref().map(|thread| thread.task.tid);
-        match (record, tid) {
+        match (record, slot.as_mut()) {
             (Record::Start { tid, parent }, None) => {
                 let thread = self.introduce(tid, parent)?;
                 if let Some(slot) = self.threads.get_mut(index) {
@@ -333,15 +327,19 @@ impl<'a, R: Recorder> Reader<'a, R> {
                     end(self.recorder, thread, ring)?;
                 }
             }
-            (Record::Moved { kind, from, to }, Some(_)) => {
-                if let Some(thread) = slot {
-                    thread.ring.moved(kind, from, to)?;
-                }
+            (Record::Moved { kind, from, to }, Some(thread)) => {
+                thread.ring.moved(kind, from, to)?
             }
-            (Record::Mapped { addr, len }, Some(tid)) => {
-                self.tell_mappings(code::mapped_at(self.pid, tid, addr, len))?;
+            (Record::Mapped { addr, len }, Some(thread)) => {
+                let mapped = code::mapped_at(self.pid, thread.task.tid, addr, len);
+                self.tell_mappings(mapped)?;
             }
-            (Record::Named, Some(tid)) => self.tell_name(tid)?,
+            (Record::Named, Some(thread)) => {
+                // A thread that was killed has no name.
+                let id = ThreadId { pid: self.pid, tid: thread.task.tid };
+                let named = comm(id, monotonic_ns(), false);
+                named.map_or(Ok(()), |named| self.recorder.emit(named))?;
+            }
             (Record::Exec, Some(_)) => self.notes.replaced = true,
             (Record::ExecFailed, Some(_)) => self.notes.replaced = false,
             _ => return Err(Corrupt.into()),
@@ -375,26 +373,15 @@ impl<'a, R: Recorder> Reader<'a, R> {
         Ok(Thread { task, ring, total: 0, asked: false })
     }
 
-    fn tell_name(&self, tid: u32) -> Result<(), Stop> {
-        // A thread that was killed has no name.
-        let named = comm(ThreadId { pid: self.pid, tid }, monotonic_ns(), false);
-        Ok(named.map_or(Ok(()), |named| self.recorder.emit(named))?)
-    }
-
     fn tell_mappings(&self, mappings: io::Result<Vec<Mmap>>) -> Result<(), Stop> {
-        let mappings = match mappings {
-            Ok(mappings) => mappings,
-            // It was killed; its branches are still in the rings.
-            Err(cause)
-                if matches!(cause.raw_os_error(), Some(nix::libc::ENOENT | nix::libc::ESRCH)) =>
-            {
-                return Ok(());
-            }
-            Err(cause) => {
-                return Err(SourceError::os("reading the program's mappings", cause).into());
-            }
+        let is_gone = |cause: &io::Error| {
+            matches!(cause.raw_os_error(), Some(nix::libc::ENOENT | nix::libc::ESRCH))
         };
-        for mapping in mappings {
+        if mappings.as_ref().is_err_and(is_gone) {
+            // It was killed; its branches are still in the rings.
+            return Ok(());
+        }
+        for mapping in mappings.doing("reading the program's mappings")? {
             self.recorder.emit(Event::Mmap(Box::new(mapping)))?;
         }
         Ok(())

@@ -129,7 +129,5 @@ fn start(source: &Emulated, shared: &Shared, gdb: Option<&Gdb>) -> Result<Child,
         // Supplementary groups are dropped.
         process.uid(user.uid).gid(user.gid);
     }
-    process.spawn().map_err(|cause| {
-        SourceError::os(format!("starting {}", source.qemu.emulator.as_text()), cause)
-    })
+    process.spawn().doing(format!("starting {}", source.qemu.emulator.as_text()))
 }
