@@ -2,7 +2,6 @@
 //! jitter, to avoid lockstep with the program.
 
 use std::ops::Range;
-use std::time::Duration;
 
 /// CLOCK_MONOTONIC, nanoseconds: perf's `--clockid mono`.
 ///
@@ -52,11 +51,11 @@ impl Pace {
         Pace { mean: 1_000_000_000 / u64::from(hz.max(1)), random: Random(seed) }
     }
 
-    /// The time to the next tick.
-    pub fn next_interval(&mut self) -> Duration {
+    /// The time to the next tick, nanoseconds.
+    pub fn next_interval(&mut self) -> u64 {
         // The mean is at most 10^9, so the product with 2^32 fits in u64.
         let spread = (self.mean / 2).wrapping_mul(self.random.draw() >> 32) >> 32;
-        Duration::from_nanos(self.mean - self.mean / 4 + spread)
+        self.mean - self.mean / 4 + spread
     }
 
     /// The time of the next tick after one that took `busy`. Relative to the last tick, so that
@@ -64,7 +63,7 @@ impl Pace {
     /// than an interval: the target runs for as long as it took, up to ten intervals (a sampler
     /// that was stopped does not wait for as long again).
     pub(crate) fn tick_after(&mut self, tick: u64, busy: Range<u64>) -> u64 {
-        let interval = u64::try_from(self.next_interval().as_nanos()).unwrap_or(0);
+        let interval = self.next_interval();
         let rest = busy.end.saturating_sub(busy.start).min(10 * interval);
         tick.saturating_add(interval).max(busy.end.saturating_add(rest))
     }

@@ -120,8 +120,8 @@ pub struct FlightRecorder {
     function: AtomicU64,
     triggered: AtomicBool,
     kept: Mutex<(Vec<Event>, Vec<Path>)>,
-    passing: Mutex<(Passing, Option<u32>)>,
-    closed: AtomicBool,
+    /// The process that signals are passed on to, and whether it is time to end.
+    passing: Mutex<(Passing, Option<u32>, bool)>,
 }
 
 impl fmt::Debug for FlightRecorder {
@@ -148,8 +148,7 @@ impl FlightRecorder {
             function: AtomicU64::new(0),
             triggered: AtomicBool::new(false),
             kept: Mutex::default(),
-            passing: Mutex::new((Passing::new(interrupts), None)),
-            closed: AtomicBool::new(false),
+            passing: Mutex::new((Passing::new(interrupts), None, false)),
         }
     }
 
@@ -273,11 +272,9 @@ impl<'a> Recorder for &'a FlightRecorder {
     }
 
     fn is_closed(&self) -> bool {
-        let (passing, pid) = &mut *lock(&self.passing);
-        if passing.is_time_to_end(pid.map(u32::cast_signed)) {
-            self.closed.store(true, Ordering::Relaxed);
-        }
-        self.closed.load(Ordering::Relaxed)
+        let (passing, pid, is_closed) = &mut *lock(&self.passing);
+        *is_closed |= passing.is_time_to_end(pid.map(u32::cast_signed));
+        *is_closed
     }
 
     fn started(&self, pid: u32) {

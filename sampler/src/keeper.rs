@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use nix::fcntl::OFlag;
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigHandler, Signal, signal};
@@ -136,10 +137,8 @@ pub fn watch<R: Restorable>(rings: &mut [R]) -> Result<(), KeeperError> {
     if threads != 1 {
         return Err(KeeperError::Threads(threads));
     }
-    let pipe = pipe2(nix::fcntl::OFlag::O_CLOEXEC);
-    let (read, write) = pipe.map_err(|errno| os("opening a pipe")(errno.into()))?;
-    let pipe = pipe2(nix::fcntl::OFlag::O_CLOEXEC);
-    let (hears, ready) = pipe.map_err(|errno| os("opening a pipe")(errno.into()))?;
+    let pipe = || pipe2(OFlag::O_CLOEXEC).map_err(|errno| os("opening a pipe")(errno.into()));
+    let ((read, write), (hears, ready)) = (pipe()?, pipe()?);
     let recorder = this_process();
     // SAFETY: the process has only this thread, so in the child no lock is held by a thread that
     // does not exist there. The child leaves only by `_exit`: it never returns and runs none of the

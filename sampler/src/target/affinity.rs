@@ -5,7 +5,7 @@ use lbr_msr::probe::cores::cpu_list;
 use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use nix::unistd::Pid;
 
-use super::SourceError;
+use super::{Doing, SourceError};
 
 /// The CPUs a task may run on.
 #[derive(Clone, Copy, Debug)]
@@ -47,11 +47,8 @@ impl Affinity {
             let cause = std::io::Error::last_os_error();
             return Err(SourceError::os(format!("pinning to CPU {cpu}"), cause));
         }
-        match sched_getcpu() {
-            Ok(seen) if seen == cpu as usize => Ok(()),
-            Ok(seen) => Err(SourceError::NotThere { cpu, seen }),
-            Err(cause) => Err(SourceError::os("asking which CPU this is", cause)),
-        }
+        let seen = sched_getcpu().doing("asking which CPU this is")?;
+        if seen == cpu as usize { Ok(()) } else { Err(SourceError::NotThere { cpu, seen }) }
     }
 
     /// The affinity of a thread; 0 is the calling one.
@@ -59,9 +56,8 @@ impl Affinity {
     /// # Errors
     /// [`SourceError::Os`].
     pub fn of(tid: i32) -> Result<Affinity, SourceError> {
-        let what = || format!("reading the CPU affinity of thread {tid}");
-        let found = sched_getaffinity(Pid::from_raw(tid));
-        found.map(Affinity).map_err(|cause| SourceError::os(what(), cause))
+        let found = sched_getaffinity(Pid::from_raw(tid)).map(Affinity);
+        found.doing(format!("reading the CPU affinity of thread {tid}"))
     }
 
     /// The set with only these CPUs, if `self` contains them all.
@@ -71,12 +67,10 @@ impl Affinity {
     pub fn only_these(&self, cpus: &[u32]) -> Result<Affinity, SourceError> {
         let mut set = CpuSet::new();
         for &cpu in cpus {
-            let refuse = || SourceError::NoSuchCpu { cpu, allowed: self.list() };
-            let index = usize::try_from(cpu).map_err(|_| refuse())?;
-            if !self.0.is_set(index).unwrap_or(false) {
-                return Err(refuse());
+            let is_allowed = self.0.is_set(cpu as usize).unwrap_or(false);
+            if !is_allowed || set.set(cpu as usize).is_err() {
+                return Err(SourceError::NoSuchCpu { cpu, allowed: self.list() });
             }
-            set.set(index).map_err(|_| refuse())?;
         }
         Ok(Affinity(set))
     }

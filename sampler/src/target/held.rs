@@ -94,10 +94,9 @@ struct ExecArguments {
 impl ExecArguments {
     fn new(path: &Path, command: &Command) -> io::Result<ExecArguments> {
         let string = |bytes: &[u8]| CString::new(bytes).map_err(io::Error::from);
-        let mut argv = vec![string(command.program.as_bytes())?];
-        for arg in &command.args {
-            argv.push(string(arg.as_bytes())?);
-        }
+        let words = [&command.program].into_iter().chain(&command.args);
+        let argv: io::Result<Vec<_>> = words.map(|word| string(word.as_bytes())).collect();
+        let mut argv = argv?;
         let mut envp = Vec::new();
         for (name, value) in std::env::vars_os() {
             envp.push(string(&[name.as_bytes(), b"=", value.as_bytes()].concat())?);
