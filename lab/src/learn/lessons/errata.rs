@@ -1,7 +1,7 @@
 //! Lessons about CPUs whose LBR stack does not work as documented.
 
 use super::{
-    EVERY_KIND, Lesson,
+    EVERY_KIND, Lesson, PLAIN,
     StackProperty::{From, NewestFrom, Records},
     ask,
 };
@@ -11,8 +11,6 @@ pub(super) const NEHALEM: Lesson = Lesson {
     title: "Erratum: jump filters that swallow calls",
     cpu: "nehalem",
     filter: "any",
-    set: &[],
-    erratum: "",
     text: &[
         "On Nehalem, Westmere and Silvermont the two jump bits suppress more than jumps: \
          NEAR_REL_JMP suppresses relative calls too, and NEAR_IND_JMP indirect calls and returns \
@@ -36,14 +34,13 @@ pub(super) const NEHALEM: Lesson = Lesson {
             "All but the jump, the indirect call and three returns.",
         ),
     ],
+    ..PLAIN
 };
 
 pub(super) const DOUBLE_ABORT: Lesson = Lesson {
     name: "double-abort",
     title: "Erratum: an abort recorded twice (lbr_double_abort)",
     cpu: "haswell",
-    filter: "any,u",
-    set: &[],
     erratum: "double-abort",
     text: &[
         "Haswell can write two records for one aborted transaction, one of them without the \
@@ -65,6 +62,7 @@ out:   nop
         "The transaction is aborted once. How many records come from XABORT?",
         "One with TSX_ABORT, and one more.",
     )],
+    ..PLAIN
 };
 
 pub(super) const AM94: Lesson = Lesson {
@@ -104,14 +102,13 @@ out:   nop                ; out:                   @pmi 1
             "The jump: nothing froze, nothing was lost.",
         ),
     ],
+    ..PLAIN
 };
 
 pub(super) const BU10: Lesson = Lesson {
     name: "bu10",
     title: "Erratum BU10: wrong after SMM",
     cpu: "ivy-bridge",
-    filter: "any,u",
-    set: &[],
     erratum: "smm-corrupts",
     text: &[
         "Firmware interrupts everything, even the kernel, to do its own work in System \
@@ -132,4 +129,5 @@ work:  ret                ; void work() {}
         "What is FROM of the newest record? (an address)",
         "No branch of this program. Records show what the CPU wrote, not what ran.",
     )],
+    ..PLAIN
 };

@@ -1,7 +1,7 @@
 //! Lessons about features of some CPUs only, and about reading the registers.
 
 use super::{
-    Lesson,
+    Lesson, PLAIN,
     StackProperty::{From, InTransaction, Kernel, NewestCycles, NewestSlot, Records},
     ask,
 };
@@ -9,10 +9,6 @@ use super::{
 pub(super) const TSX: Lesson = Lesson {
     name: "tsx",
     title: "Transactions (TSX)",
-    cpu: "skylake",
-    filter: "any,u",
-    set: &[],
-    erratum: "",
     text: &[
         "Between XBEGIN and XEND a program's stores are invisible to other threads. An abort \
          undoes all of them and continues at the address given by XBEGIN. XBEGIN and XEND are \
@@ -48,15 +44,13 @@ failed: jmp main          ; on abort: goto again;
             "call and ret twice, the abort, and the taken `je`. The jump back is outside.",
         ),
     ],
+    ..PLAIN
 };
 
 pub(super) const ARCH: Lesson = Lesson {
     name: "arch",
     title: "Architectural LBR",
     cpu: "golden-cove",
-    filter: "any,u",
-    set: &[],
-    erratum: "",
     text: &[
         "Since Golden Cove (and Gracemont) CPUID leaf 1CH describes the records: software needs \
          no table of models. IA32_LBR_CTL enables and filters; its bits select what is captured. \
@@ -91,14 +85,13 @@ work:  ret                ; void work() {}
             "Three calls and three returns; the two taken `jne` are no longer captured.",
         ),
     ],
+    ..PLAIN
 };
 
 pub(super) const AMD: Lesson = Lesson {
     name: "amd",
     title: "AMD LbrExtV2, and a fused branch",
     cpu: "zen4",
-    filter: "any,u",
-    set: &[],
     erratum: "fused-from",
     text: &[
         "Zen 4 has 16 records, the newest in slot 0. LBRV2EN in DBG_EXTN_CFG enables them, \
@@ -125,15 +118,13 @@ again: jne next           ;                        @taken 3
             "All three were fused with the `cmp` before it.",
         ),
     ],
+    ..PLAIN
 };
 
 pub(super) const BRBE: Lesson = Lesson {
     name: "brbe",
     title: "Arm's BRBE",
     cpu: "brbe-8",
-    filter: "any,u",
-    set: &[],
-    erratum: "",
     text: &[
         "Arm's Branch Record Buffer Extension (FEAT_BRBE) has 8, 16, 32 or 64 records of three \
          system registers each: BRBSRC<n>_EL1 and BRBTGT<n>_EL1 hold the addresses, BRBINF<n>_EL1 \
@@ -182,15 +173,13 @@ work:  ret                ; its work
             "Without CC, BRBINF says that the count is unknown (CCU).",
         ),
     ],
+    ..PLAIN
 };
 
 pub(super) const MSR: Lesson = Lesson {
     name: "msr",
     title: "Reading through /dev/cpu/N/msr",
-    cpu: "skylake",
     filter: "any",
-    set: &[],
-    erratum: "",
     text: &[
         "Linux exposes these registers to root as /dev/cpu/N/msr. To read a register of another \
          CPU it interrupts that CPU and executes RDMSR there. If recording is on, that is \
@@ -232,4 +221,5 @@ read:  rdmsr              ; reads one register
             "IRET is a far branch.",
         ),
     ],
+    ..PLAIN
 };

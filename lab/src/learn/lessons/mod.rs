@@ -25,6 +25,19 @@ pub const LESSONS: &[&Lesson] = &[
     &errata::BU10,
 ];
 
+/// What most lessons have in common.
+const PLAIN: Lesson = Lesson {
+    name: "",
+    title: "",
+    cpu: "skylake",
+    filter: "any,u",
+    set: &[],
+    erratum: "",
+    text: &[],
+    code: "",
+    questions: &[],
+};
+
 const fn ask(
     toggle: &'static [&'static str],
     of: StackProperty,

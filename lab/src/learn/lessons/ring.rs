@@ -1,7 +1,7 @@
 //! Lessons about every LBR stack: what it records, in which order, with which filters.
 
 use super::{
-    EVERY_KIND, Lesson,
+    EVERY_KIND, Lesson, PLAIN,
     StackProperty::{
         From, Mispredicted, NewestCycles, NewestFrom, NewestSlot, OldestFrom, Records,
     },
@@ -11,10 +11,6 @@ use super::{
 pub(super) const TAKEN: Lesson = Lesson {
     name: "taken",
     title: "Only taken branches are logged",
-    cpu: "skylake",
-    filter: "any,u",
-    set: &[],
-    erratum: "",
     text: &[
         "A CPU with Last Branch Records notes, for each taken branch, its own address (FROM) and \
          its target (TO). The CPU does so without help from the program, in a set of registers: \
@@ -48,15 +44,13 @@ again: jne next           ;                        @taken 2
             "`check` once, and `again` (jne) twice: the third time it is not taken.",
         ),
     ],
+    ..PLAIN
 };
 
 pub(super) const WRAP: Lesson = Lesson {
     name: "wrap",
     title: "The LBR stack wraps",
     cpu: "nehalem",
-    filter: "any,u",
-    set: &[],
-    erratum: "",
     text: &[
         "The number of slots depends on the CPU: 4 on Core 2, 16 on Nehalem to Broadwell and on \
          Zen 4, 32 since Skylake. When all are full, the newest record replaces the oldest.",
@@ -91,15 +85,12 @@ setup: ret                ; void setup() {}
             "Only records of the loop remain.",
         ),
     ],
+    ..PLAIN
 };
 
 pub(super) const TOS: Lesson = Lesson {
     name: "tos",
     title: "TOS and order",
-    cpu: "skylake",
-    filter: "any,u",
-    set: &[],
-    erratum: "",
     text: &[
         "MSR_LASTBRANCH_TOS holds the slot of the newest record. The CPU increments it, modulo \
          the number of slots, before it writes: after a reset the first record is in slot 1.",
@@ -131,15 +122,13 @@ out:   nop                ; out:
             "The jump was taken last.",
         ),
     ],
+    ..PLAIN
 };
 
 pub(super) const FILTERS: Lesson = Lesson {
     name: "filters",
     title: "Each filter bit",
-    cpu: "skylake",
     filter: "any",
-    set: &[],
-    erratum: "",
     text: &[
         "MSR_LBR_SELECT keeps branches out of the LBR stack. A set bit suppresses what it names; \
          0 records everything. The two lowest test the ring (privilege level) in which a branch \
@@ -191,6 +180,7 @@ pub(super) const FILTERS: Lesson = Lesson {
             "SYSCALL and SYSRET are far; interrupts and exceptions would be too.",
         ),
     ],
+    ..PLAIN
 };
 
 pub(super) const CALLSTACK: Lesson = Lesson {
@@ -198,8 +188,6 @@ pub(super) const CALLSTACK: Lesson = Lesson {
     title: "Call-stack mode and the leaf-call problem",
     cpu: "haswell",
     filter: "stack,u",
-    set: &[],
-    erratum: "",
     text: &[
         "A call-stack profile asks how a program came to where it is: main called outer, outer \
          called inner. But if a function calls a small one many times, the leaf's calls and \
@@ -247,15 +235,12 @@ leaf:  ret                ; void leaf() {}
             "Only call-stack mode ignores it.",
         ),
     ],
+    ..PLAIN
 };
 
 pub(super) const PREDICT: Lesson = Lesson {
     name: "predict",
     title: "Mispredictions and cycles",
-    cpu: "skylake",
-    filter: "any,u",
-    set: &[],
-    erratum: "",
     text: &[
         "A record has a mispredict flag (MISPRED) and, since Skylake and on Goldmont, the number \
          of core cycles since the previous record (CYC_CNT).",
@@ -295,4 +280,5 @@ again: jne next           ;                        @taken 5
             "dec and jne are two; the misprediction of `check` before them costs 15.",
         ),
     ],
+    ..PLAIN
 };
