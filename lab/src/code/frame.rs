@@ -108,7 +108,7 @@ impl FrameRun {
 }
 
 /// The data page. The generated code addresses its fields by offset.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Data {
     /// Registers at entry to the set-up code.
@@ -135,16 +135,10 @@ impl Data {
     pub(crate) fn new(start: GprValues, switch: SwitchWrites, values_at: [u64; 2]) -> Data {
         Data {
             start,
-            live: GprValues::default(),
-            end: GprValues::default(),
-            host: 0,
             descriptor: i64::from(switch.descriptor),
             msr: u64::from(switch.msr),
             values_at,
-            rounds: 0,
-            switched: [0; 2],
-            tsc: [0; 2],
-            counters: [[[0; 4]; COUNTERS]; 2],
+            ..Data::default()
         }
     }
 

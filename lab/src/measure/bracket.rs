@@ -117,28 +117,6 @@ impl Layout {
         }
         address
     }
-
-    /// Adds the mapping's address to offsets from its start.
-    fn put(self, mapping: Range<u64>) -> Layout {
-        let at = |address: u64| mapping.start + address;
-        let range = |range: Range<u64>| at(range.start)..at(range.end);
-        Layout {
-            text: range(self.text),
-            init: range(self.init),
-            set_up: range(self.set_up),
-            open: at(self.open),
-            code: range(self.code),
-            copy: self.copy,
-            call: self.call.map(at),
-            around: self.around.map(at),
-            close: at(self.close),
-            tail: at(self.tail),
-            home: at(self.home),
-            halt: self.halt.map(at),
-            switches: self.switches.map(|address| if address == 0 { 0 } else { at(address) }),
-            mapping,
-        }
-    }
 }
 
 /// Maximum length of code in bytes.
@@ -165,11 +143,11 @@ impl Bracket {
                 "the code takes {code} bytes with all its copies; at most {LONGEST} can be measured"
             )));
         }
-        let start = |body| write(body, 0).2.code.start;
+        let start = |body| (write(body, 0).2)(0..0).code.start;
         let shift = body.page_offset.map_or(0, |at| at.wrapping_sub(start(body)) % PAGE);
         let (code, entry, layout) = write(body, shift);
         let frame = Frame::new(&code, entry)?;
-        let layout = layout.put(frame.mapping());
+        let layout = layout(frame.mapping());
         Ok(Bracket { frame, layout, closure: body.closure })
     }
 
@@ -207,8 +185,8 @@ impl Bracket {
 }
 
 /// Writes everything, the code `shift` bytes after the start of a cache line: returns the code, the
-/// function's address, and the layout, both relative to the start of the mapping.
-fn write(body: &Body, shift: u64) -> (Vec<u8>, u64, Layout) {
+/// function's address relative to the start of the mapping, and the layout of a mapping.
+fn write(body: &Body, shift: u64) -> (Vec<u8>, u64, impl FnOnce(Range<u64>) -> Layout) {
     let mut code = Assembler::at(CODE);
     let pointer = code.here();
     code.raw(&body.call.unwrap_or(0).to_le_bytes());
@@ -275,21 +253,28 @@ fn write(body: &Body, shift: u64) -> (Vec<u8>, u64, Layout) {
     code.call_to(entered.entry);
     code.jump(home);
 
-    let layout = Layout {
-        mapping: 0..0,
-        text: CODE..code.here(),
-        init,
-        set_up: set_up_start..start,
-        open,
-        code: if body.call.is_none() { start..copies_end } else { start..start },
-        copy: body.code.len() as u64,
-        call,
-        around,
-        close,
-        tail,
-        home: home_at,
-        halt,
-        switches: [entered.switched, switched_off],
+    let text = CODE..code.here();
+    let copies = if body.call.is_none() { start..copies_end } else { start..start };
+    let (copy, switches) = (body.code.len() as u64, [entered.switched, switched_off]);
+    let layout = move |mapping: Range<u64>| {
+        let at = |address: u64| mapping.start + address;
+        let range = |range: Range<u64>| at(range.start)..at(range.end);
+        Layout {
+            text: range(text),
+            init: range(init),
+            set_up: range(set_up_start..start),
+            open: at(open),
+            code: range(copies),
+            copy,
+            call: call.map(at),
+            around: around.map(at),
+            close: at(close),
+            tail: at(tail),
+            home: at(home_at),
+            halt: halt.map(at),
+            switches: switches.map(|address| if address == 0 { 0 } else { at(address) }),
+            mapping,
+        }
     };
     (code.finish(), entered.entry, layout)
 }
