@@ -96,20 +96,19 @@ impl LoadedFile {
     pub fn load(path: &Path, symbol: &str) -> Result<LoadedFile, LoadError> {
         let bytes = read(path)?;
         let file = parse(path, &bytes)?;
-        let format = |what: String| unusable(path, what);
         if file.architecture() != Architecture::X86_64 || file.format() != object::BinaryFormat::Elf
         {
-            return Err(format("not an ELF file for x86-64".to_owned()));
+            return Err(unusable(path, "not an ELF file for x86-64"));
         }
         let loading = Loading { path, symbol, file: &file };
         match file.kind() {
             ObjectKind::Relocatable => loading.relocatable(),
             ObjectKind::Dynamic => loading.shared(),
-            ObjectKind::Executable => Err(format(
-                "a program linked for fixed addresses; give its object files, or link it with -pie"
-                    .to_owned(),
+            ObjectKind::Executable => Err(unusable(
+                path,
+                "a program linked for fixed addresses; give its object files, or link it with -pie",
             )),
-            kind => Err(format(format!("{kind:?} files cannot be called"))),
+            kind => Err(unusable(path, format!("{kind:?} files cannot be called"))),
         }
     }
 

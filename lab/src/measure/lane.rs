@@ -251,19 +251,18 @@ impl Session {
                 return Err(MeasureError::Switch { what, cause });
             }
         }
-        let records = match ring.read()? {
-            Reading::Records(records) => records,
-            Reading::Torn => {
-                result.unreadable += 1;
-                return Ok(None);
+        let Runner { child, code, .. } = runner;
+        let read = match ring.read()? {
+            Reading::Records(records) => {
+                cut(&records, &child.layout, |at| code.is_behind_call(child, at))
             }
+            Reading::Torn => Cut::Unreadable,
             Reading::Foreign => {
                 result.foreign += 1;
                 return Ok(None);
             }
         };
-        let Runner { child, code, .. } = runner;
-        match cut(&records, &child.layout, |at| code.is_behind_call(child, at)) {
+        match read {
             Cut::Interrupted => result.interrupted += 1,
             Cut::Unreadable => result.unreadable += 1,
             Cut::Run(branches) => {
