@@ -2,9 +2,8 @@
 
 use lbr_msr::soft::{Faults, SoftCpu};
 
-use super::RunError;
-use super::SoftSubject;
 use super::bench::{Bench, Facts};
+use super::{RunError, SoftSubject};
 
 /// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -67,6 +66,11 @@ pub(super) fn answer(expected: impl Into<String>, source: impl Into<String>) -> 
 }
 
 /// The CPU lacks the feature; the reason.
+/// Continues only if the check applies.
+pub(super) fn applies_if(condition: bool, otherwise: &str) -> Result<(), String> {
+    if condition { Ok(()) } else { Err(otherwise.into()) }
+}
+
 pub(super) fn not_applicable(why: impl Into<String>) -> Documented {
     Err(why.into())
 }

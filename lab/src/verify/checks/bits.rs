@@ -5,11 +5,10 @@ use lbr_msr::address::IA32_DEBUGCTL;
 use lbr_msr::caps::{Facility, FilterRegister, Quirks};
 use lbr_msr::register::DebugCtl;
 
-use super::super::RunError;
-use super::super::SubjectKind;
 use super::super::bench::{Bench, Facts, READ_ONLY, cannot_tell, require};
-use super::super::check::{Finding, Spec, answer, not_applicable};
+use super::super::check::{Finding, Spec, answer, applies_if, not_applicable};
 use super::super::preserve::has_last_exception;
+use super::super::{RunError, SubjectKind};
 use super::written::{LOW, last_exception, records};
 
 pub(in crate::verify) const CHECKS: &[Spec] = &[
@@ -21,18 +20,11 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
               ended.",
         falsified: "The bit does not read back as written, or a write raises #GP.",
         needs: &["registers.control"],
-        documented: |facts| match facts.caps.facility {
-            Facility::AmdBrs if facts.kind != SubjectKind::Software => {
-                not_applicable("BRS is the kernel's")
-            }
-            _ => answer(
-                format!(
-                    "bit {} of {}",
-                    facts.caps.registers.enable.trailing_zeros(),
-                    facts.caps.registers.control
-                ),
-                "SDM 17.4.1; Linux msr-index.h",
-            ),
+        documented: |facts| {
+            may_be_written(facts)?;
+            let (bit, control) = (facts.caps.registers.enable, facts.caps.registers.control);
+            let expected = format!("bit {} of {control}", bit.trailing_zeros());
+            answer(expected, "SDM 17.4.1; Linux msr-index.h")
         },
         look: |bench| {
             let map = bench.facts.caps.registers;
@@ -49,10 +41,7 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         why: "Without it, the interrupt handler's own branches overwrite those before the sample.",
         falsified: "The bit does not read back as written, or a write raises #GP.",
         needs: &["registers.control"],
-        documented: |facts| match freeze(facts) {
-            Ok(source) => answer("bit 11 of DEBUGCTL", source),
-            Err(why) => not_applicable(why),
-        },
+        documented: |facts| answer("bit 11 of DEBUGCTL", freeze(facts)?),
         look: |bench| own_bit(bench, IA32_DEBUGCTL, DebugCtl::FREEZE_LBRS_ON_PMI.bits()),
     },
     Spec {
@@ -63,12 +52,11 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         why: "lbr writes DEBUGCTL back as it was read: a bit that does not hold would be lost.",
         falsified: "LBR or BTF cannot be set, or a reserved bit can.",
         needs: &["registers.control"],
-        documented: |facts| match debugctl_bits(facts) {
-            Some((_, allowed)) => answer(
-                format!("none beyond {allowed:#x} can be set"),
-                "SDM 17.4.1, 17.11.1, 17.13, 17.14",
-            ),
-            None => not_applicable("AMD documents them in each family's own manual"),
+        documented: |facts| {
+            let (_, allowed) =
+                debugctl_bits(facts).ok_or("AMD documents them in each family's own manual")?;
+            let expected = format!("none beyond {allowed:#x} can be set");
+            answer(expected, "SDM 17.4.1, 17.11.1, 17.13, 17.14")
         },
         look: debugctl,
     },
@@ -91,8 +79,7 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
             let bits = bench.facts.caps.filter.writable();
             let enable = bench.facts.caps.registers.enable;
             let own = if select == bench.facts.caps.registers.control { enable } else { 0 };
-            let probed = probe(bench, select, !own)?;
-            Ok(probed.against(bits & !own, bits))
+            probe(bench, select, !own, bits, bits)
         },
     },
     Spec {
@@ -102,12 +89,10 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         why: "lbr sets the depth before it records and reads as many records.",
         falsified: "A depth that CPUID 1CH lists is refused, or another is taken.",
         needs: &["cpuid", "registers.depth"],
-        documented: |facts| match facts.caps.registers.depth {
-            Some(_) => answer(
-                words(&facts.caps.depths().collect::<Vec<_>>()),
-                "CPUID 1CH EAX[7:0]; Linux lbr.c",
-            ),
-            None => not_applicable("the depth cannot be chosen"),
+        documented: |facts| {
+            facts.caps.registers.depth.ok_or("the depth cannot be chosen")?;
+            let depths: Vec<_> = facts.caps.depths().collect();
+            answer(words(&depths), "CPUID 1CH EAX[7:0]; Linux lbr.c")
         },
         look: |bench| {
             let msr = require(bench.facts.caps.registers.depth, "the depth cannot be chosen")?;
@@ -153,12 +138,12 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         falsified: "A write raises #GP, or a value reads back changed. On NetBurst: the write \
               succeeds.",
         needs: &["registers.from", "registers.to", "registers.info"],
-        documented: |facts| match facts.caps.facility {
-            Facility::NetBurst => answer("writing one raises #GP", "SDM 17.11.2"),
-            Facility::AmdBrs if facts.kind != SubjectKind::Software => {
-                not_applicable("BRS is the kernel's")
+        documented: |facts| {
+            may_be_written(facts)?;
+            match facts.caps.facility {
+                Facility::NetBurst => answer("writing one raises #GP", "SDM 17.11.2"),
+                _ => answer("values read back as written", "EDK2; Linux lbr.c"),
             }
-            _ => answer("values read back as written", "EDK2; Linux lbr.c"),
         },
         look: records,
     },
@@ -169,9 +154,9 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         why: "This is how Linux clears the records: one that stays would be read as a new branch.",
         falsified: "A FROM register is not 0 afterwards.",
         needs: &["registers.depth", "bits.records"],
-        documented: |facts| match facts.caps.registers.depth {
-            Some(_) => answer("all are 0 afterwards", "Linux lbr.c, msr-index.h"),
-            None => not_applicable("the depth cannot be chosen"),
+        documented: |facts| {
+            facts.caps.registers.depth.ok_or("the depth cannot be chosen")?;
+            answer("all are 0 afterwards", "Linux lbr.c, msr-index.h")
         },
         look: |bench| {
             let map = bench.facts.caps.registers;
@@ -199,14 +184,18 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         falsified: "A write raises #GP, or an address reads back changed.",
         needs: &["registers.last_exception"],
         documented: |facts| {
-            if facts.caps.facility == Facility::NetBurst || !has_last_exception(&facts.caps) {
-                return not_applicable("the pair is read-only or not documented");
-            }
+            let pair = has_last_exception(&facts.caps);
+            applies_if(pair, "the pair is read-only or not documented")?;
             answer("canonical addresses, as they were written", "EDK2; Linux msr-index.h")
         },
         look: last_exception,
     },
 ];
+
+fn may_be_written(facts: &Facts) -> Result<(), String> {
+    let kernels = facts.caps.facility == Facility::AmdBrs && facts.kind != SubjectKind::Software;
+    applies_if(!kernels, "BRS is the kernel's")
+}
 
 /// Sets and clears one of the bits that `lbr` uses.
 fn own_bit(bench: &mut Bench<'_>, msr: Msr, bit: u64) -> Result<Finding, RunError> {
@@ -221,29 +210,15 @@ fn own_bit(bench: &mut Bench<'_>, msr: Msr, bit: u64) -> Result<Finding, RunErro
     })
 }
 
-/// Which bits of a register can be written.
-struct Probed {
-    /// Bits read back as written, both set and cleared.
-    kept: u64,
-    /// Bits not probed.
-    skipped: u64,
-}
-
-impl Probed {
-    /// Compares: bits in `required` must be writable, bits outside `allowed` must not.
-    fn against(&self, required: u64, allowed: u64) -> Finding {
-        let missing = required & !self.kept & !self.skipped;
-        let surplus = self.kept & !allowed;
-        match (missing, surplus) {
-            (0, 0) => Finding::same(format!("{:#x} can be set", self.kept)),
-            (0, surplus) => Finding::differs(format!("reserved bits {surplus:#x} can be set")),
-            (missing, _) => Finding::differs(format!("bits {missing:#x} cannot be set")),
-        }
-    }
-}
-
-/// Flips each bit of `which`, one at a time, and restores it.
-fn probe(bench: &mut Bench<'_>, msr: Msr, which: u64) -> Result<Probed, RunError> {
+/// Flips each bit of `which`, one at a time, and restores it. Those in `required` must hold, those
+/// outside `allowed` must not.
+fn probe(
+    bench: &mut Bench<'_>,
+    msr: Msr,
+    which: u64,
+    required: u64,
+    allowed: u64,
+) -> Result<Finding, RunError> {
     let before = bench.read(msr)?;
     let mut kept = 0;
     for bit in (0..64).map(|bit| 1u64 << bit).filter(|bit| which & bit != 0) {
@@ -254,7 +229,11 @@ fn probe(bench: &mut Bench<'_>, msr: Msr, which: u64) -> Result<Probed, RunError
             bench.write(msr, before)?;
         }
     }
-    Ok(Probed { kept, skipped: !which })
+    Ok(match (required & which & !kept, kept & !allowed) {
+        (0, 0) => Finding::same(format!("{kept:#x} can be set")),
+        (0, surplus) => Finding::differs(format!("reserved bits {surplus:#x} can be set")),
+        (missing, _) => Finding::differs(format!("bits {missing:#x} cannot be set")),
+    })
 }
 
 /// Whether DEBUGCTL\[11\] exists. SDM 17.4.1.
@@ -297,7 +276,7 @@ fn debugctl(bench: &mut Bench<'_>) -> Result<Finding, RunError> {
         Facility::NetBurst => !bench.facts.caps.registers.enable,
         _ => u64::MAX,
     };
-    Ok(probe(bench, IA32_DEBUGCTL, which)?.against(required, allowed))
+    probe(bench, IA32_DEBUGCTL, which, required, allowed)
 }
 
 fn words(numbers: &[u32]) -> String {

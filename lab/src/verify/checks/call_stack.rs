@@ -2,10 +2,9 @@
 
 use lbr_msr::filter::{BranchFilter, to_register_disarmed};
 
-use super::super::Kernel;
-use super::super::RunError;
 use super::super::bench::{Bench, Facts, Filled, require};
-use super::super::check::{Documented, Finding, Spec, answer, not_applicable};
+use super::super::check::{Documented, Finding, Spec, answer, applies_if};
+use super::super::{Kernel, RunError};
 
 const NEEDS: &[&str] = &["order", "bits.select"];
 const SOURCE: &str = "SDM 17.9; Linux lbr.c";
@@ -44,11 +43,8 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
 ];
 
 fn stack(facts: &Facts, expected: &str) -> Documented {
-    if facts.caps.call_stack() {
-        answer(expected, SOURCE)
-    } else {
-        not_applicable("no call-stack mode")
-    }
+    applies_if(facts.caps.call_stack(), "no call-stack mode")?;
+    answer(expected, SOURCE)
 }
 
 /// The user call stack.

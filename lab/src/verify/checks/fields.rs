@@ -3,10 +3,9 @@
 use lbr_msr::caps::{Facility, Layout, Quirks};
 use lbr_msr::record::RawEntry;
 
-use super::super::Kernel;
-use super::super::RunError;
 use super::super::bench::{Bench, Facts, Filled, cannot_tell, require};
-use super::super::check::{Documented, Finding, Spec, answer, not_applicable};
+use super::super::check::{Documented, Finding, Spec, answer, applies_if, not_applicable};
+use super::super::{Kernel, RunError};
 use super::filters::class_name;
 
 /// Checks that those of the flags depend on.
@@ -57,14 +56,9 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
               branches, or on less than an eighth of the unpredictable ones.",
         needs: FLAGS,
         documented: |facts| {
-            if facts.caps.mispredict() {
-                answer(
-                    "hardly ever set on predictable branches, often on unpredictable ones",
-                    "SDM Tables 17-8, 17-16; Linux lbr.c",
-                )
-            } else {
-                not_applicable("records have no mispredict flag")
-            }
+            applies_if(facts.caps.mispredict(), "records have no mispredict flag")?;
+            let expected = "hardly ever set on predictable branches, often on unpredictable ones";
+            answer(expected, "SDM Tables 17-8, 17-16; Linux lbr.c")
         },
         look: mispredict,
     },
@@ -104,14 +98,10 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         falsified: "IN_TSX is not set on the branch, or no record of the abort has TSX_ABORT.",
         needs: FLAGS,
         documented: |facts| {
-            if facts.caps.tsx() {
-                answer(
-                    "IN_TSX on a branch in a transaction, TSX_ABORT on an abort",
-                    "SDM Tables 17-14, 17-16; Linux lbr.c",
-                )
-            } else {
-                not_applicable("CPUID announces neither HLE nor RTM, or records have no flags")
-            }
+            let none = "CPUID announces neither HLE nor RTM, or records have no flags";
+            applies_if(facts.caps.tsx(), none)?;
+            let expected = "IN_TSX on a branch in a transaction, TSX_ABORT on an abort";
+            answer(expected, "SDM Tables 17-14, 17-16; Linux lbr.c")
         },
         look: tsx,
     },
@@ -122,9 +112,9 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         why: "Haswell records an abort twice, which doubles its count.",
         falsified: "There are no records of the abort, or more than one.",
         needs: &["tsx"],
-        documented: |facts| match facts.caps.tsx() {
-            true => answer("one record of it", "SDM 17.9; Linux lbr.c"),
-            false => not_applicable("records have no transaction flags"),
+        documented: |facts| {
+            applies_if(facts.caps.tsx(), "records have no transaction flags")?;
+            answer("one record of it", "SDM 17.9; Linux lbr.c")
         },
         look: abort,
     },
@@ -135,12 +125,11 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         why: "lbr uses the type if the code cannot be read.",
         falsified: "A record has the type of another class.",
         needs: FLAGS,
-        documented: |facts| match facts.caps.types() {
-            true => answer(
-                "cond 0, ind_jmp 1, rel_jmp 2, ind_call 3, rel_call 4, ret 5, others 8 to 15",
-                "SDM24 Table 20-2",
-            ),
-            false => not_applicable("records have no branch type"),
+        documented: |facts| {
+            const TYPES: &str =
+                "cond 0, ind_jmp 1, rel_jmp 2, ind_call 3, rel_call 4, ret 5, others 8 to 15";
+            applies_if(facts.caps.types(), "records have no branch type")?;
+            answer(TYPES, "SDM24 Table 20-2")
         },
         look: |bench| {
             let value = bench.facts.open();
@@ -264,11 +253,8 @@ fn mispredict(bench: &mut Bench<'_>) -> Result<Finding, RunError> {
 const LONG: u32 = 70_000;
 
 fn cycles_documented(facts: &Facts, expected: &str) -> Documented {
-    if facts.caps.cycles() {
-        answer(expected, "SDM Table 17-16, 17.6; Linux lbr.c")
-    } else {
-        not_applicable("records have no cycle count")
-    }
+    applies_if(facts.caps.cycles(), "records have no cycle count")?;
+    answer(expected, "SDM Table 17-16, 17.6; Linux lbr.c")
 }
 
 /// The cycle count of the branch after each chain: the minimum of several runs. Discards runs with

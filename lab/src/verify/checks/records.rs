@@ -2,10 +2,9 @@
 
 use lbr_msr::caps::{Order, Quirks};
 
-use super::super::Kernel;
-use super::super::RunError;
 use super::super::bench::{Bench, Facts, Filled};
 use super::super::check::{Finding, Spec, answer, not_applicable};
+use super::super::{Kernel, RunError};
 
 pub(in crate::verify) const CHECKS: &[Spec] = &[
     Spec {

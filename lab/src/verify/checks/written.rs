@@ -3,10 +3,9 @@
 use lbr_msr::address::{MSR_LER_FROM_LIP, MSR_LER_TO_LIP};
 use lbr_msr::caps::{Facility, Layout};
 
-use super::super::RunError;
-use super::super::SubjectKind;
 use super::super::bench::{Bench, Facts, cannot_tell};
 use super::super::check::Finding;
+use super::super::{RunError, SubjectKind};
 
 /// An address of ring 0 and one of user code.
 const HIGH: u64 = 0xFFFF_FFFF_8123_4560;
