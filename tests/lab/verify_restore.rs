@@ -368,6 +368,9 @@ impl Subject for Borrowed<'_> {
     fn deep_c_state(&mut self) -> Result<(), RunError> {
         self.0.borrow_mut().deep_c_state()
     }
+    fn read_sibling(&mut self, _: Msr) -> Result<u64, RunError> {
+        Err(RunError::unavailable("no sibling"))
+    }
 }
 
 /// Registers in a file; the process is killed at one of its accesses.
@@ -417,6 +420,12 @@ impl Subject for Killed {
         self.write(Msr(0x6C0), 0x2222)?;
         self.write(switch.msr, switch.off)?;
         Ok(Ran::default())
+    }
+    fn deep_c_state(&mut self) -> Result<(), RunError> {
+        Err(RunError::unavailable("no C-state"))
+    }
+    fn read_sibling(&mut self, _: Msr) -> Result<u64, RunError> {
+        Err(RunError::unavailable("no sibling"))
     }
 }
 

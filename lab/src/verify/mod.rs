@@ -34,6 +34,7 @@ pub use soft::SoftSubject;
 pub use subject::{RunError, Subject, SubjectKind, Switch};
 
 use bench::{Bench, Facts};
+use check::Finding;
 use sampler::keeper::{KeeperError, Restorable, Ticket};
 
 /// How to verify.
@@ -224,10 +225,8 @@ impl<S: Subject> Ready<S> {
             return Ok(());
         }
         // `owed` stays set if this panics: the drop that follows tries again.
-        let put_back = match &self.preserved {
-            Some(preserved) => preserved.put_back(&mut self.cpu),
-            None => Ok(()),
-        };
+        let preserved = self.preserved.as_ref();
+        let put_back = preserved.map_or(Ok(()), |preserved| preserved.put_back(&mut self.cpu));
         // One attempt; the watchdog process retries what fails.
         self.owed = false;
         put_back?;
@@ -251,10 +250,8 @@ impl<S: Subject> Restorable for Ready<S> {
     }
 
     fn put_back(&mut self) -> bool {
-        match &self.preserved {
-            Some(preserved) => preserved.put_back(&mut self.cpu).is_ok(),
-            None => true,
-        }
+        let preserved = self.preserved.as_ref();
+        preserved.is_none_or(|preserved| preserved.put_back(&mut self.cpu).is_ok())
     }
 }
 
@@ -265,23 +262,25 @@ fn make(
     before: &[Check],
     why_not: Option<&str>,
 ) -> Result<Check, RunError> {
-    let mut check = Check {
-        id: spec.id,
-        what: spec.what,
-        needs: spec.needs,
-        expected: None,
-        source: None,
-        found: None,
-        verdict: Verdict::AsDocumented,
+    let (documented, (found, verdict)) = match (spec.documented)(&bench.facts) {
+        Err(why) => (None, (None, Verdict::NotApplicable(why))),
+        Ok(documented) => (Some(documented), look(bench, spec, before, why_not)?),
     };
-    match (spec.documented)(&bench.facts) {
-        Err(why) => {
-            check.verdict = Verdict::NotApplicable(why);
-            return Ok(check);
-        }
-        Ok((expected, source)) => {
-            (check.expected, check.source) = (Some(expected), Some(source));
-        }
+    let (expected, source) = documented.unzip();
+    let Spec { id, what, needs, .. } = *spec;
+    Ok(Check { id, what, needs, expected, source, found, verdict })
+}
+
+/// What is found on the CPU, and whether it is as documented.
+fn look(
+    bench: &mut Bench<'_>,
+    spec: &Spec,
+    before: &[Check],
+    why_not: Option<&str>,
+) -> Result<(Option<String>, Verdict), RunError> {
+    let cannot_tell = |why| Ok((None, Verdict::CannotTell(why)));
+    if let (true, Some(why)) = (spec.writes(), why_not) {
+        return cannot_tell(why.into());
     }
     let stands = |id: &&&str| {
         let needed = before.iter().find(|check| check.id == **id);
@@ -289,26 +288,16 @@ fn make(
             matches!(check.verdict, Verdict::AsDocumented | Verdict::NotApplicable(_))
         })
     };
-    if let (true, Some(why)) = (spec.writes(), why_not) {
-        check.verdict = Verdict::CannotTell(why.into());
-        return Ok(check);
-    }
     if let Some(needed) = spec.needs.iter().find(|id| !stands(id)) {
-        check.verdict = Verdict::CannotTell(format!("depends on {needed}"));
-        return Ok(check);
+        return cannot_tell(format!("depends on {needed}"));
     }
     match (spec.look)(bench) {
-        Ok(finding) => {
-            check.found = Some(finding.found);
-            if !finding.same {
-                check.verdict = Verdict::Differs;
-            }
-        }
-        Err(RunError::Unavailable(why)) => check.verdict = Verdict::CannotTell(why),
+        Ok(Finding { same: true, found }) => Ok((Some(found), Verdict::AsDocumented)),
+        Ok(Finding { same: false, found }) => Ok((Some(found), Verdict::Differs)),
+        Err(RunError::Unavailable(why)) => cannot_tell(why),
         Err(RunError::Register(error @ (MsrError::Fault { .. } | MsrError::NotAllowed { .. }))) => {
-            check.verdict = Verdict::CannotTell(error.to_string());
+            cannot_tell(error.to_string())
         }
-        Err(error) => return Err(error),
+        Err(error) => Err(error),
     }
-    Ok(check)
 }

@@ -78,16 +78,11 @@ pub trait Subject: MsrWrite {
     ///
     /// # Errors
     /// [`RunError::Unavailable`] if that is impossible.
-    fn deep_c_state(&mut self) -> Result<(), RunError> {
-        Err(RunError::unavailable("a deep C-state cannot be requested"))
-    }
+    fn deep_c_state(&mut self) -> Result<(), RunError>;
 
     /// Reads a register of another hyperthread of the same core.
     ///
     /// # Errors
     /// [`RunError::Unavailable`] without such a hyperthread.
-    fn read_sibling(&mut self, msr: Msr) -> Result<u64, RunError> {
-        let _ = msr;
-        Err(RunError::unavailable("no other hyperthread of this core can be read"))
-    }
+    fn read_sibling(&mut self, msr: Msr) -> Result<u64, RunError>;
 }

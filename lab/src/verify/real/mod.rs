@@ -181,12 +181,10 @@ impl<M: MsrWrite> Subject for RealSubject<M> {
     }
 
     fn execute(&mut self, kernel: Kernel, switch: Switch) -> Result<Ran, RunError> {
-        let has = |leaf: u32, bit: u32| {
-            self.cpuid.get(leaf, 0).is_some_and(|leaf| leaf.ebx >> bit & 1 != 0)
-        };
+        // CPUID.(07H,0):EBX[11], RTM.
+        let rtm = self.cpuid.get(7, 0).is_some_and(|leaf| leaf.ebx >> 11 & 1 != 0);
         match kernel {
-            // CPUID.(07H,0):EBX[11], RTM.
-            Kernel::Transaction { .. } if !has(7, 11) => {
+            Kernel::Transaction { .. } if !rtm => {
                 Err(RunError::unavailable("this CPU does not support transactions"))
             }
             Kernel::AroundPmi if self.kind == SubjectKind::Hardware => Err(RunError::unavailable(

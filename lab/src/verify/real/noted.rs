@@ -8,20 +8,12 @@ use lbr_msr::soft::Retired;
 use super::super::Known;
 use crate::code::assembler::{Assembler, Label};
 
-/// Source or target of a branch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    At(u64),
-    Label(Label),
-    /// In ring 0, at an unknown address.
-    Unknown,
-}
-
 /// A branch that will be taken.
 #[derive(Clone, Copy, Debug)]
 struct NotedBranch {
-    from: End,
-    to: End,
+    /// `None`: in ring 0, at an unknown address.
+    from: Option<u64>,
+    to: Option<Label>,
     /// All properties except source and target.
     like: Retired,
 }
@@ -54,14 +46,9 @@ impl Noted {
 
     /// The taken branches, for a mapping at `base`.
     pub(super) fn taken(&self, base: u64) -> Vec<Known> {
-        let address = |end| match end {
-            End::At(address) => Some(base + address),
-            End::Label(label) => Some(base + self.address_of(label)),
-            End::Unknown => None,
-        };
         let known = |taken: &NotedBranch| Known {
-            from: address(taken.from),
-            to: address(taken.to),
+            from: taken.from.map(|from| base + from),
+            to: taken.to.map(|to| base + self.address_of(to)),
             like: taken.like,
         };
         self.taken.iter().map(known).collect()
@@ -79,22 +66,16 @@ impl Noted {
 
     /// Notes a branch with other properties.
     pub(super) fn took_like(&mut self, from: u64, to: Label, like: Retired) {
-        self.taken.push(NotedBranch { from: End::At(from), to: End::Label(to), like });
+        self.taken.push(NotedBranch { from: Some(from), to: Some(to), like });
     }
 
     /// Notes that ring 0 is entered at `from` and returns to `back`.
-    pub(super) fn took_kernel(&mut self, from: u64, back: u64) {
+    pub(super) fn took_kernel(&mut self, from: u64, back: Label) {
         let other = Retired::user(0, 0, HwBranchType::Other);
-        self.taken.push(NotedBranch {
-            from: End::At(from),
-            to: End::Unknown,
-            like: Retired { cpl_after: 0, ..other },
-        });
-        self.taken.push(NotedBranch {
-            from: End::Unknown,
-            to: End::At(back),
-            like: Retired { cpl_before: 0, ..other },
-        });
+        let entry = Retired { cpl_after: 0, ..other };
+        let exit = Retired { cpl_before: 0, ..other };
+        self.taken.push(NotedBranch { from: Some(from), to: None, like: entry });
+        self.taken.push(NotedBranch { from: None, to: Some(back), like: exit });
     }
 
     /// `jmp` to a label; noted.
@@ -113,6 +94,7 @@ impl Noted {
     pub(super) fn system_call(&mut self) {
         let at = self.here();
         self.syscall();
-        self.took_kernel(at, self.here());
+        let back = self.bound();
+        self.took_kernel(at, back);
     }
 }

@@ -73,9 +73,9 @@ impl KernelCode {
                 jumps(&mut code, 2);
                 before_event = Some(code.count());
                 // mov al, [r14]
-                let at = code.here();
+                let at = code.bound();
                 code.raw(&[0x41, 0x8A, 0x06]);
-                code.took_kernel(at, at);
+                code.took_kernel(code.address_of(at), at);
             }
             Kernel::AroundPmi => {
                 before_event = Some(around_event(&mut code, Event::Pmi));
