@@ -266,7 +266,7 @@ impl CpuIdentity {
 }
 
 /// The depths that EAX\[7:0\] of CPUID leaf 1CH names, smallest first.
-pub(crate) fn depths_in(mask: u8) -> impl Iterator<Item = u32> {
+pub fn depths_in(mask: u8) -> impl Iterator<Item = u32> {
     (0..8).filter(move |n| mask >> n & 1 != 0).map(|n| 8 * (n + 1))
 }
 
@@ -340,23 +340,18 @@ impl LbrCaps {
         matches!(self.layout, Layout::Arch { types: true, .. } | Layout::Brbe)
     }
 
-    /// The register whose bit 58 reports that a PMI froze recording; `None` if a PMI clears the
-    /// enable bit, or does not freeze.
-    pub const fn freeze_status(&self) -> Option<Msr> {
+    /// The status register whose LBR_FRZ shows that a PMI froze recording, and the register whose
+    /// LBR_FRZ thaws it; `None` if the enable bit is cleared instead.
+    pub const fn freeze_status(&self) -> Option<(Msr, Msr)> {
         if !self.quirks.contains(Quirks::STREAMLINED_FREEZE) {
             return None;
         }
-        Some(self.status_registers().0)
-    }
-
-    /// The status register of the performance counters, and the one that clears its bits.
-    pub const fn status_registers(&self) -> (Msr, Msr) {
-        match self.cpu.vendor {
+        Some(match self.cpu.vendor {
             Vendor::Amd => (AMD_PERF_CNTR_GLOBAL_STATUS, AMD_PERF_CNTR_GLOBAL_STATUS_CLR),
             Vendor::Intel | Vendor::Other(_) => {
                 (IA32_PERF_GLOBAL_STATUS, IA32_PERF_GLOBAL_STATUS_RESET)
             }
-        }
+        })
     }
 
     /// Whether call-stack mode exists.

@@ -64,7 +64,7 @@ impl Snapshot {
         // recording.
         let frozen = caps
             .freeze_status()
-            .is_some_and(|status| msr.read(status).is_ok_and(|v| v & LBR_FRZ != 0));
+            .is_some_and(|(status, _)| msr.read(status).is_ok_and(|v| v & LBR_FRZ != 0));
         Ok(Snapshot {
             control,
             select,
@@ -82,7 +82,11 @@ impl Snapshot {
     }
 }
 
-fn read_position<M: MsrRead + ?Sized>(msr: &mut M, caps: &LbrCaps) -> MsrResult<Option<u64>> {
+/// Reads the position of the newest record, as [`ring_order`] takes it: TOS, or MSROFF of AMD BRS.
+///
+/// # Errors
+/// The access that failed.
+pub fn read_position<M: MsrRead + ?Sized>(msr: &mut M, caps: &LbrCaps) -> MsrResult<Option<u64>> {
     match (caps.order, caps.registers.tos) {
         (_, Some(tos)) => msr.read(tos).map(Some),
         (Order::Saturating, None) => {

@@ -115,8 +115,8 @@ fn lessons_are_sound() {
 }
 
 /// All of a state, including hidden parts.
-fn whole(session: &Session) -> (View, String) {
-    (View::of(session), format!("{:?}", session.state()))
+fn whole(session: &Session) -> String {
+    format!("{:?} {:?}", View::of(session), session.state())
 }
 
 #[test]

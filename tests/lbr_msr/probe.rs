@@ -270,8 +270,8 @@ fn amd_facilities() {
     // EAX[2]: LBR and counters freeze, reported in PerfCntrGlobalStatus[58].
     let freezing = probe(&amd(0x00A6_0F12, 0, Some((7, 0x84106))), None).unwrap();
     assert_eq!(freezing.quirks, Quirks::FUSED_FROM | Quirks::STREAMLINED_FREEZE);
-    assert_eq!(freezing.freeze_status(), Some(Msr(0xC000_0300)));
-    assert_eq!(SKYLAKE.probe(0x33C5).unwrap().freeze_status(), Some(Msr(0x38E)));
+    assert_eq!(freezing.freeze_status(), Some((Msr(0xC000_0300), Msr(0xC000_0302))));
+    assert_eq!(SKYLAKE.probe(0x33C5).unwrap().freeze_status(), Some((Msr(0x38E), Msr(0x390))));
     // Without the stack there is nothing to freeze.
     let none = probe(&amd(0x00A2_0F12, 0, Some((4, 0))), None).unwrap();
     assert_eq!((none.facility, none.quirks), (Facility::AmdSingle, Quirks::empty()));

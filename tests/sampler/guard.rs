@@ -114,7 +114,7 @@ fn an_armed_lbr_is_restored_by_drop_and_explicitly() {
     for by_name in [false, true] {
         let (watched, caps) = with_foreign_bits(None);
         let ready = Ready::new(watched.clone(), plan(&caps, 0x101)).unwrap();
-        assert!(ready.saved().in_use(), "the filter was set");
+        assert!(ready.saved().in_use, "the filter was set");
         assert_eq!((ready.cpu(), watched.writes()), (3, 0), "reading writes nothing");
         let mut armed = ready.arm().unwrap();
         assert_eq!((watched.get(DEBUGCTL), watched.get(SELECT)), (3, 0x101));

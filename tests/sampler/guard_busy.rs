@@ -100,7 +100,7 @@ fn state(cpu: &SoftCpu, soft: &mut SoftLbr) -> (Vec<u64>, bool, u64) {
         .flat_map(|n| [Some(map.from_at(n)), map.to_at(n), map.info_at(n)])
         .flatten();
     let empty = records.into_iter().all(|msr| matches!(soft.read(msr), Ok(0) | Err(_)));
-    let status = cpu.caps.freeze_status().map_or(0, |status| soft.read(status).unwrap());
+    let status = cpu.caps.freeze_status().map_or(0, |(status, _)| soft.read(status).unwrap());
     (controls, empty, status)
 }
 

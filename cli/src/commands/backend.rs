@@ -198,7 +198,7 @@ pub(crate) fn open_for(
 /// Saves the registers, and warns if something else uses them.
 pub(crate) fn ready(registers: Hardware, plan: ArmPlan) -> Result<Ready<Hardware>> {
     let ready = Ready::new(registers, plan).map_err(not_armed)?;
-    if ready.saved().in_use() {
+    if ready.saved().in_use {
         say!(
             "CPU {}: a branch filter or a freeze on PMI was set before: something such as \
              perf has recorded here, and may take the records away again",

@@ -14,7 +14,7 @@ use lbr_msr::{MsrRead, MsrWrite};
 use super::{Session, State};
 
 /// The registers' state.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct View {
     /// The records, by slot number.
     pub slots: Vec<Slot>,
@@ -25,7 +25,7 @@ pub struct View {
 }
 
 /// A record's registers.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Slot {
     /// Slot number.
     pub index: u32,
@@ -52,12 +52,6 @@ pub struct Bits {
     pub changed: u64,
     /// The single-bit fields that the course covers.
     pub fields: Vec<Field>,
-}
-
-impl PartialEq for Bits {
-    fn eq(&self, other: &Bits) -> bool {
-        (self.msr, self.value, self.changed) == (other.msr, other.value, other.changed)
-    }
 }
 
 impl View {
@@ -164,7 +158,7 @@ fn controls(lbr: &mut SoftLbr, caps: &LbrCaps) -> Vec<Bits> {
             wanted.push((msr, of_control(msr)));
         }
     }
-    wanted.extend(caps.freeze_status().map(|msr| (msr, status)));
+    wanted.extend(caps.freeze_status().map(|(msr, _)| (msr, status)));
     wanted.extend(map.depth.into_iter().chain(map.tos).map(|msr| (msr, 0)));
     let key = CpuKey { family: caps.cpu.family, model: caps.cpu.model };
     let described = |msr: Msr| match caps.facility {

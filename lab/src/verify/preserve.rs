@@ -106,11 +106,8 @@ impl Preserved {
         };
         bits.push((map.control, control, ours));
 
-        let (status, reset) = caps.status_registers();
-        let status = caps
-            .freeze_status()
-            .and_then(|_| read_again(cpu, status).ok())
-            .map(|value| (status, reset, value));
+        let status = caps.freeze_status();
+        let status = status.and_then(|(msr, reset)| Some((msr, reset, read_again(cpu, msr).ok()?)));
         Ok(Preserved {
             control: map.control,
             enable: map.enable,

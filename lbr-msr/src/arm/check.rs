@@ -19,9 +19,6 @@ pub(super) fn ring(caps: &LbrCaps) -> Result<(), ArmError> {
         }
         Facility::IntelLegacy | Facility::IntelArch | Facility::AmdLbrV2 | Facility::Brbe => {}
     }
-    if !addresses_exist(caps) {
-        return refuse("its register addresses exceed 32 bits");
-    }
     if let Some(msr) = unlisted(caps) {
         return Err(ArmError::Unlisted { facility, msr });
     }
@@ -30,17 +27,6 @@ pub(super) fn ring(caps: &LbrCaps) -> Result<(), ArmError> {
         Order::Single => refuse("it holds one record, so branches between two readings are lost"),
         Order::Saturating => refuse("it stops when it is full"),
     }
-}
-
-/// Whether every register of every record has a 32-bit address, so that the plan can add offsets
-/// without checks.
-fn addresses_exist(caps: &LbrCaps) -> bool {
-    let map = &caps.registers;
-    let last = caps.depth.checked_mul(map.stride);
-    [Some(map.from), map.to, map.info]
-        .into_iter()
-        .flatten()
-        .all(|base| last.is_some_and(|last| base.0.checked_add(last).is_some()))
 }
 
 /// Splits a filter value into the value without its enable bit and whether it enables call-stack

@@ -29,7 +29,7 @@ use alloc::vec::Vec;
 
 use crate::access::{MsrError, MsrRead, MsrResult, MsrWrite};
 use crate::address::{IA32_DEBUGCTL, IA32_RTIT_CTL, Msr};
-use crate::caps::{Facility, LbrCaps, Quirks, RegisterMap};
+use crate::caps::{LbrCaps, Quirks, RegisterMap};
 use crate::register::{DebugCtl, PerfGlobalStatus, RtitCtl};
 
 const FREEZE_LBRS_ON_PMI: u64 = DebugCtl::FREEZE_LBRS_ON_PMI.bits();
@@ -52,7 +52,6 @@ pub struct ArmOptions {
 /// How to arm, freeze, thaw and restore one CPU's LBR.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArmPlan {
-    facility: Facility,
     map: RegisterMap,
     /// The filter register's value, without the enable bit.
     value: u64,
@@ -98,9 +97,7 @@ impl ArmPlan {
                 mask: caps.depth_mask,
             });
         }
-        let status = caps.freeze_status().map(|_| caps.status_registers());
         let mut plan = ArmPlan {
-            facility,
             map: caps.registers,
             value,
             depth,
@@ -108,7 +105,7 @@ impl ArmPlan {
             freeze_on_pmi: options.freeze_on_pmi,
             whole_control: caps.registers.select == Some(caps.registers.control),
             exclusive: false,
-            status,
+            status: caps.freeze_status(),
             pt_disables: caps.quirks.intersects(Quirks::PT_DISABLES | Quirks::PT_EXCLUDES),
             tr_conflicts: caps.quirks.contains(Quirks::TR_CONFLICTS),
             allowed: Vec::new(),
@@ -156,9 +153,7 @@ impl ArmPlan {
             registers.push(IA32_RTIT_CTL);
         }
         registers.push(self.map.control);
-        if self.touches_debugctl() && self.map.control != IA32_DEBUGCTL {
-            registers.push(IA32_DEBUGCTL);
-        }
+        registers.extend(self.debugctl());
         registers.extend(self.select());
         registers.extend(self.map.depth);
         registers.extend(self.status.map(|(status, _)| status));
@@ -230,11 +225,7 @@ impl ArmPlan {
         if self.tr_conflicts && self.map.control == IA32_DEBUGCTL && control & TR != 0 {
             return Err(ArmError::BranchTrace { cpu: registers.cpu() });
         }
-        let debugctl = if self.touches_debugctl() && self.map.control != IA32_DEBUGCTL {
-            Some(registers.read(IA32_DEBUGCTL)?)
-        } else {
-            None
-        };
+        let debugctl = self.debugctl().map(|msr| registers.read(msr)).transpose()?;
         let select = self.select().map(|select| registers.read(select)).transpose()?;
         let depth = self.map.depth.map(|depth| registers.read(depth)).transpose()?;
         let status = match self.status.map(|(status, _)| registers.read(status)) {
@@ -316,9 +307,10 @@ impl ArmPlan {
         Ok(Armed { control, status: frozen.status_readable })
     }
 
-    /// Whether the plan uses DEBUGCTL, as the control register or in addition to it.
-    fn touches_debugctl(&self) -> bool {
-        self.map.control == IA32_DEBUGCTL || self.freeze_on_pmi || self.call_stack
+    /// DEBUGCTL, if the plan uses it in addition to the control register.
+    fn debugctl(&self) -> Option<Msr> {
+        let used = self.freeze_on_pmi || self.call_stack;
+        (used && self.map.control != IA32_DEBUGCTL).then_some(IA32_DEBUGCTL)
     }
 
     /// The filter register, unless it is the control register.
@@ -338,9 +330,7 @@ impl ArmPlan {
     fn registers_written(&self) -> Vec<Msr> {
         let mut registers: Vec<Msr> = self.records().collect();
         registers.push(self.map.control);
-        if self.touches_debugctl() {
-            registers.push(IA32_DEBUGCTL);
-        }
+        registers.extend(self.debugctl());
         registers.extend(self.select());
         registers.extend(self.map.depth);
         registers.extend(self.status.map(|(_, reset)| reset));

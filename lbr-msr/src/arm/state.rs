@@ -67,16 +67,10 @@ pub struct Saved {
     pub depth: Option<u64>,
     /// The status register with LBR_FRZ, if it exists and is readable.
     pub status: Option<u64>,
-    pub(super) in_use: bool,
-}
-
-impl Saved {
     /// Signs that someone else uses this CPU's LBR: it was enabled, or a filter or
     /// FREEZE_LBRS_ON_PMI was set. perf sets all three while one of its LBR events runs on the CPU;
     /// there is no other sign.
-    pub const fn in_use(&self) -> bool {
-        self.in_use
-    }
+    pub in_use: bool,
 }
 
 /// The control register's value with recording enabled.

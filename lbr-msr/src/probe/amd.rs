@@ -4,12 +4,9 @@ use raw_cpuid::{CpuId, CpuIdReader};
 
 use super::{Probed, Why};
 use crate::{
-    address::{
-        AMD_DBG_EXTN_CFG, AMD_LBR_SELECT, AMD_SAMP_BR_FROM, AMD_SAMP_BR_TO, IA32_DEBUGCTL,
-        MSR_LASTBRANCHFROMIP, MSR_LASTBRANCHTOIP,
-    },
+    address::{AMD_DBG_EXTN_CFG, AMD_LBR_SELECT, AMD_SAMP_BR_FROM, AMD_SAMP_BR_TO},
     caps::{Facility, FilterRegister, Layout, LbrCaps, Order, Quirks, RegisterMap},
-    register::{DbgExtnCfg, DebugCtl},
+    register::DbgExtnCfg,
 };
 
 /// CPUID.80000008H:EBX, Branch Sampling. Linux cpufeatures.
@@ -38,30 +35,7 @@ impl Probed {
             return Err(Why::BrsUnknown);
         }
         let has_brs = announces && sizes.ebx & LEAF_80000008_EBX_BRS != 0;
-        let single = LbrCaps {
-            facility: Facility::AmdSingle,
-            depth: 1,
-            depth_mask: 0,
-            format: None,
-            layout: Layout::AmdSingle,
-            registers: RegisterMap {
-                from: MSR_LASTBRANCHFROMIP,
-                to: Some(MSR_LASTBRANCHTOIP),
-                info: None,
-                stride: 1,
-                tos: None,
-                select: None,
-                control: IA32_DEBUGCTL,
-                enable: DebugCtl::LBR.bits(),
-                depth: None,
-            },
-            order: Order::Single,
-            filter: FilterRegister::None,
-            quirks: Quirks::empty(),
-            perfmon_version: self.perfmon_version,
-            assumed: false,
-            cpu: self.identity,
-        };
+        let (virt_bits, single) = (self.virt_bits, self.single());
         let stacked = |enable: DbgExtnCfg, select| RegisterMap {
             from: AMD_SAMP_BR_FROM,
             to: Some(AMD_SAMP_BR_TO),
@@ -71,7 +45,6 @@ impl Probed {
             enable: enable.bits(),
             ..single.registers
         };
-        let virt_bits = self.virt_bits;
         if let Some(depth) = stack {
             // raw-cpuid has no getter for EAX[2]: LBR and counters freeze at a PMI.
             let freezes = cpuid.cpuid1(LEAF_DEBUG).eax & LEAF_DEBUG_EAX_FREEZE != 0;

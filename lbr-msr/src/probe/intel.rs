@@ -1,17 +1,20 @@
 //! Intel: Architectural LBR from CPUID, everything older from the CPU table.
 
-use raw_cpuid::CpuIdReader;
+use raw_cpuid::{CpuIdReader, CpuIdResult};
 
-use super::{ArchLbrLeaf, Assumption, Geometry, Probed, Why};
+use super::{Assumption, Geometry, Probed, Why};
 use crate::{
     access::{MsrError, MsrRead},
     address::{
-        IA32_DEBUGCTL, IA32_LBR_0_FROM_IP, IA32_LBR_0_INFO, IA32_LBR_0_TO_IP, IA32_LBR_CTL,
-        IA32_LBR_DEPTH, IA32_PERF_CAPABILITIES, MSR_LBR_INFO_0,
+        IA32_LBR_0_FROM_IP, IA32_LBR_0_INFO, IA32_LBR_0_TO_IP, IA32_LBR_CTL, IA32_LBR_DEPTH,
+        IA32_PERF_CAPABILITIES, MSR_LBR_INFO_0,
     },
-    caps::{CpuIdentity, Facility, FilterRegister, Layout, LbrCaps, Order, Quirks, RegisterMap},
+    caps::{
+        CpuIdentity, Facility, FilterRegister, Layout, LbrCaps, Order, Quirks, RegisterMap,
+        depths_in,
+    },
     format::LbrFormat,
-    register::{DebugCtl, LbrCtl, PerfCapabilities},
+    register::{LbrCtl, PerfCapabilities},
     table::{self, Carries, Generation, RecordKind, SelectScope},
 };
 
@@ -26,8 +29,8 @@ impl Probed {
         assumption: Option<&Assumption>,
     ) -> Result<LbrCaps, Why> {
         let announced = self.leaf(cpuid, 7).edx & LEAF_7_EDX_ARCH_LBR != 0;
-        let leaf = ArchLbrLeaf::from(self.leaf(cpuid, 0x1C));
-        if announced && leaf.depth_mask() != 0 {
+        let leaf = self.leaf(cpuid, 0x1C);
+        if announced && leaf.eax & 0xFF != 0 {
             if assumption.is_some() {
                 return Err(Why::CannotAssume("this CPU announces Architectural LBR in CPUID"));
             }
@@ -141,36 +144,38 @@ impl Probed {
         }
     }
 
-    fn arch(self, leaf: ArchLbrLeaf, format: Option<LbrFormat>) -> LbrCaps {
+    /// What CPUID leaf 1CH, sub-leaf 0 describes. Linux asm/perf_event.h (`cpuid28_*`). raw-cpuid
+    /// 11.6 has no getter for it.
+    fn arch(self, leaf: CpuIdResult, format: Option<LbrFormat>) -> LbrCaps {
+        let depth_mask = (leaf.eax & 0xFF) as u8;
         let mut quirks = self.streamlined_freeze();
-        quirks.set(Quirks::DEEP_C_STATE_WIPES, leaf.deep_c_state_reset());
+        // MWAIT deeper than C1 may clear the records.
+        quirks.set(Quirks::DEEP_C_STATE_WIPES, leaf.eax >> 30 & 1 != 0);
+        let (layout, single) = (Layout::of_leaf_1c(leaf.ecx, self.tsx), self.single());
         LbrCaps {
             facility: Facility::IntelArch,
-            depth: leaf.max_depth(),
-            depth_mask: leaf.depth_mask(),
+            depth: depths_in(depth_mask).last().unwrap_or(0),
+            depth_mask,
             format,
-            layout: leaf.layout(self.tsx),
+            layout,
             registers: RegisterMap {
                 from: IA32_LBR_0_FROM_IP,
                 to: Some(IA32_LBR_0_TO_IP),
                 info: Some(IA32_LBR_0_INFO),
-                stride: 1,
-                tos: None,
                 select: Some(IA32_LBR_CTL),
                 control: IA32_LBR_CTL,
                 enable: LbrCtl::LBR_EN.bits(),
                 depth: Some(IA32_LBR_DEPTH),
+                ..single.registers
             },
             order: Order::NewestFirst,
             filter: FilterRegister::LbrCtl {
-                cpl: leaf.cpl_filter(),
-                branch: leaf.branch_filter(),
-                call_stack: leaf.call_stack(),
+                cpl: leaf.ebx & 1 != 0,
+                branch: leaf.ebx >> 1 & 1 != 0,
+                call_stack: leaf.ebx >> 2 & 1 != 0,
             },
             quirks,
-            perfmon_version: self.perfmon_version,
-            assumed: false,
-            cpu: self.identity,
+            ..single
         }
     }
 
@@ -189,43 +194,33 @@ impl Probed {
             (_, Some(format)) => Layout::Legacy { format, tsx: self.tsx },
             (_, None) => Layout::Plain,
         };
-        let (facility, order) = match generation.kind {
-            RecordKind::P6Single => (Facility::P6, Order::Single),
-            _ if generation.is_netburst() => (Facility::NetBurst, Order::Tos),
-            _ => (Facility::IntelLegacy, Order::Tos),
-        };
-        let swallow = matches!(generation.group, "NHM" | "SLM");
+        let single_record = generation.kind == RecordKind::P6Single;
+        let quirks = self.legacy_quirks(generation, format);
         let filter = match generation.select {
             None => FilterRegister::None,
             Some(_) => FilterRegister::LbrSelect {
-                jumps_swallow_calls: swallow,
+                jumps_swallow_calls: quirks.contains(Quirks::CALL_FILTERS_NEED_JUMPS),
                 call_stack: generation.call_stack != Carries::No,
             },
         };
-        let packed = layout == Layout::Packed32;
+        let (packed, single) = (layout == Layout::Packed32, self.single());
         LbrCaps {
-            facility,
+            facility: generation.facility(),
             depth: generation.depth.unwrap_or(0),
-            depth_mask: 0,
             format: reported,
             layout,
             registers: RegisterMap {
                 from: generation.from,
                 to: if packed { None } else { generation.to },
                 info: format.filter(|f| f.has_info()).map(|_| MSR_LBR_INFO_0),
-                stride: 1,
                 tos: generation.tos,
                 select: generation.select,
-                control: IA32_DEBUGCTL,
-                enable: DebugCtl::LBR.bits(),
-                depth: None,
+                ..single.registers
             },
-            order,
+            order: if single_record { Order::Single } else { Order::Tos },
             filter,
-            quirks: self.legacy_quirks(generation, format),
-            perfmon_version: self.perfmon_version,
-            assumed: false,
-            cpu: self.identity,
+            quirks,
+            ..single
         }
     }
 
@@ -276,26 +271,21 @@ impl Probed {
         if format.has_info() && info.is_none() {
             return Err(Why::AssumedInfoMissing { format });
         }
+        let layout =
+            if packed { Layout::Packed32 } else { Layout::Legacy { format, tsx: self.tsx } };
+        let (quirks, single) = (self.streamlined_freeze(), self.single());
         Ok(LbrCaps {
             facility: Facility::IntelLegacy,
             depth: geometry.depth,
-            depth_mask: 0,
             format: Some(format),
-            layout: if packed {
-                Layout::Packed32
-            } else {
-                Layout::Legacy { format, tsx: self.tsx }
-            },
+            layout,
             registers: RegisterMap {
                 from: geometry.from,
                 to: geometry.to.filter(|_| !packed),
                 info,
-                stride: 1,
                 tos: geometry.tos,
                 select: geometry.select,
-                control: IA32_DEBUGCTL,
-                enable: DebugCtl::LBR.bits(),
-                depth: None,
+                ..single.registers
             },
             order: match geometry.tos {
                 Some(_) => Order::Tos,
@@ -309,10 +299,9 @@ impl Probed {
                     FilterRegister::LbrSelect { jumps_swallow_calls: false, call_stack: false }
                 }
             },
-            quirks: self.streamlined_freeze(),
-            perfmon_version: self.perfmon_version,
+            quirks,
             assumed: true,
-            cpu: self.identity,
+            ..single
         })
     }
 }

@@ -4,14 +4,12 @@
 //! [`LbrCaps`].
 
 mod amd;
-pub mod arch_leaf;
 pub mod assume;
 pub mod cores;
 mod intel;
 pub mod recorded;
 pub mod unsupported;
 
-pub use arch_leaf::ArchLbrLeaf;
 pub use assume::{Assumption, Geometry};
 pub(crate) use intel::LEAF_7_EDX_ARCH_LBR;
 pub use recorded::RecordedCpuid;
@@ -22,8 +20,11 @@ use raw_cpuid::{CpuId, CpuIdReader, Hypervisor};
 
 use crate::{
     access::{FakeMsrs, MsrRead},
-    address::IA32_PERF_CAPABILITIES,
-    caps::{CpuIdentity, LbrCaps, Vendor},
+    address::{IA32_DEBUGCTL, IA32_PERF_CAPABILITIES, MSR_LASTBRANCHFROMIP, MSR_LASTBRANCHTOIP},
+    caps::{
+        CpuIdentity, Facility, FilterRegister, Layout, LbrCaps, Order, Quirks, RegisterMap, Vendor,
+    },
+    register::DebugCtl,
     table,
 };
 
@@ -125,6 +126,35 @@ impl Probed {
                 stepping,
                 hypervisor,
             },
+        }
+    }
+
+    /// One record, enabled in DEBUGCTL, without a filter: other facilities are described by how they
+    /// differ.
+    fn single(self) -> LbrCaps {
+        LbrCaps {
+            facility: Facility::AmdSingle,
+            depth: 1,
+            depth_mask: 0,
+            format: None,
+            layout: Layout::AmdSingle,
+            registers: RegisterMap {
+                from: MSR_LASTBRANCHFROMIP,
+                to: Some(MSR_LASTBRANCHTOIP),
+                info: None,
+                stride: 1,
+                tos: None,
+                select: None,
+                control: IA32_DEBUGCTL,
+                enable: DebugCtl::LBR.bits(),
+                depth: None,
+            },
+            order: Order::Single,
+            filter: FilterRegister::None,
+            quirks: Quirks::empty(),
+            perfmon_version: self.perfmon_version,
+            assumed: false,
+            cpu: self.identity,
         }
     }
 

@@ -175,7 +175,7 @@ fn intel(row: &Model) -> RecordedCpuid {
         let tsx = match generation.tsx {
             Carries::Yes => true,
             Carries::ByCpuid => matches!(model, 0x8F | 0xCF | 0xAD | 0xAE),
-            Carries::No | Carries::InTo => false,
+            Carries::No => false,
         };
         let ebx = if tsx { HLE_RTM } else { 0 };
         cpuid.insert(7, 0, 0, ebx, 0, if arch { LEAF_7_EDX_ARCH_LBR } else { 0 });

@@ -23,9 +23,7 @@ const CORE_RING: Generation = Generation {
     tos: Some(MSR_LASTBRANCH_TOS),
     select: None,
     format: ExpectedFormat::Exactly(LbrFormat::LIP),
-    mispredict: Carries::No,
     tsx: Carries::No,
-    cycles: Carries::No,
     call_stack: Carries::No,
     select_scope: None,
     sources: "",
@@ -38,7 +36,6 @@ const NEHALEM_RING: Generation = Generation {
     to: Some(MSR_LASTBRANCH_0_TO_IP),
     select: Some(MSR_LBR_SELECT),
     format: ExpectedFormat::Exactly(LbrFormat::EIP_FLAGS),
-    mispredict: Carries::Yes,
     select_scope: Some(SelectScope::Thread),
     ..CORE_RING
 };
@@ -139,7 +136,6 @@ pub(super) const SKL: Generation = Generation {
     depth: Some(32),
     info: Some(MSR_LBR_INFO_0),
     format: ExpectedFormat::Exactly(LbrFormat::INFO),
-    cycles: Carries::Yes,
     sources: "Linux lbr.c (skl); EDK2 SkylakeMsr.h; SDM 17.10; Xen",
     ..HSW
 };
@@ -149,7 +145,6 @@ pub(super) const GLM: Generation = Generation {
     group: "GLM",
     depth: Some(32),
     format: ExpectedFormat::Exactly(LbrFormat::TIME),
-    cycles: Carries::InTo,
     call_stack: Carries::Yes,
     select_scope: Some(SelectScope::Core),
     sources: "Linux lbr.c (skl, format 6); EDK2 GoldmontMsr.h; SDM 17.6; Xen",
@@ -161,7 +156,6 @@ pub(super) const GLP: Generation = Generation {
     group: "GLP",
     info: Some(MSR_LBR_INFO_0),
     format: ExpectedFormat::Exactly(LbrFormat::INFO2),
-    cycles: Carries::Yes,
     sources: "Linux lbr.c (skl, format 7); EDK2 GoldmontPlusMsr.h; Xen",
     ..GLM
 };
@@ -185,9 +179,7 @@ pub(super) const ARCH: Generation = Generation {
     tos: None,
     select: Some(IA32_LBR_CTL),
     format: ExpectedFormat::Exactly(LbrFormat::NONE),
-    mispredict: Carries::ByCpuid,
     tsx: Carries::ByCpuid,
-    cycles: Carries::ByCpuid,
     call_stack: Carries::ByCpuid,
     select_scope: Some(SelectScope::Thread),
     sources: "Linux core.c and lbr.c (arch), intel-family.h",

@@ -4,7 +4,9 @@
 //! Capabilities can name other addresses, because the user may describe a CPU that the table does
 //! not know. Those are only read.
 
-use super::{GENERATIONS, Generation, RecordKind};
+use alloc::{vec, vec::Vec};
+
+use super::{GENERATIONS, Generation};
 use crate::{
     address::{
         AMD_DBG_EXTN_CFG, AMD_LBR_SELECT, AMD_SAMP_BR_FROM, IA32_DEBUGCTL, IA32_LBR_0_FROM_IP,
@@ -55,46 +57,38 @@ fn unlisted_record(caps: &LbrCaps, first: Msr) -> Option<Msr> {
     // An address that overflows is not in the table either.
     let length = caps.depth.saturating_sub(1).saturating_mul(caps.registers.stride);
     let last = Msr(first.0.saturating_add(length));
-    let facility = caps.facility;
-    let within = |start: Msr, count: u32, msr: Msr| {
-        msr.0.checked_sub(start.0).is_some_and(|distance| distance < count)
+    let within = |(start, count): &(Msr, u32), msr: Msr| {
+        msr.0.checked_sub(start.0).is_some_and(|distance| distance < *count)
     };
+    let mut blocks = blocks(caps.facility);
+    blocks.retain(|block| within(block, first));
     // One block must contain both.
-    let holds =
-        |(start, count): (Msr, u32)| within(start, count, first) && within(start, count, last);
-    let starts = |(start, count): (Msr, u32)| within(start, count, first);
-    let known = |holds: &dyn Fn((Msr, u32)) -> bool| match facility {
+    match blocks.iter().any(|block| within(block, last)) {
+        true => None,
+        false if blocks.is_empty() => Some(first),
+        false => Some(last),
+    }
+}
+
+/// The register blocks of a facility's records: the first register of each, and their number.
+fn blocks(facility: Facility) -> Vec<(Msr, u32)> {
+    match facility {
         Facility::IntelArch => [IA32_LBR_0_FROM_IP, IA32_LBR_0_TO_IP, IA32_LBR_0_INFO]
-            .into_iter()
-            .any(|start| holds((start, MOST_ARCH_RECORDS))),
-        Facility::AmdLbrV2 | Facility::AmdBrs => holds((AMD_SAMP_BR_FROM, AMD_STACK)),
-        Facility::AmdSingle => holds((MSR_LASTBRANCHFROMIP, 2)),
-        _ => generations(facility).any(|generation| {
-            let count = generation.depth.unwrap_or(0);
-            let starts = [Some(generation.from), generation.to, generation.info];
-            starts.into_iter().flatten().any(|start| holds((start, count)))
-        }),
-    };
-    if known(&holds) {
-        None
-    } else if known(&starts) {
-        Some(last)
-    } else {
-        Some(first)
+            .map(|start| (start, MOST_ARCH_RECORDS))
+            .to_vec(),
+        Facility::AmdLbrV2 | Facility::AmdBrs => vec![(AMD_SAMP_BR_FROM, AMD_STACK)],
+        Facility::AmdSingle => vec![(MSR_LASTBRANCHFROMIP, 2)],
+        _ => generations(facility)
+            .flat_map(|generation| {
+                let starts = [Some(generation.from), generation.to, generation.info];
+                starts.map(|start| Some((start?, generation.depth?)))
+            })
+            .flatten()
+            .collect(),
     }
 }
 
 /// The generations with a facility.
 fn generations(facility: Facility) -> impl Iterator<Item = &'static Generation> {
-    GENERATIONS.iter().filter(move |generation| {
-        facility
-            == match generation.kind {
-                RecordKind::P6Single => Facility::P6,
-                RecordKind::Arch => Facility::IntelArch,
-                RecordKind::Packed32 | RecordKind::Legacy if generation.is_netburst() => {
-                    Facility::NetBurst
-                }
-                RecordKind::Packed32 | RecordKind::Legacy => Facility::IntelLegacy,
-            }
-    })
+    GENERATIONS.iter().filter(move |generation| generation.facility() == facility)
 }

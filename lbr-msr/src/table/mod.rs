@@ -14,7 +14,11 @@ pub use listed::{unlisted, unlisted_tos};
 pub use models::MODELS;
 pub use names::NAMES;
 
-use crate::{address::Msr, format::LbrFormat};
+use crate::{
+    address::{MSR_LASTBRANCH_TOS_NETBURST, Msr},
+    caps::Facility,
+    format::LbrFormat,
+};
 
 /// The kind of record of a generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -88,8 +92,6 @@ pub enum Carries {
     No,
     /// Yes. Transaction flags also need HLE or RTM in CPUID.
     Yes,
-    /// Yes, in the upper bits of TO (Goldmont).
-    InTo,
     /// According to CPUID leaf 1CH (transaction flags: CPUID.07H:EBX).
     ByCpuid,
 }
@@ -126,12 +128,8 @@ pub struct Generation {
     pub select: Option<Msr>,
     /// The LBR_FMT that IA32_PERF_CAPABILITIES should report.
     pub format: ExpectedFormat,
-    /// Whether there is a mispredict flag.
-    pub mispredict: Carries,
     /// Whether there are transaction flags.
     pub tsx: Carries,
-    /// Whether there are cycle counts.
-    pub cycles: Carries,
     /// Whether there is call-stack mode.
     pub call_stack: Carries,
     /// The CPUs that share the filter register; `None` without one.
@@ -141,9 +139,14 @@ pub struct Generation {
 }
 
 impl Generation {
-    /// Whether it is NetBurst, whose records are read-only and whose TOS has another address.
-    pub const fn is_netburst(&self) -> bool {
-        matches!(self.tos, Some(crate::address::MSR_LASTBRANCH_TOS_NETBURST))
+    /// The kind of branch records that its CPUs have.
+    pub const fn facility(&self) -> Facility {
+        match (self.kind, self.tos) {
+            (RecordKind::P6Single, _) => Facility::P6,
+            (RecordKind::Arch, _) => Facility::IntelArch,
+            (_, Some(MSR_LASTBRANCH_TOS_NETBURST)) => Facility::NetBurst,
+            _ => Facility::IntelLegacy,
+        }
     }
 }
 

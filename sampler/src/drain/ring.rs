@@ -71,7 +71,7 @@ impl RingPlan {
         if depth == 0 || depth as usize > MAX_DEPTH || has_tos && !depth.is_power_of_two() {
             return Err(DrainError::Depth { depth });
         }
-        let status = caps.freeze_status().map(|_| caps.status_registers());
+        let status = caps.freeze_status();
         let select = map.select.filter(|select| *select != map.control);
         Ok(RingPlan { map, kind, depth, status, select })
     }

@@ -5,11 +5,10 @@ use lbr_msr::address::{MSR_LER_FROM_LIP, MSR_LER_TO_LIP};
 use lbr_msr::caps::{Facility, Quirks};
 use lbr_msr::table::SelectScope;
 
-use super::super::RunError;
 use super::super::bench::{Bench, Facts, Filled, require};
-use super::super::check::{Finding, Spec, answer, not_applicable};
+use super::super::check::{Finding, Spec, answer, applies_if, not_applicable};
 use super::super::preserve::{DEBUGCTL_LBR, FREEZE_LBRS_ON_PMI, LBR_FRZ, has_last_exception};
-use super::super::{Kernel, Known};
+use super::super::{Kernel, Known, RunError};
 use super::bits::freeze as freeze_bit;
 
 pub(in crate::verify) const CHECKS: &[Spec] = &[
@@ -22,16 +21,14 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         falsified: "A branch after the PMI is recorded, the newest before it is not, or LBR_FRZ \
               is not set where it is documented.",
         needs: &["records", "depth", "bits.freeze_on_pmi"],
-        documented: |facts| match freeze_bit(facts) {
-            Ok(source) => {
-                let how = match facts.caps.freeze_status() {
-                    Some(_) => "LBR_FRZ is set",
-                    None => "the enable bit is cleared",
-                };
-                let expected = format!("the branches before it are there, none after it; {how}");
-                answer(expected, source)
-            }
-            Err(why) => not_applicable(why),
+        documented: |facts| {
+            let source = freeze_bit(facts)?;
+            let how = match facts.caps.freeze_status() {
+                Some(_) => "LBR_FRZ is set",
+                None => "the enable bit is cleared",
+            };
+            let expected = format!("the branches before it are there, none after it; {how}");
+            answer(expected, source)
         },
         look: freeze,
     },
@@ -43,11 +40,8 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         falsified: "The pair is the exception itself or another branch.",
         needs: &["records", "registers.last_exception"],
         documented: |facts| {
-            if has_last_exception(&facts.caps) {
-                answer("the branch before it", "SDM 17.4.8, 17.14; Linux msr-index.h")
-            } else {
-                not_applicable("no pair is reliably documented")
-            }
+            applies_if(has_last_exception(&facts.caps), "no pair is reliably documented")?;
+            answer("the branch before it", "SDM 17.4.8, 17.14; Linux msr-index.h")
         },
         look: last_exception,
     },
@@ -60,9 +54,9 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         falsified: "Records are gone although they are documented to be kept.",
         needs: &["records"],
         documented: |facts| {
-            if facts.caps.assumed && facts.row.is_none() {
-                not_applicable("nothing is documented of an assumed CPU's C-states")
-            } else if facts.caps.quirks.contains(Quirks::DEEP_C_STATE_WIPES) {
+            let known = !facts.caps.assumed || facts.row.is_some();
+            applies_if(known, "nothing is documented of an assumed CPU's C-states")?;
+            if facts.caps.quirks.contains(Quirks::DEEP_C_STATE_WIPES) {
                 answer("kept or cleared", "SDM 17.10.3; CPUID 1CH EAX[30]")
             } else {
                 answer("kept", "SDM 17.10.3 names later CPUs; CPUID 1CH EAX[30] = 0")
@@ -113,8 +107,7 @@ fn freeze(bench: &mut Bench<'_>) -> Result<Finding, RunError> {
     let tried = freeze_once(bench, value);
     bench.debugctl(0, FREEZE_LBRS_ON_PMI)?;
     let (filled, frozen) = tried?;
-    if frozen {
-        let (_, reset) = bench.facts.caps.status_registers();
+    if let (Some((_, reset)), true) = (status, frozen) {
         bench.write(reset, LBR_FRZ)?;
     }
     let branches = &filled.ran.branches;
@@ -140,7 +133,7 @@ fn freeze(bench: &mut Bench<'_>) -> Result<Finding, RunError> {
 fn freeze_once(bench: &mut Bench<'_>, value: u64) -> Result<(Filled, bool), RunError> {
     let filled = bench.fill(Kernel::AroundPmi, value)?;
     let status = match bench.facts.caps.freeze_status() {
-        Some(msr) => bench.read(msr)?,
+        Some((msr, _)) => bench.read(msr)?,
         None => 0,
     };
     Ok((filled, status & LBR_FRZ != 0))
@@ -172,12 +165,8 @@ fn last_exception_once(bench: &mut Bench<'_>) -> Result<Finding, RunError> {
         let switch = bench.switch(value)?;
         bench.clear()?;
         let ran = bench.run(Kernel::Exception, switch)?;
-        let pair = [MSR_LER_FROM_LIP, MSR_LER_TO_LIP];
-        let mut keys = [None; 2];
-        for (msr, key) in pair.into_iter().zip(&mut keys) {
-            let value = bench.read(msr)?;
-            *key = Some(bench.facts.key(value));
-        }
+        let pair = [bench.read(MSR_LER_FROM_LIP)?, bench.read(MSR_LER_TO_LIP)?];
+        let keys = pair.map(|end| Some(bench.facts.key(end)));
         let filled = Filled { ran, seen: bench.ring()? };
         let key = |address: Option<u64>| address.map(|address| bench.facts.key(address));
         let before = filled.ran.before_event.unwrap_or(0);

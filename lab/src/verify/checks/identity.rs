@@ -2,9 +2,8 @@
 
 use lbr_msr::address::{IA32_DEBUGCTL, IA32_PERF_CAPABILITIES, MSR_LER_FROM_LIP, MSR_LER_TO_LIP};
 use lbr_msr::address::{MSR_LER_FROM_LIP_NETBURST, MSR_LER_TO_LIP_NETBURST};
-use lbr_msr::caps::{Facility, Layout};
+use lbr_msr::caps::{Facility, Layout, depths_in};
 use lbr_msr::format::LbrFormat;
-use lbr_msr::probe::ArchLbrLeaf;
 use lbr_msr::table::ExpectedFormat;
 use lbr_msr::{LbrCaps, Msr};
 
@@ -203,7 +202,7 @@ fn cpuid(bench: &mut Bench<'_>) -> Result<Finding, RunError> {
                 return Ok(Finding::differs("leaf 1CH is absent"));
             };
             let depths: Vec<String> =
-                ArchLbrLeaf::from(answer).depths().map(|depth| depth.to_string()).collect();
+                depths_in(answer.eax as u8).map(|depth| depth.to_string()).collect();
             let reserved = answer.eax >> 8 & 0x3F_FFFF | answer.ecx >> 3 & 0x1FFF | answer.edx;
             let found = format!(
                 "depths {}, EBX {:#x}, ECX {:#x}",

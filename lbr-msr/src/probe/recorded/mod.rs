@@ -155,11 +155,10 @@ impl RecordedCpuid {
     /// of its range. The vendor and the model decide which leaves are needed.
     pub fn missing(&self) -> Option<(u32, u32)> {
         let Some(first) = self.get(0, 0) else { return Some((0, 0)) };
-        let absent =
-            |highest: u32| move |leaf: &&u32| **leaf <= highest && self.get(**leaf, 0).is_none();
-        let basic =
-            |leaves: &[u32]| leaves.iter().find(absent(first.eax)).map(|leaf| (*leaf, first.eax));
-        if let Some(missing) = basic(&[1]) {
+        let absent = |leaf: u32, highest: u32| {
+            (leaf <= highest && self.get(leaf, 0).is_none()).then_some((leaf, highest))
+        };
+        if let Some(missing) = absent(1, first.eax) {
             return Some(missing);
         }
         let cpu = identify(self);
@@ -169,20 +168,17 @@ impl RecordedCpuid {
                 let row = table::lookup(cpu.family, cpu.model).map(|row| row.generation);
                 // Leaf 7 announces Architectural LBR and TSX.
                 let asks = row.is_none_or(|g| g.kind == RecordKind::Arch || g.tsx != Carries::No);
-                let seven = basic(if asks { &[7] } else { &[] });
                 let announced = self.cpuid2(7, 0).edx & LEAF_7_EDX_ARCH_LBR != 0;
-                seven.or_else(|| basic(if announced { &[0x1C] } else { &[] }))
+                let seven = absent(7, first.eax).filter(|_| asks);
+                seven.or_else(|| absent(0x1C, first.eax).filter(|_| announced))
             }
             // From Zen 3 on the extended leaves announce the facility.
             Vendor::Amd if cpu.family < 0x19 => None,
-            Vendor::Amd => {
+            Vendor::Amd => match self.get(EXTENDED, 0) {
+                Some(extended) => absent(LEAF_DEBUG, extended.eax),
                 // All 64-bit CPUs have the extended range.
-                let Some(extended) = self.get(EXTENDED, 0) else {
-                    return Some((EXTENDED, EXTENDED));
-                };
-                let highest = extended.eax;
-                absent(highest)(&&LEAF_DEBUG).then_some((LEAF_DEBUG, highest))
-            }
+                None => Some((EXTENDED, EXTENDED)),
+            },
         }
     }
 }
