@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use lbr_msr::address::IA32_DEBUGCTL;
 use lbr_msr::caps::{Facility, FilterRegister, Layout, Order, Vendor};
 use lbr_msr::decode::{decode, ring_order};
-use lbr_msr::filter::{BranchClasses, BranchFilter, from_register, to_register_disarmed};
+use lbr_msr::filter::{BranchFilter, Captured, from_register, recorded_by, to_register_disarmed};
 use lbr_msr::probe::Assumption;
 use lbr_msr::record::{BranchEntry, RawEntry};
-use lbr_msr::register::{DbgExtnCfg, LbrSelect};
+use lbr_msr::register::DbgExtnCfg;
+use lbr_msr::snapshot::read_position;
 use lbr_msr::table::{self, Model};
 use lbr_msr::{LbrCaps, Msr, MsrError};
 
@@ -126,33 +127,21 @@ impl Facts {
         address & if narrow { 0xFFFF_FFFF } else { (1 << 47) - 1 }
     }
 
-    /// The classes that a filter value records; `None` for an invalid value.
-    pub(super) fn classes(&self, value: u64) -> Option<BranchClasses> {
-        // SDM Table 17-11 against 17-12. User filters are more conservative.
-        let FilterRegister::LbrSelect { jumps_swallow_calls, call_stack } = self.caps.filter else {
-            return Some(from_register(value, self.caps.filter).ok()?.classes);
-        };
-        let apart = FilterRegister::LbrSelect { jumps_swallow_calls: false, call_stack };
-        let mut classes = from_register(value, apart).ok()?.classes;
-        let suppressed = LbrSelect::from_bits_retain(value);
-        if jumps_swallow_calls && suppressed.contains(LbrSelect::NEAR_IND_JMP) {
-            classes -= BranchClasses::IND_CALL | BranchClasses::RET;
-        }
-        if jumps_swallow_calls && suppressed.contains(LbrSelect::NEAR_REL_JMP) {
-            classes -= BranchClasses::REL_CALL;
-        }
-        Some(classes)
+    /// The branches that a filter value records; `None` for an invalid value.
+    pub(super) fn captured(&self, value: u64) -> Option<Captured> {
+        from_register(value, self.caps.filter).ok()?;
+        // User filters are more conservative than the manuals.
+        Some(recorded_by(value, self.caps.filter))
     }
 
     /// The branches among these that a filter value records; `None` for an invalid value.
     pub(super) fn passing(&self, value: u64, branches: &[Known]) -> Option<Vec<Known>> {
-        let captured = from_register(value, self.caps.filter).ok()?;
-        let classes = self.classes(value)?;
+        let captured = self.captured(value)?;
         let arch = self.caps.facility == Facility::IntelArch;
         let passes = |known: &&Known| {
             let branch = &known.like;
             let ring = if branch.cpl_after == 0 { captured.kernel } else { captured.user };
-            ring && classes.keeps(branch.class) && !(arch && branch.zero_length_call)
+            ring && captured.classes.keeps(branch.class) && !(arch && branch.zero_length_call)
         };
         Some(branches.iter().filter(passes).copied().collect())
     }
@@ -263,13 +252,8 @@ impl Bench<'_> {
     /// The records in the documented order, newest first.
     pub(super) fn ring(&mut self) -> Result<Vec<ReadRecord>, RunError> {
         let map = self.facts.caps.registers;
-        let position = match (self.facts.caps.order, map.tos) {
-            (_, Some(tos)) => self.read(tos)?,
-            (Order::Saturating, None) => {
-                DbgExtnCfg::from_bits_retain(self.read(map.control)?).msroff().into()
-            }
-            _ => 0,
-        };
+        self.look_up()?;
+        let position = read_position(&mut *self.cpu, &self.facts.caps)?.unwrap_or(0);
         let mut seen = Vec::new();
         for index in ring_order(self.facts.caps.order, self.facts.caps.depth, position) {
             let raw = RawEntry {
@@ -406,7 +390,7 @@ impl Facts {
 
     /// Compares actual with expected records, in any order.
     pub(super) fn compare(&self, filled: &Filled, value: u64) -> Difference {
-        let captured = from_register(value, self.caps.filter).ok();
+        let captured = self.captured(value);
         let ring_0 = captured.is_some_and(|captured| captured.kernel) && filled.ran.unlisted;
         let wanted = self.wanted(filled, value);
         let mut left = wanted.clone();

@@ -6,7 +6,7 @@
 pub mod register;
 
 pub use register::{
-    Captured, from_register, software_filter, to_register, to_register_disarmed,
+    Captured, from_register, recorded_by, software_filter, to_register, to_register_disarmed,
     to_register_including,
 };
 
@@ -173,19 +173,19 @@ bitflags::bitflags! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub struct BranchClasses: u8 {
         /// Conditional branches.
-        const COND = 1 << 0;
+        const COND = 1 << HwBranchType::Cond as u8;
         /// Near indirect jumps.
-        const IND_JMP = 1 << 1;
+        const IND_JMP = 1 << HwBranchType::IndJmp as u8;
         /// Near relative jumps.
-        const REL_JMP = 1 << 2;
+        const REL_JMP = 1 << HwBranchType::RelJmp as u8;
         /// Near indirect calls.
-        const IND_CALL = 1 << 3;
+        const IND_CALL = 1 << HwBranchType::IndCall as u8;
         /// Near relative calls.
-        const REL_CALL = 1 << 4;
+        const REL_CALL = 1 << HwBranchType::RelCall as u8;
         /// Near returns.
-        const RET = 1 << 5;
+        const RET = 1 << HwBranchType::Ret as u8;
         /// Far transfers, interrupts, exceptions.
-        const OTHER = 1 << 6;
+        const OTHER = 1 << HwBranchType::Other as u8;
     }
 }
 
@@ -195,15 +195,7 @@ impl BranchClasses {
 
     /// The set that holds one class.
     pub const fn of(class: HwBranchType) -> BranchClasses {
-        match class {
-            HwBranchType::Cond => BranchClasses::COND,
-            HwBranchType::IndJmp => BranchClasses::IND_JMP,
-            HwBranchType::RelJmp => BranchClasses::REL_JMP,
-            HwBranchType::IndCall => BranchClasses::IND_CALL,
-            HwBranchType::RelCall => BranchClasses::REL_CALL,
-            HwBranchType::Ret => BranchClasses::RET,
-            HwBranchType::Other => BranchClasses::OTHER,
-        }
+        BranchClasses::from_bits_retain(1 << class as u8)
     }
 
     /// Whether a branch of this class is in the set.

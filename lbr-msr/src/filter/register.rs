@@ -180,9 +180,8 @@ pub fn to_register_including(
     }
 }
 
-/// The branches that a filter register's value records.
-///
-/// [`FilterRegister::None`] records everything, for any value.
+/// The branches that a filter register's value records for certain: before Sandy Bridge, returns
+/// only if both jump bits are clear, as Linux has it.
 ///
 /// # Errors
 /// [`FilterError::Reserved`] for bits that raise #GP here, [`FilterError::UndefinedCallStack`] for
@@ -192,13 +191,41 @@ pub fn from_register(value: u64, register: FilterRegister) -> Result<Captured, F
     if reserved != 0 && register != FilterRegister::None {
         return Err(FilterError::Reserved { value, reserved, register: register.name() });
     }
-    let captured = match register {
+    let mut captured = recorded_by(value, register);
+    if !captured.classes.contains(BranchClasses::REL_JMP)
+        && !captured.call_stack
+        && matches!(register, FilterRegister::LbrSelect { jumps_swallow_calls: true, .. })
+    {
+        captured.classes -= BranchClasses::RET;
+    }
+    let stack_classes = BranchFilter::STACK.classes();
+    if captured.call_stack
+        && (captured.classes != stack_classes || !(captured.user || captured.kernel))
+    {
+        return Err(FilterError::UndefinedCallStack { value, register: register.name() });
+    }
+    Ok(captured)
+}
+
+/// The branches that a filter register's value records by the manuals. Ignores reserved bits, and
+/// does not ask whether call-stack mode is defined.
+///
+/// [`FilterRegister::None`] records everything, for any value.
+pub fn recorded_by(value: u64, register: FilterRegister) -> Captured {
+    match register {
         FilterRegister::None => unsuppressed(LbrSelect::empty()),
         FilterRegister::LbrSelect { jumps_swallow_calls, .. } => {
             let mut captured = unsuppressed(LbrSelect::from_bits_retain(value));
-            // Call-stack mode always has the jump bits set.
+            let open = captured.classes;
+            // SDM Tables 17-11 and 17-12: before Sandy Bridge the jump bits do not exempt calls and
+            // returns. Call-stack mode always has the jump bits set.
             if jumps_swallow_calls && !captured.call_stack {
-                captured.classes = reached(captured.classes);
+                if !open.contains(BranchClasses::IND_JMP) {
+                    captured.classes -= BranchClasses::IND_CALL | BranchClasses::RET;
+                }
+                if !open.contains(BranchClasses::REL_JMP) {
+                    captured.classes -= BranchClasses::REL_CALL;
+                }
             }
             captured
         }
@@ -218,14 +245,7 @@ pub fn from_register(value: u64, register: FilterRegister) -> Result<Captured, F
                 call_stack: value.contains(LbrCtl::CALL_STACK),
             }
         }
-    };
-    let stack_classes = BranchFilter::STACK.classes();
-    if captured.call_stack
-        && (captured.classes != stack_classes || !(captured.user || captured.kernel))
-    {
-        return Err(FilterError::UndefinedCallStack { value, register: register.name() });
     }
-    Ok(captured)
 }
 
 /// The classes to keep by inspecting the code, if the register records more than `filter` asks for;
@@ -309,15 +329,4 @@ fn opened(wanted: BranchClasses, jumps_swallow_calls: bool) -> BranchClasses {
         }
     }
     open
-}
-
-/// The classes that are recorded with `open` unsuppressed, if suppressed jumps swallow calls.
-fn reached(open: BranchClasses) -> BranchClasses {
-    let mut classes = open;
-    for (class, jumps) in SWALLOWED_BY {
-        if !open.contains(jumps) {
-            classes -= class;
-        }
-    }
-    classes
 }

@@ -8,7 +8,7 @@ use crate::register::{
 use crate::filter::{BranchFilter, FilterError, to_register_disarmed};
 
 use super::Fault;
-use super::encode::{Encoding, Slot};
+use super::encode::Encoding;
 use super::filter::Filter;
 use super::ring::{Control, Mode, SoftLbr};
 
@@ -21,11 +21,6 @@ impl SoftLbr {
     pub(super) const fn trace_hides_lbr(&self) -> bool {
         self.rtit_ctl & RtitCtl::TRACE_EN.bits() != 0
             && self.caps.quirks.contains(Quirks::PT_DISABLES)
-    }
-
-    /// Whether a PMI freezes by GLOBAL_STATUS.LBR_FRZ and keeps the enable bit.
-    pub(super) fn freezes_by_status(&self) -> bool {
-        self.caps.quirks.contains(Quirks::STREAMLINED_FREEZE)
     }
 
     /// The register with the enable bit.
@@ -67,11 +62,7 @@ impl SoftLbr {
         };
         // Freezing and thawing do not change the filter.
         if value != self.filter_value {
-            self.filter = if self.faults.is_empty() {
-                Filter::of(self.caps.filter, value)
-            } else {
-                Filter::faulty(self.caps.filter, value, self.faults)
-            };
+            self.filter = Filter::of(self.caps.filter, value, self.faults);
             self.filter_value = value;
         }
         let filter = self.filter;
@@ -125,20 +116,6 @@ impl SoftLbr {
     /// Resets to power-on state: controls and records 0, IA32_LBR_DEPTH at its maximum. Does not
     /// reset [`recorded`](Self::recorded).
     pub fn reset(&mut self) {
-        self.depth = self.max_depth();
-        self.clear_records();
-        self.clear_last_exception();
-        self.pair = Slot::default();
-        self.debugctl = 0;
-        self.select = 0;
-        self.lbr_ctl = 0;
-        self.status = 0;
-        self.rtit_ctl = 0;
-        self.timestamp = 0;
-        self.dbg_extn_cfg = match self.control {
-            Control::DbgExtnCfg => DbgExtnCfg::MUST_BE_SET,
-            Control::DebugCtl | Control::LbrCtl | Control::Brbcr => 0,
-        };
-        self.refresh();
+        *self = self.clone().with(self.faults);
     }
 }

@@ -10,6 +10,29 @@ pub(super) struct Slot {
     pub(super) info: u64,
 }
 
+/// A register of a record.
+#[derive(Clone, Copy)]
+pub(super) enum Bank {
+    From,
+    To,
+    Info,
+}
+
+impl Slot {
+    #[inline]
+    pub(super) const fn get(&self, bank: Bank) -> u64 {
+        [self.from, self.to, self.info][bank as usize]
+    }
+
+    pub(super) const fn get_mut(&mut self, bank: Bank) -> &mut u64 {
+        match bank {
+            Bank::From => &mut self.from,
+            Bank::To => &mut self.to,
+            Bank::Info => &mut self.info,
+        }
+    }
+}
+
 use crate::caps::{Facility, Layout, LbrCaps, Quirks};
 use crate::record::HwBranchType;
 use crate::register::sign_extend;
@@ -215,49 +238,44 @@ impl Encoding {
         }
         let mut slot = self.record(&branch, from, cycles);
         if faults.has(Fault::NoSignExtension) {
-            let (from_sign, to_sign) = self.sign_bits();
-            slot.from &= !from_sign;
-            slot.to &= !to_sign;
+            // The bits above an address that change with its sign.
+            const ABOVE: u64 = !((1 << VIRT_48) - 1);
+            let of = |address| {
+                self.record(&Retired::user(address, address, branch.class), address, None)
+            };
+            let (high, low) = (of(u64::MAX), of(u64::MAX >> 17));
+            slot.from &= !(high.from & !low.from & ABOVE);
+            slot.to &= !(high.to & !low.to & ABOVE);
         }
         slot
     }
 
-    /// The bits of FROM and of TO that hold copies of the address's sign.
-    const fn sign_bits(self) -> (u64, u64) {
-        const ABOVE: u64 = !((1 << VIRT_48) - 1);
-        match self {
-            Encoding::Packed | Encoding::Narrow => (0, 0),
-            Encoding::Linear
-            | Encoding::Info { .. }
-            | Encoding::Arch { .. }
-            | Encoding::Brbe { .. }
-            | Encoding::AmdSingle => (ABOVE, ABOVE),
-            Encoding::Mispred => (ABOVE & !MISPRED, ABOVE),
-            Encoding::Time => (ABOVE & !MISPRED, 0),
-            Encoding::MispredTsx | Encoding::MispredNoTsx => {
-                (ABOVE & !(MISPRED | IN_TSX | TSX_ABORT), ABOVE)
+    /// The contents of a record's register after WRMSR of `value`; `None` if that raises #GP.
+    ///
+    /// INFO drops reserved bits; no manual read here says that they fault.
+    pub(super) fn write(self, bank: Bank, value: u64) -> Option<u64> {
+        let canonical = match (self, bank) {
+            (Encoding::Arch { info }, Bank::Info) => return Some(value & info),
+            (_, Bank::Info) => {
+                return Some(value & (MISPRED | IN_TSX | TSX_ABORT | u64::from(CYC_CNT_MAX)));
             }
-            Encoding::AmdV2 => (ABOVE & !MISPRED, ABOVE & BRS_TO),
-            Encoding::AmdBrs => (ABOVE, ABOVE & BRS_TO),
-        }
-    }
-
-    /// The contents of a FROM register after WRMSR of `value`; `None` if that raises #GP.
-    pub(super) fn write_from(self, value: u64) -> Option<u64> {
-        let canonical = match self {
-            Encoding::Narrow => return Some(low32(value)),
-            Encoding::Packed
-            | Encoding::AmdV2
-            | Encoding::AmdBrs
-            | Encoding::AmdSingle
-            | Encoding::Brbe { .. } => true,
-            Encoding::Linear | Encoding::Info { .. } => is_sign_extended(value, VIRT_48),
+            (Encoding::Narrow, _) => return Some(low32(value)),
+            (
+                Encoding::Packed
+                | Encoding::AmdV2
+                | Encoding::AmdBrs
+                | Encoding::AmdSingle
+                | Encoding::Brbe { .. },
+                _,
+            )
+            | (Encoding::Time, Bank::To) => true,
             // The check ignores the flag bits: copies of the next lower bit replace them.
-            Encoding::Mispred | Encoding::MispredNoTsx | Encoding::Time => {
+            (Encoding::Mispred | Encoding::MispredNoTsx | Encoding::Time, Bank::From) => {
                 is_sign_extended(sign_extend(value, 63), VIRT_48)
             }
-            Encoding::MispredTsx => is_sign_extended(sign_extend(value, 61), VIRT_48),
-            Encoding::Arch { .. } => is_sign_extended(value, VIRT_57),
+            (Encoding::MispredTsx, Bank::From) => is_sign_extended(sign_extend(value, 61), VIRT_48),
+            (Encoding::Arch { .. }, _) => is_sign_extended(value, VIRT_57),
+            _ => is_sign_extended(value, VIRT_48),
         };
         canonical.then_some(value)
     }
@@ -272,39 +290,14 @@ impl Encoding {
         let flags = value & (IN_TSX | TSX_ABORT);
         flags == sign_extend(value, VIRT_48) & (IN_TSX | TSX_ABORT)
     }
-
-    /// The contents of a TO register after WRMSR of `value`; `None` if that raises #GP.
-    pub(super) fn write_to(self, value: u64) -> Option<u64> {
-        match self {
-            Encoding::Time => Some(value),
-            Encoding::Mispred | Encoding::MispredTsx | Encoding::MispredNoTsx => {
-                is_sign_extended(value, VIRT_48).then_some(value)
-            }
-            // No flags in either register.
-            _ => self.write_from(value),
-        }
-    }
-
-    /// The contents of an INFO register after WRMSR of `value`: its fields. Reserved bits are
-    /// dropped; no manual read here says that they fault.
-    pub(super) const fn write_info(self, value: u64) -> u64 {
-        match self {
-            Encoding::Arch { info } => value & info,
-            _ => value & (MISPRED | IN_TSX | TSX_ABORT | CYC_CNT_MAX as u64),
-        }
-    }
 }
 
 /// INFO\[59:56\] of Architectural LBR. SDM24 Table 20-2.
 const fn br_type(class: HwBranchType) -> u64 {
     match class {
-        HwBranchType::Cond => 0,
-        HwBranchType::IndJmp => 1,
-        HwBranchType::RelJmp => 2,
-        HwBranchType::IndCall => 3,
-        HwBranchType::RelCall => 4,
-        HwBranchType::Ret => 5,
         HwBranchType::Other => 8,
+        // In the order of the table.
+        class => class as u64,
     }
 }
 

@@ -18,7 +18,7 @@ impl SoftLbr {
         if freezes && self.faults.has(Fault::FreezeEarly) {
             self.take_back();
         }
-        let streamlined = self.freezes_by_status();
+        let streamlined = self.caps.quirks.contains(Quirks::STREAMLINED_FREEZE);
         if freezes && streamlined {
             self.status |= PerfGlobalStatus::LBR_FRZ.bits();
         } else if freezes {
@@ -59,7 +59,7 @@ impl SoftLbr {
     /// The newest record in the layout of the last-exception registers.
     pub(super) fn last_exception(&self) -> Slot {
         let newest = self.newest();
-        match self.encoding() {
+        match self.encoding {
             Encoding::Packed => Slot { from: low32(newest.from), to: newest.from >> 32, info: 0 },
             _ => newest,
         }
@@ -81,14 +81,14 @@ impl SoftLbr {
             || self.faults.has(Fault::CStateWipe)
         {
             self.clear_records();
-            self.clear_last_exception();
+            self.ler = Slot::default();
         }
     }
 
     /// Whether the last-exception registers exist at 1DDH and 1DEH.
     pub(super) fn has_last_exception(&self) -> bool {
         match self.caps.facility {
-            Facility::IntelLegacy => self.encoding() != Encoding::Packed,
+            Facility::IntelLegacy => self.encoding != Encoding::Packed,
             facility => !matches!(facility, Facility::NetBurst | Facility::Brbe),
         }
     }

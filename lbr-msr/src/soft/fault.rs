@@ -13,9 +13,9 @@
 use alloc::string::String;
 use core::{fmt, str::FromStr};
 
-/// Defines each fault: its name, kind and source.
+/// Defines each fault: its name and source.
 macro_rules! faults {
-    ($($(#[$doc:meta])* $fault:ident $name:literal $kind:ident $source:literal;)*) => {
+    ($($(#[$doc:meta])* $fault:ident $name:literal $source:literal;)*) => {
         /// One deviation from the documentation.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
@@ -24,99 +24,89 @@ macro_rules! faults {
             $($(#[$doc])* $fault,)*
         }
 
-        /// Name, kind and source of each fault, in order of the enumeration.
-        const FAULTS: &[(Fault, &str, FaultKind, &str)] =
-            &[$((Fault::$fault, $name, FaultKind::$kind, $source),)*];
+        /// Name and source of each fault, in order of the enumeration.
+        const FAULTS: &[(Fault, &str, &str)] = &[$((Fault::$fault, $name, $source),)*];
     };
 }
 
 faults! {
     /// IA32_PERF_CAPABILITIES\[5:0\] reports a format other than the records'.
-    FormatCode "format-code" Lie "";
+    FormatCode "format-code" "";
     /// The INFO registers do not exist.
-    NoInfo "no-info" Lie "";
+    NoInfo "no-info" "";
     /// The filter for ring 0 has no effect.
-    IgnoresRing0 "ignores-ring0" Lie "";
+    IgnoresRing0 "ignores-ring0" "";
     /// The filter for the other rings has no effect.
-    IgnoresUser "ignores-user" Lie "";
+    IgnoresUser "ignores-user" "";
     /// The filter for conditional branches has no effect.
-    IgnoresCond "ignores-cond" Lie "";
+    IgnoresCond "ignores-cond" "";
     /// The filter for near relative calls has no effect.
-    IgnoresRelCall "ignores-rel-call" Lie "";
+    IgnoresRelCall "ignores-rel-call" "";
     /// The filter for near indirect calls has no effect.
-    IgnoresIndCall "ignores-ind-call" Lie "";
+    IgnoresIndCall "ignores-ind-call" "";
     /// The filter for near returns has no effect.
-    IgnoresRet "ignores-ret" Lie "";
+    IgnoresRet "ignores-ret" "";
     /// The filter for near indirect jumps has no effect.
-    IgnoresIndJmp "ignores-ind-jmp" Lie "";
+    IgnoresIndJmp "ignores-ind-jmp" "";
     /// The filter for near relative jumps has no effect.
-    IgnoresRelJmp "ignores-rel-jmp" Lie "";
+    IgnoresRelJmp "ignores-rel-jmp" "";
     /// The filter for far branches has no effect.
-    IgnoresFar "ignores-far" Lie "";
+    IgnoresFar "ignores-far" "";
     /// Suppress bits capture, and capture bits suppress.
-    FilterPolarity "filter-polarity" Lie "";
+    FilterPolarity "filter-polarity" "";
     /// The jump filters also suppress calls and returns, as before Sandy Bridge.
-    JumpsSwallowCalls "jumps-swallow-calls" Erratum "SDM 17.8; Linux lbr.c (nhm map)";
+    JumpsSwallowCalls "jumps-swallow-calls" "SDM 17.8; Linux lbr.c (nhm map)";
     /// TOS reads as the index after the newest record.
-    TosOffByOne "tos-off-by-one" Lie "";
+    TosOffByOne "tos-off-by-one" "";
     /// Records are written in the opposite order.
-    OrderReversed "order-reversed" Lie "";
+    OrderReversed "order-reversed" "";
     /// Addresses are recorded without copies of their sign bit.
-    NoSignExtension "no-sign-extension" Lie "";
+    NoSignExtension "no-sign-extension" "";
     /// The LBR wraps at half of the announced depth.
-    HalfDepth "half-depth" Lie "";
+    HalfDepth "half-depth" "";
     /// IA32_LBR_DEPTH can be written without clearing the records.
-    DepthKeepsRecords "depth-keeps-records" Lie "";
+    DepthKeepsRecords "depth-keeps-records" "";
     /// Every cycle count is the same.
-    CyclesConstant "cycles-constant" Lie "";
+    CyclesConstant "cycles-constant" "";
     /// The cycle counter wraps instead of saturating.
-    CyclesWrap "cycles-wrap" Lie "";
+    CyclesWrap "cycles-wrap" "";
     /// The mispredict flag is never set.
-    MispredictNever "mispredict-never" Lie "";
+    MispredictNever "mispredict-never" "";
     /// The mispredict flag is inverted.
-    MispredictInverted "mispredict-inverted" Erratum "SDM09 Table 16-6; SDM 43.5.2";
+    MispredictInverted "mispredict-inverted" "SDM09 Table 16-6; SDM 43.5.2";
     /// Call-stack mode pushes calls to the next instruction.
-    PushesZeroLengthCalls "pushes-zero-length-calls" Lie "";
+    PushesZeroLengthCalls "pushes-zero-length-calls" "";
     /// Architectural LBR counts calls to the next instruction as near calls.
-    RecordsZeroLengthCalls "records-zero-length-calls" Lie "";
+    RecordsZeroLengthCalls "records-zero-length-calls" "";
     /// When recording stops, the newest record is duplicated.
-    DuplicateNewest "duplicate-newest" Lie "";
+    DuplicateNewest "duplicate-newest" "";
     /// A transaction abort is recorded twice, the second time without its flag.
-    DoubleAbort "double-abort" Erratum "Linux lbr.c (lbr_double_abort, Haswell)";
+    DoubleAbort "double-abort" "Linux lbr.c (lbr_double_abort, Haswell)";
     /// The transaction flags are never set.
-    TsxNever "tsx-never" Lie "";
+    TsxNever "tsx-never" "";
     /// Branch types are numbered in the order of LBR_SELECT's bits.
-    TypesSwapped "types-swapped" Lie "";
+    TypesSwapped "types-swapped" "";
     /// FROM of a branch from a ring that is not recorded is visible.
-    FromNotHidden "from-not-hidden" Lie "";
+    FromNotHidden "from-not-hidden" "";
     /// FROM of a conditional branch is the previous instruction (macro fusion).
-    FusedFrom "fused-from" Erratum "Linux amd/lbr.c";
+    FusedFrom "fused-from" "Linux amd/lbr.c";
     /// A deep C-state clears the records although that is not announced.
-    CStateWipe "c-state-wipe" Lie "";
+    CStateWipe "c-state-wipe" "";
     /// A PMI does not freeze.
-    NoFreezeOnPmi "no-freeze-on-pmi" Erratum "Linux lbr.c (Bonnell); AMD without EAX[2]";
+    NoFreezeOnPmi "no-freeze-on-pmi" "Linux lbr.c (Bonnell); AMD without EAX[2]";
     /// A freeze on PMI comes one branch too early.
-    FreezeEarly "freeze-early" Erratum "AM94";
+    FreezeEarly "freeze-early" "AM94";
     /// The newest record is wrong after an SMI.
-    SmmCorrupts "smm-corrupts" Erratum "BU10";
+    SmmCorrupts "smm-corrupts" "BU10";
     /// The last-exception pair holds the exception itself.
-    LastExceptionEqual "last-exception-equal" Erratum "C9";
+    LastExceptionEqual "last-exception-equal" "C9";
     /// Bits 63:61 of LER_TO are not copies of its sign.
-    LerToUnsigned "ler-to-unsigned" Erratum "BDM131, BDW120, BDF93, BDH80, BDX93";
+    LerToUnsigned "ler-to-unsigned" "BDM131, BDW120, BDF93, BDH80, BDX93";
     /// Writing FROM checks bits 62:61 as part of the sign.
-    FromWriteChecksFlags "from-write-checks-flags" Erratum
+    FromWriteChecksFlags "from-write-checks-flags"
         "HSM182, HSD172, HSE117, BDM127, BDD117, BDW117, BDF85, BDH75, BDX88, BDE105";
     /// Inverts whether hyperthreads share the filter register.
-    SelectSharing "select-sharing" Lie "";
-}
-
-/// Whether the fault was observed on real CPUs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum FaultKind {
-    /// A published erratum, or a deviation that Linux works around.
-    Erratum,
-    /// An invention, to test whether it is detected.
-    Lie,
+    SelectSharing "select-sharing" "";
 }
 
 /// An unknown fault name.
@@ -133,7 +123,7 @@ impl Fault {
         FAULTS.iter().map(|row| row.0)
     }
 
-    fn row(self) -> &'static (Fault, &'static str, FaultKind, &'static str) {
+    fn row(self) -> &'static (Fault, &'static str, &'static str) {
         &FAULTS[self as usize]
     }
 
@@ -142,15 +132,10 @@ impl Fault {
         self.row().1
     }
 
-    /// Whether it was observed on a CPU.
-    #[must_use]
-    pub fn kind(self) -> FaultKind {
-        self.row().2
-    }
-
-    /// The source that documents an erratum; empty for an invention.
+    /// The source that documents an erratum, or a deviation that Linux works around; empty for an
+    /// invention, which tests whether it is detected.
     pub fn source(self) -> &'static str {
-        self.row().3
+        self.row().2
     }
 }
 

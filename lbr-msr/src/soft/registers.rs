@@ -14,16 +14,8 @@ use crate::register::{
 };
 
 use super::Fault;
-use super::encode::Encoding;
+use super::encode::{Bank, Encoding, Slot};
 use super::ring::{Control, SoftLbr};
-
-/// A register of a record.
-#[derive(Clone, Copy)]
-enum Bank {
-    From,
-    To,
-    Info,
-}
 
 /// A register of the software LBR.
 #[derive(Clone, Copy)]
@@ -68,7 +60,7 @@ impl SoftLbr {
         if let Some(i) = index(Some(map.from)) {
             return Some(SoftRegister::Record(Bank::From, i));
         }
-        let to = if self.encoding() == Encoding::Packed { None } else { map.to };
+        let to = if self.encoding == Encoding::Packed { None } else { map.to };
         if let Some(i) = index(to) {
             return Some(SoftRegister::Record(Bank::To, i));
         }
@@ -157,27 +149,21 @@ impl SoftLbr {
         Some(match register {
             // BRBE has fewer records.
             SoftRegister::Record(_, i) if i >= self.depth => 0,
-            SoftRegister::Record(Bank::From, i) => self.slot(i).from,
-            SoftRegister::Record(Bank::To, i) => self.slot(i).to,
-            SoftRegister::Record(Bank::Info, i) => self.slot(i).info,
+            SoftRegister::Record(bank, i) => self.slot(i).get(bank),
             SoftRegister::Tos => self.tos() as u64,
-            SoftRegister::Select => self.select,
-            SoftRegister::LbrCtl => self.lbr_ctl,
-            SoftRegister::Depth => self.depth as u64,
+            SoftRegister::Select | SoftRegister::Brbfcr => self.select,
+            SoftRegister::LbrCtl | SoftRegister::Brbcr => self.lbr_ctl,
+            SoftRegister::Depth | SoftRegister::Invalidate => self.depth as u64,
             SoftRegister::DebugCtl => self.debugctl,
             SoftRegister::DbgExtnCfg => self.dbg_extn_cfg,
-            SoftRegister::LastException(Bank::From) => self.ler.from,
             SoftRegister::LastException(Bank::To)
-                if self.faults.has(Fault::LerToUnsigned) && self.encoding().is_format_4() =>
+                if self.faults.has(Fault::LerToUnsigned) && self.encoding.is_format_4() =>
             {
                 // The three bits above the address are never its sign.
                 self.ler.to ^ 7 << 61
             }
-            SoftRegister::LastException(Bank::To) => self.ler.to,
-            SoftRegister::LastException(Bank::Info) => self.ler.info,
-            SoftRegister::Pair(Bank::From) => self.pair.from,
-            SoftRegister::Pair(Bank::To) => self.pair.to,
-            SoftRegister::Pair(Bank::Info) => self.pair.info,
+            SoftRegister::LastException(bank) => self.ler.get(bank),
+            SoftRegister::Pair(bank) => self.pair.get(bank),
             SoftRegister::PerfCapabilities if self.faults.has(Fault::FormatCode) => {
                 other_format(self.perf_capabilities?)
             }
@@ -185,10 +171,7 @@ impl SoftLbr {
             SoftRegister::Status => self.status,
             SoftRegister::StatusReset | SoftRegister::StatusSet => 0,
             SoftRegister::RtitCtl => self.rtit_ctl,
-            SoftRegister::Invalidate => self.depth as u64,
             SoftRegister::Inject => return None,
-            SoftRegister::Brbcr => self.lbr_ctl,
-            SoftRegister::Brbfcr => self.select,
             SoftRegister::Brbidr0 => self.depth as u64 | BRBIDR0_CC,
             SoftRegister::Brbts => self.timestamp,
         })
@@ -200,7 +183,7 @@ impl SoftLbr {
         if self.trace_hides_lbr() && hidden_by_trace(register) {
             return Some(());
         }
-        let encoding = self.encoding();
+        let encoding = self.encoding;
         match register {
             // Read-only. SDM 17.11.2.
             SoftRegister::Record(..) | SoftRegister::Tos | SoftRegister::LastException(_)
@@ -208,20 +191,15 @@ impl SoftLbr {
             {
                 return None;
             }
-            SoftRegister::Record(..) | SoftRegister::Brbidr0 if self.control == Control::Brbcr => {
-                return None;
-            }
+            SoftRegister::Record(..) if self.control == Control::Brbcr => return None,
             SoftRegister::Invalidate => self.clear_records(),
             SoftRegister::Inject => {
                 self.advance();
                 let record = self.pair;
-                if let Some(slot) = self.slot_mut(0) {
-                    *slot = record;
-                }
+                *self.slot_mut(0)? = record;
             }
             SoftRegister::Brbcr => self.lbr_ctl = value & BRBCR,
             SoftRegister::Brbfcr => self.select = value & BRBFCR,
-            SoftRegister::Brbidr0 => return None,
             SoftRegister::Brbts => self.timestamp = value,
             SoftRegister::Record(bank, i) => {
                 if matches!(bank, Bank::From)
@@ -231,13 +209,7 @@ impl SoftLbr {
                 {
                     return None;
                 }
-                let slot = self.slot_mut(i)?;
-                match bank {
-                    Bank::From => slot.from = encoding.write_from(value)?,
-                    Bank::To => slot.to = encoding.write_to(value)?,
-                    Bank::Info => slot.info = encoding.write_info(value),
-                }
-                // Writing a record affects no control state.
+                *self.slot_mut(i)?.get_mut(bank) = encoding.write(bank, value)?;
                 return Some(());
             }
             SoftRegister::Tos => self.set_tos(value),
@@ -258,15 +230,14 @@ impl SoftLbr {
                 self.debugctl = value;
             }
             SoftRegister::DbgExtnCfg => self.dbg_extn_cfg = self.extension_config(value)?,
-            SoftRegister::LastException(Bank::From) => {
-                self.ler.from = encoding.write_from(value)?
+            SoftRegister::LastException(bank) => {
+                *self.ler.get_mut(bank) = encoding.write(bank, value)?;
             }
-            SoftRegister::LastException(Bank::To) => self.ler.to = encoding.write_to(value)?,
-            SoftRegister::LastException(Bank::Info) => self.ler.info = encoding.write_info(value),
-            SoftRegister::Pair(Bank::From) => self.pair.from = value,
-            SoftRegister::Pair(Bank::To) => self.pair.to = value,
             SoftRegister::Pair(Bank::Info) => self.pair.info = value & BRBINF,
-            SoftRegister::PerfCapabilities | SoftRegister::Status => return None,
+            SoftRegister::Pair(bank) => *self.pair.get_mut(bank) = value,
+            SoftRegister::PerfCapabilities | SoftRegister::Status | SoftRegister::Brbidr0 => {
+                return None;
+            }
             SoftRegister::StatusReset => self.status &= !value,
             SoftRegister::StatusSet => {
                 let kept = PerfGlobalStatus::LBR_FRZ | PerfGlobalStatus::CTR_FRZ;
@@ -277,7 +248,7 @@ impl SoftLbr {
                 self.rtit_ctl = value;
                 if stops {
                     self.clear_records();
-                    self.clear_last_exception();
+                    self.ler = Slot::default();
                 }
             }
         }
@@ -327,7 +298,7 @@ impl SoftLbr {
                 bits |= PINS;
                 bits.set(DebugCtl::FREEZES, caps.quirks.contains(Quirks::STREAMLINED_FREEZE));
             }
-            Facility::IntelLegacy if self.encoding() == Encoding::Packed => {
+            Facility::IntelLegacy if self.encoding == Encoding::Packed => {
                 bits |= PINS | DebugCtl::TR | BTS;
             }
             Facility::IntelLegacy | Facility::IntelArch => {

@@ -133,7 +133,7 @@ impl SoftLbr {
             pass: 0,
             mode: Mode::Ring,
             encoding: Encoding::of(caps),
-            filter: Filter::of(caps.filter, 0),
+            filter: Filter::of(caps.filter, 0, Faults::NONE),
             filter_value: 0,
             pair_on: false,
             top: 0,
@@ -153,14 +153,18 @@ impl SoftLbr {
             debugctl: 0,
             select: 0,
             lbr_ctl: 0,
-            dbg_extn_cfg: 0,
+            dbg_extn_cfg: match control {
+                Control::DbgExtnCfg => DbgExtnCfg::MUST_BE_SET,
+                Control::DebugCtl | Control::LbrCtl | Control::Brbcr => 0,
+            },
             status: 0,
             rtit_ctl: 0,
             ler: Slot::default(),
             pair: Slot::default(),
             timestamp: 0,
         };
-        soft.reset();
+        soft.depth = soft.max_depth();
+        soft.refresh();
         soft
     }
 
@@ -181,11 +185,12 @@ impl SoftLbr {
 
     /// Injects faults, and resets.
     #[must_use]
-    pub fn with(mut self, faults: impl Into<Faults>) -> SoftLbr {
-        self.faults = faults.into();
-        self.filter = Filter::faulty(self.caps.filter, self.filter_value, self.faults);
-        self.reset();
-        self
+    pub fn with(self, faults: impl Into<Faults>) -> SoftLbr {
+        let SoftLbr { cpu, recorded, .. } = self;
+        let faults = faults.into();
+        let filter = Filter::of(self.caps.filter, 0, faults);
+        let fresh = SoftLbr::new(&self.caps, self.perf_capabilities);
+        SoftLbr { cpu, recorded, faults, filter, ..fresh }
     }
 
     /// Whether hyperthreads of a core share the filter register. If so, the caller must repeat a
@@ -357,10 +362,6 @@ impl SoftLbr {
         }
     }
 
-    pub(super) const fn encoding(&self) -> Encoding {
-        self.encoding
-    }
-
     /// The index of the newest record.
     pub(super) const fn tos(&self) -> usize {
         if self.faults.has(Fault::TosOffByOne) { (self.top + 1) % self.depth } else { self.top }
@@ -389,10 +390,6 @@ impl SoftLbr {
         self.slots = [Slot::default(); MAX_DEPTH];
         self.top = 0;
         self.cycles_known = false;
-    }
-
-    pub(super) fn clear_last_exception(&mut self) {
-        self.ler = Slot::default();
     }
 }
 

@@ -14,7 +14,6 @@ use lbr_msr::access::Device;
 use lbr_msr::address::IA32_PERF_CAPABILITIES;
 use lbr_msr::arm::Need;
 use lbr_msr::probe::recorded::RecordedCpu;
-use lbr_msr::soft::fault::FaultKind;
 use lbr_msr::soft::{Fault, Faults, SoftCpu};
 use lbr_msr::text::AsText;
 use sampler::keeper;
@@ -142,10 +141,7 @@ pub(super) fn list_lies(cpu: Option<&SoftCpu>) -> Result {
     Table::<(), Fault>::new()
         .word("", "name", |(), fault| Cell::Word(fault.name().into()))
         .word("", "kind", |(), fault| {
-            Cell::Word(match fault.kind() {
-                FaultKind::Erratum => "erratum".into(),
-                FaultKind::Lie => "lie".into(),
-            })
+            Cell::Word(if fault.source().is_empty() { "lie" } else { "erratum" }.into())
         })
         .prose("", "source", |(), fault| Cell::Word(fault.source().into()))
         .write_text(&mut out, &mut (), faults.into_iter())?;

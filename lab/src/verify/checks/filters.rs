@@ -4,10 +4,9 @@ use lbr_msr::caps::{Facility, FilterRegister};
 use lbr_msr::record::HwBranchType::{self, Cond, IndCall, IndJmp, Other, RelCall, RelJmp, Ret};
 use lbr_msr::register::{LbrCtl, LbrSelect};
 
-use super::super::RunError;
 use super::super::bench::{Bench, Difference, Facts, Filled, require};
 use super::super::check::{Documented, Finding, Spec, answer, not_applicable};
-use super::super::{Kernel, SubjectKind};
+use super::super::{Kernel, RunError, SubjectKind};
 
 /// A check of one filter bit: its suppress bit and its capture bit.
 macro_rules! filter {
@@ -115,9 +114,7 @@ fn value(facts: &Facts, suppress: LbrSelect, capture: LbrCtl) -> Option<u64> {
 }
 
 fn documented(facts: &Facts, suppress: LbrSelect, capture: LbrCtl) -> Documented {
-    let Some(value) = value(facts, suppress, capture) else {
-        return not_applicable("no such filter");
-    };
+    let value = value(facts, suppress, capture).ok_or("no such filter")?;
     let left_out = match suppress {
         LbrSelect::CPL_EQ_0 => "branches into ring 0".to_owned(),
         LbrSelect::CPL_NEQ_0 => "branches into other rings".to_owned(),
@@ -146,7 +143,7 @@ pub(super) fn class_name(class: HwBranchType) -> &'static str {
 }
 
 fn passes(facts: &Facts, value: u64, class: HwBranchType) -> bool {
-    facts.classes(value).is_some_and(|classes| classes.keeps(class))
+    facts.captured(value).is_some_and(|captured| captured.classes.keeps(class))
 }
 
 /// Whether the documentation is unclear: SDM Table 17-11 does not mention that Nehalem's
