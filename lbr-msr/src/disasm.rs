@@ -65,11 +65,8 @@ impl Disassembler {
         options.set_uppercase_hex(false);
         options.set_small_hex_numbers_in_decimal(false);
         options.set_branch_leading_zeros(false);
-        options.set_displacement_leading_zeros(false);
-        options.set_leading_zeros(false);
         options.set_show_branch_size(false);
         options.set_rip_relative_addresses(true);
-        options.set_signed_immediate_operands(false);
         options.set_uppercase_keywords(true);
         options.set_memory_size_options(MemorySizeOptions::Always);
         Disassembler { style }

@@ -35,6 +35,20 @@ impl AsText for std::path::Path {
     }
 }
 
+/// A hexadecimal number of at most 64 bits, `0x` optional.
+pub fn hex(text: &str) -> Option<u64> {
+    let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")).unwrap_or(text);
+    // `from_str_radix` accepts a sign.
+    digits.bytes().all(|b| b.is_ascii_hexdigit()).then_some(())?;
+    u64::from_str_radix(digits, 16).ok()
+}
+
+/// The decimal number that a text starts with.
+pub fn leading_number<T: core::str::FromStr>(text: &str) -> Option<T> {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    text.get(..end)?.parse().ok()
+}
+
 #[cfg(test)]
 #[path = "../../tests/lbr_msr/unit/text.rs"]
 mod tests;

@@ -21,6 +21,9 @@ fn raw(from: u64, to: u64, info: Option<u64>) -> RawEntry {
 
 const KERNEL: u64 = 0xFFFF_FFFF_8100_0123;
 
+/// Architectural LBR with every field.
+const ARCH_ALL_FIELDS: Layout = Layout::of_leaf_1c(0xF_0007, true);
+
 #[test]
 fn format_4_worked_values() {
     let entry = decode(legacy(4), &raw(0x9FFF_FFFF_8100_0123, 1, None)).unwrap();
@@ -88,7 +91,7 @@ fn without_tsx_its_bits_mean_nothing() {
 
 #[test]
 fn a_missing_info_is_not_a_zero_info() {
-    for layout in [legacy(5), legacy(7), Layout::ARCH_ALL_FIELDS] {
+    for layout in [legacy(5), legacy(7), ARCH_ALL_FIELDS] {
         let plain = BranchEntry { from: 1, to: 2, ..BranchEntry::default() };
         assert_eq!(decode(layout, &raw(1, 2, None)), Some(plain));
         assert_ne!(decode(layout, &raw(1, 2, Some(0))), Some(plain));
@@ -117,14 +120,14 @@ fn arch_branch_types() {
         Some(Other),
     ];
     for (code, expected) in (0..).zip(expected) {
-        let entry = decode(Layout::ARCH_ALL_FIELDS, &raw(1, 2, Some(code << 56))).unwrap();
+        let entry = decode(ARCH_ALL_FIELDS, &raw(1, 2, Some(code << 56))).unwrap();
         assert_eq!(entry.hw_type, expected, "code {code}");
     }
 }
 
 #[test]
 fn arch_cycles_need_their_valid_bit() {
-    let at = |info| decode(Layout::ARCH_ALL_FIELDS, &raw(1, 2, Some(info))).unwrap();
+    let at = |info| decode(ARCH_ALL_FIELDS, &raw(1, 2, Some(info))).unwrap();
     assert_eq!((at(0xFFFF).cycles, at(0xFFFF).cycles_saturated), (None, None));
     assert_eq!(at(1 << 60 | 0xFFFF).cycles, Some(65535));
     assert_eq!(at(1 << 60 | 0xFFFF).cycles_saturated, Some(true));

@@ -196,15 +196,12 @@ impl Device {
 
     fn open_with(cpu: u32, root: &Root, write: bool) -> Result<Device, MsrError> {
         let node = root.msr_node(cpu);
-        match root.open_node(&node, write) {
-            Ok(file) => {
-                if write {
-                    hold(cpu, &file)?;
-                }
-                Ok(Device { cpu, file, control: None, root: root.clone() })
-            }
-            Err(error) => Err(open_error(cpu, root, &node, &error)),
+        let opened = root.open_node(&node, write);
+        let file = opened.map_err(|error| open_error(cpu, root, &node, &error))?;
+        if write {
+            hold(cpu, &file)?;
         }
+        Ok(Device { cpu, file, control: None, root: root.clone() })
     }
 
     fn pwrite(&self, msr: Msr, value: u64) -> Result<(), MsrError> {

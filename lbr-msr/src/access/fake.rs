@@ -10,8 +10,7 @@ use crate::address::Msr;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FakeMsrs {
     cpu: u32,
-    /// `None`: every access raises #GP.
-    registers: BTreeMap<Msr, Option<u64>>,
+    registers: BTreeMap<Msr, u64>,
     written: Vec<(Msr, u64)>,
 }
 
@@ -24,14 +23,7 @@ impl FakeMsrs {
     /// Adds a register.
     #[must_use]
     pub fn with(mut self, msr: Msr, value: u64) -> FakeMsrs {
-        self.registers.insert(msr, Some(value));
-        self
-    }
-
-    /// Adds a register that raises #GP on every access.
-    #[must_use]
-    pub fn with_fault(mut self, msr: Msr) -> FakeMsrs {
-        self.registers.insert(msr, None);
+        self.registers.insert(msr, value);
         self
     }
 
@@ -41,9 +33,7 @@ impl FakeMsrs {
     }
 
     fn value(&mut self, msr: Msr, access: Access) -> Result<&mut u64, MsrError> {
-        let fault = MsrError::Fault { cpu: self.cpu, msr, access };
-        let held = self.registers.get_mut(&msr).ok_or(MsrError::Unpopulated { msr, access })?;
-        held.as_mut().ok_or(fault)
+        self.registers.get_mut(&msr).ok_or(MsrError::Unpopulated { msr, access })
     }
 }
 

@@ -3,10 +3,6 @@
 use crate::{LbrFormat, caps::Layout};
 
 impl Layout {
-    /// Architectural LBR with every field valid, for a CPU whose leaf 1CH is unknown.
-    pub const ARCH_ALL_FIELDS: Layout =
-        Layout::Arch { mispredict: true, timed: true, types: true, counters: 0xF, tsx: true };
-
     /// The layout of LBR_FMT `format`; `tsx` is whether CPUID announces HLE or RTM. `None` for an
     /// undocumented format and for 0x3F, which means no model-specific LBR.
     pub const fn of_format(format: LbrFormat, tsx: bool) -> Option<Layout> {

@@ -5,7 +5,8 @@ use alloc::{
     vec::Vec,
 };
 
-use super::{Register, near};
+use super::Register;
+use crate::text::hex;
 
 impl Register {
     /// The value with the named fields set: `name` sets a one-bit field, `name=value` any field
@@ -33,13 +34,15 @@ impl Register {
                 None => {
                     return Err(BuildError::NeedsValue { field: field.name, width: field.width() });
                 }
-                Some(text) => near::hex(text)
-                    .filter(|value| *value <= field.of(u64::MAX))
-                    .ok_or_else(|| BuildError::BadValue {
-                        field: field.name,
-                        value: text.to_string(),
-                        width: field.width(),
-                    })?,
+                Some(text) => {
+                    hex(text).filter(|value| *value <= field.of(u64::MAX)).ok_or_else(|| {
+                        BuildError::BadValue {
+                            field: field.name,
+                            value: text.to_string(),
+                            width: field.width(),
+                        }
+                    })?
+                }
             };
             register = register & !field.mask() | value << field.low;
         }

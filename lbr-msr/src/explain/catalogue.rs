@@ -4,10 +4,10 @@
 //! [`AMD_ONE`], [`AMD_BRS`] and [`AMD_V2`].
 
 use crate::{
-    address::*,
+    address::{self, *},
     register::{
-        AmdLbrSelect, DbgExtnCfg, DebugCtl, DebugCtlA, Field, LbrCtl, LbrDepth, LbrSelect,
-        NetBurstTos, PerfCapabilities, PerfGlobalStatus, PerfGlobalStatusReset, RtitCtl, Tos,
+        AmdLbrSelect, DbgExtnCfg, DebugCtl, DebugCtlA, Field, LbrCtl, LbrSelect, PerfCapabilities,
+        PerfGlobalStatus, PerfGlobalStatusReset, RtitCtl,
         amd::{self, AmdFrom, AmdTo},
         brbe::{self, BrbFcr, BrbInf},
         debugctl, perfmon, pmu,
@@ -15,7 +15,7 @@ use crate::{
             ADDRESS, ADDRESS_48, ARCH_FROM, ArchInfo, CyclesTo, FlagsFrom, LbrInfo, PackedRecord,
             TsxFrom,
         },
-        select::{SWALLOWING, WITH_STACK, tos},
+        select::{DEPTH, SWALLOWING, WITH_STACK, tos},
     },
 };
 
@@ -60,11 +60,10 @@ pub(super) enum Location {
     At(Msr),
     /// `count` MSRs, `stride` apart.
     Each { first: Msr, stride: u32, count: u32 },
-    /// An Arm system register with op0 2 and CRn 9.
-    System { op1: u8, crm: u8, op2: u8 },
-    /// `count` Arm system registers: op0 is 2, op1 is 1, CRn is 8, CRm is the low four bits of the
-    /// index, and the index's fifth bit goes above the two bits of `op2`.
-    SystemEach { count: u32, op2: u8 },
+    /// An Arm system register, as in [`address::brbe`].
+    System(Msr),
+    /// `count` Arm system registers, [`address::brbe::distance`] from the first.
+    SystemEach { first: Msr, count: u32 },
 }
 
 impl Entry {
@@ -77,7 +76,7 @@ impl Variant {
     /// Number of registers; `None` for a register without an index.
     pub(super) const fn count(&self) -> Option<u32> {
         match self.location {
-            Location::At(_) | Location::System { .. } => None,
+            Location::At(_) | Location::System(_) => None,
             Location::Each { count, .. } | Location::SystemEach { count, .. } => Some(count),
         }
     }
@@ -121,8 +120,9 @@ const fn each(
 const fn arm(location: Location, fields: &'static [Field]) -> Variant {
     Variant { location, on: &[], cpus: "Arm", fields, lacks: 0 }
 }
-const fn system(op1: u8, crm: u8, op2: u8) -> Location {
-    Location::System { op1, crm, op2 }
+/// An Arm system register with op0 2 and CRn 9.
+const fn system(op1: u32, crm: u32, op2: u32) -> Location {
+    Location::System(Msr(2 << 14 | op1 << 11 | 9 << 7 | crm << 3 | op2))
 }
 
 /// CPUs with today's IA32_DEBUGCTL.
@@ -249,11 +249,11 @@ pub(super) static ENTRIES: &[Entry] = &[
         &[one(IA32_LBR_CTL, ARCH.0, ARCH.1, LbrCtl::FIELDS)]),
     entry("IA32_LBR_DEPTH", &["ARCH_LBR_DEPTH"], "Linux intel/lbr.c",
         "Architectural LBR: depth; any write clears every record",
-        &[one(IA32_LBR_DEPTH, ARCH.0, ARCH.1, LbrDepth::FIELDS)]),
+        &[one(IA32_LBR_DEPTH, ARCH.0, ARCH.1, DEPTH)]),
     entry("MSR_LASTBRANCH_TOS", &["LBR_TOS", "TOS"], "SDM 17.4.8",
         "index of the newest record; older ones at lower indices, modulo the depth",
         &[
-            one(MSR_LASTBRANCH_TOS, &["SKL", "GLM", "GLP", "TNT"], "32 records", Tos::FIELDS),
+            one(MSR_LASTBRANCH_TOS, &["SKL", "GLM", "GLP", "TNT"], "32 records", &[tos(4, "SDM 17.4.8")]),
             one(MSR_LASTBRANCH_TOS, &["NHM", "SNB", "HSW"], "16 records", &[tos(3, "SDM 17.4.8")]),
             one(MSR_LASTBRANCH_TOS, &["PM", "YNH", "BNL", "SLM", "KNL"], "8 records", &[tos(2, "SDM 17.5.1")]),
             one(MSR_LASTBRANCH_TOS, &["C2"], "4 records", &[tos(1, "SDM 17.4.8")]),
@@ -261,7 +261,7 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry("MSR_LASTBRANCH_TOS", &["LBR_TOS", "TOS"], "SDM 17.11.2",
         "index of the newest record; read-only",
         &[
-            one(MSR_LASTBRANCH_TOS_NETBURST, &["NB3"], "NetBurst, 16 records", NetBurstTos::FIELDS),
+            one(MSR_LASTBRANCH_TOS_NETBURST, &["NB3"], "NetBurst, 16 records", &[tos(3, "SDM 17.11.2")]),
             one(MSR_LASTBRANCH_TOS_NETBURST, &["NB0"], "NetBurst, 4 records", &[tos(1, "SDM 17.11.2")]),
         ]),
 
@@ -375,11 +375,11 @@ pub(super) static ENTRIES: &[Entry] = &[
 
     entry("BRBINF{n}_EL1", &[], "BRBE",
         "flags, cycles and type of this record; record 0 of a bank is its newest",
-        &[arm(Location::SystemEach { count: 32, op2: 0 }, BrbInf::FIELDS)]),
+        &[arm(Location::SystemEach { first: address::brbe::BRBINF0, count: 32 }, BrbInf::FIELDS)]),
     entry("BRBSRC{n}_EL1", &[], "BRBE", "source address of the branch",
-        &[arm(Location::SystemEach { count: 32, op2: 1 }, brbe::ADDRESS)]),
+        &[arm(Location::SystemEach { first: address::brbe::BRBSRC0, count: 32 }, brbe::ADDRESS)]),
     entry("BRBTGT{n}_EL1", &[], "BRBE", "target address of the branch",
-        &[arm(Location::SystemEach { count: 32, op2: 2 }, brbe::ADDRESS)]),
+        &[arm(Location::SystemEach { first: address::brbe::BRBTGT0, count: 32 }, brbe::ADDRESS)]),
     entry("BRBINFINJ_EL1", &[], "BRBE", "flags, cycles and type of a record to be injected",
         &[arm(system(1, 1, 0), BrbInf::FIELDS)]),
     entry("BRBSRCINJ_EL1", &[], "BRBE", "source of a record to be injected",

@@ -6,7 +6,7 @@ use alloc::{
 };
 
 use super::{CpuKey, ENTRIES, Entry, Location, Register, Variant, near};
-use crate::Msr;
+use crate::{Msr, text::hex};
 
 /// Why a register was not found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -76,7 +76,7 @@ pub fn find(name_or_address: &str, cpu: Option<CpuKey>) -> Result<Register, Find
     };
     let mut matches: Vec<Match> = named(asked).collect();
     if matches.is_empty() {
-        let address = near::hex(asked).and_then(|value| u32::try_from(value).ok()).map(Msr);
+        let address = hex(asked).and_then(|value| u32::try_from(value).ok()).map(Msr);
         // A word such as "bad" is both hexadecimal and a possible typo: it is an address only with
         // `0x`, a leading digit, or a register at that address.
         let is_address = asked.starts_with("0x") || asked.starts_with(|c: char| c.is_ascii_digit());
@@ -153,6 +153,6 @@ fn addressed(address: Msr) -> impl Iterator<Item = Match> {
             let index = distance.checked_div(stride)?;
             (distance % stride == 0 && index < count).then_some((entry, variant, Some(index)))
         }
-        Location::System { .. } | Location::SystemEach { .. } => None,
+        Location::System(_) | Location::SystemEach { .. } => None,
     })
 }

@@ -75,17 +75,13 @@ impl Register {
     /// Its address in a register file: that of the MSR, or of an Arm system register as in
     /// [`address::brbe`].
     pub fn address(&self) -> Msr {
-        let system = |op1: u8, crn: u32, crm: u32, op2: u32| {
-            Msr(2 << 14 | u32::from(op1) << 11 | crn << 7 | crm << 3 | op2)
-        };
         match self.on.location {
             Location::At(msr) => msr,
             Location::Each { first, stride, .. } => {
                 Msr(first.0.wrapping_add(stride.wrapping_mul(self.index.unwrap_or(0))))
             }
-            Location::System { op1, crm, op2 } => system(op1, 9, crm.into(), op2.into()),
-            Location::SystemEach { op2, .. } => {
-                let first = system(1, 8, 0, op2.into());
+            Location::System(register) => register,
+            Location::SystemEach { first, .. } => {
                 Msr(first.0 + address::brbe::distance(self.index.unwrap_or(0)))
             }
         }
@@ -94,15 +90,10 @@ impl Register {
     /// An Arm system register in assembler form, `S<op0>_<op1>_C<CRn>_C<CRm>_<op2>`; `None` for an
     /// MSR. BRBE; op2 of the per-record registers comes from one source only.
     pub fn encoding(&self) -> Option<String> {
-        match self.on.location {
-            Location::At(_) | Location::Each { .. } => None,
-            Location::System { op1, crm, op2 } => Some(format!("S2_{op1}_C9_C{crm}_{op2}")),
-            Location::SystemEach { op2, .. } => {
-                let index = self.index.unwrap_or(0);
-                let (crm, bank) = (index & 0xF, index >> 4 & 1);
-                Some(format!("S2_1_C8_C{crm}_{}", bank << 2 | u32::from(op2)))
-            }
-        }
+        let Msr(at) = self.address();
+        let [op1, op2] = [at >> 11 & 7, at & 7];
+        let [crn, crm] = [at >> 7 & 0xF, at >> 3 & 0xF];
+        self.msr().is_none().then(|| format!("S2_{op1}_C{crn}_C{crm}_{op2}"))
     }
 
     /// Its purpose, in one sentence.
@@ -167,11 +158,11 @@ impl Register {
 
 /// All registers of all CPUs, for tests and lists; indexed ones once, with index 0.
 pub fn all() -> impl Iterator<Item = Register> {
-    let first = |on: &Variant| on.count().map(|_| 0);
+    let index = |on: &Variant| on.count().map(|_| 0);
     find::everywhere().map(move |(entry, on)| Register {
         entry,
         on,
-        index: first(on),
+        index: index(on),
         chosen: true,
     })
 }

@@ -28,14 +28,6 @@ pub(super) fn index_in(template: &str, asked: &str) -> Option<Option<u32>> {
     index.parse().ok().map(Some)
 }
 
-/// A hexadecimal number of at most 64 bits, `0x` optional.
-pub(super) fn hex(text: &str) -> Option<u64> {
-    let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")).unwrap_or(text);
-    // `from_str_radix` accepts a sign.
-    digits.bytes().all(|b| b.is_ascii_hexdigit()).then_some(())?;
-    u64::from_str_radix(digits, 16).ok()
-}
-
 /// The names most similar to `asked`, best first, at most three.
 pub(super) fn names(asked: &str, all: impl Iterator<Item = &'static str>) -> Vec<String> {
     // Limits the cost for very long input.

@@ -3,7 +3,7 @@
 use alloc::string::String;
 use core::{fmt, str::FromStr};
 
-use crate::{address::Msr, format::LbrFormat, table};
+use crate::{address::Msr, format::LbrFormat, table, text::hex};
 
 /// The largest depth that may be assumed: the register blocks of FROM, TO and INFO are at most 64
 /// apart.
@@ -142,11 +142,10 @@ fn parse_format(value: &str) -> Result<LbrFormat, AssumptionError> {
 }
 
 fn address(key: &str, value: &str) -> Result<Msr, AssumptionError> {
-    let digits = value.strip_prefix("0x").or_else(|| value.strip_prefix("0X")).unwrap_or(value);
-    u32::from_str_radix(digits, 16)
-        .ok()
+    hex(value)
+        .and_then(|msr| u32::try_from(msr).ok())
         // Leaves space for the last record's register.
-        .filter(|msr| msr.checked_add(MAX_DEPTH).is_some() && !digits.starts_with('+'))
+        .filter(|msr| msr.checked_add(MAX_DEPTH).is_some())
         .map(Msr)
         .ok_or_else(|| wrong(key, value, "a register address in hexadecimal"))
 }

@@ -58,7 +58,7 @@ impl<'a> Cause<'a> {
             (None, None) => match stop.signal {
                 libc::SIGFPE => "integer division by zero, or its result is too large".to_owned(),
                 libc::SIGILL => "invalid instruction".to_owned(),
-                libc::SIGSEGV if insn::branch_kind(&stop.code_bytes, stop.ip).is_some() => {
+                libc::SIGSEGV if insn::decode(&stop.code_bytes, stop.ip).branch().is_some() => {
                     "branch to an address that is not canonical".to_owned()
                 }
                 libc::SIGSEGV | libc::SIGBUS => "general protection fault".to_owned(),

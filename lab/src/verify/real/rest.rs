@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use lbr_msr::access::Root;
+use lbr_msr::text::leading_number;
 
 /// How long to sleep at most.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -48,9 +49,7 @@ fn deep_states(folder: &std::path::Path) -> Vec<PathBuf> {
 /// State names of the drivers intel_idle and acpi_idle: POLL, C1, C1E, C1_ACPI, C2, C6, C10,
 /// C3_ACPI. SDM 17.10.3 counts C1E as C1.
 fn is_deep(name: &str) -> bool {
-    let digits = name.strip_prefix('C').unwrap_or_default();
-    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
-    digits.get(..end).and_then(|digits| digits.parse().ok()).is_some_and(|level: u32| level > 1)
+    name.strip_prefix('C').and_then(leading_number).is_some_and(|level: u32| level > 1)
 }
 
 fn entered(states: &[PathBuf]) -> u64 {

@@ -1,7 +1,6 @@
 //! The C layout of msr-safe's batch ioctl.
 #![allow(unsafe_code, reason = "an ioctl takes a pointer to what it reads and writes")]
 
-use alloc::vec::Vec;
 use std::{fs::File, os::fd::AsRawFd};
 
 use nix::errno::Errno;
@@ -61,11 +60,6 @@ impl BatchOp {
         };
         BatchOp { cpu, is_read, msr, data, ..BatchOp::default() }
     }
-}
-
-/// Converts one CPU's steps to their C layout.
-pub(super) fn encode(cpu: u16, batch: &[Op]) -> Vec<BatchOp> {
-    batch.iter().map(|op| BatchOp::new(cpu, op)).collect()
 }
 
 /// Copies the values read into the steps. A failed step keeps its value.

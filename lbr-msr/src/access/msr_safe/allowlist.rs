@@ -2,7 +2,7 @@
 
 use alloc::{collections::BTreeMap, format, string::String, vec::Vec};
 
-use crate::{address::Msr, arm::Need};
+use crate::{address::Msr, arm::Need, text::hex};
 
 /// The line of the list that allows `need`: address and write mask.
 pub fn line(need: &Need) -> String {
@@ -18,10 +18,6 @@ impl Allowlist {
     /// Parses the list: per line an address and a write mask in hexadecimal, then an optional
     /// comment after `#`. Lines of any other form are ignored.
     pub fn parse(text: &str) -> Allowlist {
-        let hex = |word: &str| {
-            let digits = word.strip_prefix("0x").or_else(|| word.strip_prefix("0X"));
-            u64::from_str_radix(digits.unwrap_or(word), 16).ok()
-        };
         let line = |line: &str| {
             let mut words = line.split('#').next()?.split_whitespace();
             let address = u32::try_from(hex(words.next()?)?).ok()?;

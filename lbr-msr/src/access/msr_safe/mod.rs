@@ -15,6 +15,7 @@ use alloc::{
     boxed::Box,
     format,
     string::{String, ToString},
+    vec::Vec,
 };
 use std::{fs::File, path::Path};
 
@@ -27,7 +28,7 @@ use super::{
     Access, MsrError, MsrRead, MsrWrite, Op, Root,
     device::{absent, hold, open_error},
 };
-use crate::{address::Msr, arm::Need};
+use crate::{address::Msr, arm::Need, text::leading_number};
 use abi::{Batch, BatchOp};
 pub use allowlist::{Allowlist, line};
 
@@ -91,22 +92,22 @@ impl MsrSafe {
         Err(MsrError::NotListed { msr: first.msr, access, line: lines })
     }
 
-    fn not_listed(&self, msr: Msr, access: Access) -> MsrError {
-        let write_mask = match access {
-            Access::Read => 0,
-            Access::Write => u64::MAX,
-        };
-        MsrError::NotListed { msr, access, line: line(&Need { msr, write_mask }) }
-    }
-
     fn error(&self, msr: Msr, access: Access, errno: Errno) -> MsrError {
         let cpu = self.cpu.into();
         match errno {
             Errno::EIO => MsrError::Fault { cpu, msr, access },
             Errno::ENXIO => absent(cpu, &self.root),
-            Errno::EACCES | Errno::EROFS => self.not_listed(msr, access),
+            Errno::EACCES | Errno::EROFS => {
+                let write_mask = if access == Access::Write { u64::MAX } else { 0 };
+                MsrError::NotListed { msr, access, line: line(&Need { msr, write_mask }) }
+            }
             errno => MsrError::Os { cpu, msr, access, cause: errno.to_string() },
         }
+    }
+
+    fn short(&self, msr: Msr, access: Access, count: usize) -> MsrError {
+        let cause = format!("{count} bytes were transferred instead of 8");
+        MsrError::Os { cpu: self.cpu.into(), msr, access, cause }
     }
 
     fn call(&mut self, batch: &mut [Op]) -> Result<(), MsrError> {
@@ -114,7 +115,7 @@ impl MsrSafe {
         if batch.is_empty() {
             return Ok(());
         }
-        let mut ops = abi::encode(self.cpu, batch);
+        let mut ops: Vec<_> = batch.iter().map(|op| BatchOp::new(self.cpu, op)).collect();
         let result = self.batch.run(self.version, &mut ops);
         let have_run = match result {
             Ok(()) => true,
@@ -187,13 +188,6 @@ impl MsrWrite for MsrSafe {
     }
 }
 
-impl MsrSafe {
-    fn short(&self, msr: Msr, access: Access, count: usize) -> MsrError {
-        let cause = format!("{count} bytes were transferred instead of 8");
-        MsrError::Os { cpu: self.cpu.into(), msr, access, cause }
-    }
-}
-
 /// Why an msr-safe node could not be opened. No capability is needed, so EPERM also means file
 /// permissions.
 fn not_opened(cpu: u32, root: &Root, path: &Path, error: &std::io::Error) -> MsrError {
@@ -210,10 +204,8 @@ fn not_opened(cpu: u32, root: &Root, path: &Path, error: &std::io::Error) -> Msr
 /// Packs a version such as `1.8.0` for the batch call: major, minor and patch, 8 bits each.
 /// msr-safe 2.0.0 and later check it.
 fn packed_version(text: &str) -> Option<u32> {
-    let mut numbers = text.trim().trim_start_matches('v').splitn(3, '.').map(|part| {
-        let digits = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
-        part.get(..digits)?.parse::<u8>().ok()
-    });
+    let text = text.trim().trim_start_matches('v');
+    let mut numbers = text.splitn(3, '.').map(leading_number::<u8>);
     let major = numbers.next()??;
     let mut next = || numbers.next().flatten().unwrap_or(0);
     let (minor, patch) = (next(), next());

@@ -13,6 +13,7 @@
 use alloc::vec::Vec;
 
 use super::{CpuidRegisters, EXTENDED};
+use crate::text::leading_number;
 
 /// The meaning of a line.
 pub(super) enum DumpLine {
@@ -62,10 +63,6 @@ pub(super) fn read(line: &str) -> DumpLine {
 
 /// A line that introduces a logical CPU's leaves: its number, if it has one.
 fn cpu_header(line: &str) -> Option<Option<u32>> {
-    let number = |text: &str| {
-        let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-        text.get(..end)?.parse().ok()
-    };
     // cpuid -r: `CPU 3:`, with -1 `CPU:`.
     if line == "CPU:" {
         return Some(None);
@@ -79,7 +76,7 @@ fn cpu_header(line: &str) -> Option<Option<u32>> {
     }
     // InstLatX64: `CPU#003 AffMask: 0x...`.
     if line.starts_with("CPU#") && line.contains("AffMask") {
-        return number(line.strip_prefix("CPU#")?).map(Some);
+        return leading_number(line.strip_prefix("CPU#")?).map(Some);
     }
     // By processor group of 64: `Group: 0x00 Affinity mask: 0x0000000000000008`.
     if let Some(rest) = line.strip_prefix("Group: ")
@@ -94,7 +91,7 @@ fn cpu_header(line: &str) -> Option<Option<u32>> {
     // `CPUID Registers (CPU #3 Virtual)`, libcpuid's `____ Logical CPU #3 ____`.
     let framed = line.starts_with("---") || line.starts_with("___") || line.starts_with("CPUID R");
     let (_, rest) = line.split_once("CPU #").filter(|_| framed)?;
-    number(rest).map(Some)
+    leading_number(rest).map(Some)
 }
 
 /// `CPUID` and a leaf number of eight digits. AIDA64 also writes other lines that start with that
@@ -137,7 +134,10 @@ fn by_names(line: &str) -> Option<Option<Leaf>> {
             .split(|c: char| c.is_whitespace() || matches!(c, ':' | ',' | '.' | '_'))
             .filter(|word| !matches!(*word, "" | "eax" | "in"));
         let leaf = prefixed(keys.next()?)?;
-        let subleaf = keys.next().map(prefixed);
+        let subleaf = match keys.next() {
+            Some(number) => Some(prefixed(number)?),
+            None => None,
+        };
         let words: Vec<&str> =
             tail.split([' ', '=', ',', '\t']).filter(|word| !word.is_empty()).collect();
         let mut registers = [0; 4];
@@ -146,10 +146,6 @@ fn by_names(line: &str) -> Option<Option<Leaf>> {
             *registers.get_mut(i)? =
                 hex(value.strip_prefix("0x").unwrap_or(value)).filter(|_| register == name)?;
         }
-        let subleaf = match subleaf {
-            Some(number) => Some(number?),
-            None => None,
-        };
         Some(Leaf { leaf, subleaf, registers })
     };
     Some(values())
