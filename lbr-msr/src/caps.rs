@@ -174,6 +174,11 @@ impl RegisterMap {
     pub fn info_at(&self, i: u32) -> Option<Msr> {
         self.info.map(|info| info.plus(self.distance(i)))
     }
+
+    /// The registers of record `i`: FROM, TO and INFO, as far as they exist.
+    pub fn record(&self, i: u32) -> impl Iterator<Item = Msr> + use<> {
+        [Some(self.from_at(i)), self.to_at(i), self.info_at(i)].into_iter().flatten()
+    }
 }
 
 bitflags::bitflags! {

@@ -46,7 +46,7 @@ fn a_sound_cpu_passes_every_check() {
     for cpu in SoftCpu::all() {
         let report = verify(&cpu, Faults::NONE, true);
         assert_eq!(differing(&report), Vec::<String>::new(), "{}", cpu.key);
-        assert_eq!((report.cpu, &report.identity, report.written), (0, &cpu.caps.cpu, true));
+        assert_eq!((report.cpu, &report.caps.cpu, report.written), (0, &cpu.caps.cpu, true));
         // NetBurst's records cannot be restored, so nothing is recorded there.
         let told = if cpu.caps.facility == lbr_msr::Facility::NetBurst {
             let whys = reasons(&report);

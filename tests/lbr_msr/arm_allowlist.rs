@@ -154,7 +154,7 @@ fn written(plan: &ArmPlan) -> BTreeSet<u32> {
     plan.thaw(&mut registers, &frozen).unwrap();
     plan.restore(&mut registers, &saved).unwrap();
     plan.disarm(&mut registers).unwrap();
-    registers.into_inner().0
+    std::mem::take(&mut registers.inner_mut().0)
 }
 
 /// The addresses, in every part of the geometry that the command line accepts. SDM Table 17-4 for

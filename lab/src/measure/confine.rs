@@ -153,12 +153,8 @@ const fn ret(k: u32) -> sock_filter {
 
 /// Loads the lower half of a field; the upper half is four bytes further.
 const fn load(offset: u32) -> sock_filter {
-    sock_filter {
-        code: (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16,
-        jt: 0,
-        jf: 0,
-        k: offset,
-    }
+    let code = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+    sock_filter { code, jt: 0, jf: 0, k: offset }
 }
 
 /// Skips `equal` instructions if the loaded value equals `k`, else `otherwise`.

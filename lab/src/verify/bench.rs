@@ -274,8 +274,7 @@ impl Bench<'_> {
             self.write(depth, u64::from(self.facts.caps.depth))?;
         }
         for index in 0..self.facts.caps.depth {
-            let registers = [Some(map.from_at(index)), map.to_at(index), map.info_at(index)];
-            for msr in registers.into_iter().flatten() {
+            for msr in map.record(index) {
                 match self.takes(msr, 0) {
                     // Registers that do not exist need no clearing; their absence is for another
                     // check.

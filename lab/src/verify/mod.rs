@@ -22,7 +22,6 @@ mod subject;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use lbr_msr::caps::CpuIdentity;
 use lbr_msr::probe::{Assumption, RecordedCpuid, Unsupported, probe_assuming};
 use lbr_msr::table::{unlisted, unlisted_tos};
 use lbr_msr::{LbrCaps, MsrError, MsrRead};
@@ -74,8 +73,6 @@ pub enum VerifyError {
 pub struct Report {
     /// Logical CPU.
     pub cpu: u32,
-    /// Which CPU.
-    pub identity: CpuIdentity,
     /// The documented capabilities.
     pub caps: LbrCaps,
     /// The kind of subject.
@@ -195,14 +192,9 @@ impl<S: Subject> Ready<S> {
         match (checks, restored) {
             (_, Err(error)) => Err(VerifyError::NotRestored(error)),
             (Err(error), Ok(())) => Err(error),
-            (Ok(checks), Ok(())) => Ok(Report {
-                cpu: self.cpu.cpu(),
-                identity: self.caps.cpu.clone(),
-                caps: self.caps.clone(),
-                kind,
-                written,
-                checks,
-            }),
+            (Ok(checks), Ok(())) => {
+                Ok(Report { cpu: self.cpu.cpu(), caps: self.caps.clone(), kind, written, checks })
+            }
         }
     }
 

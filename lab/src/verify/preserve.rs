@@ -72,13 +72,11 @@ impl Preserved {
             None => caps.depth,
         };
         for index in 0..depth {
-            note(cpu, Some(map.from_at(index)))?;
-            note(cpu, map.to_at(index))?;
-            note(cpu, map.info_at(index))?;
+            for msr in map.record(index) {
+                note(cpu, Some(msr))?;
+            }
         }
-        let beyond = (depth..caps.depth)
-            .flat_map(|index| [Some(map.from_at(index)), map.to_at(index), map.info_at(index)]);
-        let beyond = beyond.flatten().collect();
+        let beyond = (depth..caps.depth).flat_map(|index| map.record(index)).collect();
         if has_last_exception(caps) {
             note(cpu, Some(MSR_LER_FROM_LIP))?;
             note(cpu, Some(MSR_LER_TO_LIP))?;

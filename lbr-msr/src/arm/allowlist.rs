@@ -20,25 +20,14 @@ impl<M> Allowlisted<M> {
         Allowlisted { inner, allowed: plan.allowed.clone() }
     }
 
-    /// The wrapped backend.
-    #[must_use]
-    pub fn into_inner(self) -> M {
-        self.inner
-    }
-
     /// The wrapped backend, not limited: for its other functions, such as recording branches in the
     /// software LBR.
     pub fn inner_mut(&mut self) -> &mut M {
         &mut self.inner
     }
 
-    /// Whether a register may be written.
-    pub fn allows(&self, msr: Msr) -> bool {
-        self.allowed.binary_search(&msr).is_ok()
-    }
-
     fn check(&self, msr: Msr) -> Result<(), MsrError> {
-        if self.allows(msr) { Ok(()) } else { Err(MsrError::NotAllowed { msr }) }
+        self.allowed.binary_search(&msr).map(drop).map_err(|_| MsrError::NotAllowed { msr })
     }
 }
 

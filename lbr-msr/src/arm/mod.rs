@@ -320,11 +320,7 @@ impl ArmPlan {
 
     /// The registers of the records in use.
     fn records(&self) -> impl Iterator<Item = Msr> + '_ {
-        (0..self.depth).flat_map(|i| {
-            [Some(self.map.from_at(i)), self.map.to_at(i), self.map.info_at(i)]
-                .into_iter()
-                .flatten()
-        })
+        (0..self.depth).flat_map(|i| self.map.record(i))
     }
 
     fn registers_written(&self) -> Vec<Msr> {

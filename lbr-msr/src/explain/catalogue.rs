@@ -12,8 +12,7 @@ use crate::{
         brbe::{self, BrbFcr, BrbInf},
         debugctl, perfmon, pmu,
         record::{
-            ADDRESS, ADDRESS_48, ARCH_FROM, ArchInfo, CyclesTo, FlagsFrom, LbrInfo, PackedRecord,
-            TsxFrom,
+            ADDRESS, ADDRESS_48, ARCH_FROM, ArchInfo, CyclesTo, FlagsFrom, LbrInfo, PACKED, TsxFrom,
         },
         select::{DEPTH, SWALLOWING, WITH_STACK, tos},
     },
@@ -330,8 +329,8 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry("MSR_LASTBRANCH_{n}", &[], "SDM 17.4.8.1",
         "source and target address of the branch; 0 if the record is empty",
         &[
-            each((OLD_FROM, 1, 8), &["PM", "YNH"], "Pentium M, Core Solo and Duo", PackedRecord::FIELDS),
-            each((MSR_LASTBRANCHFROMIP, 1, 4), &["NB0"], "NetBurst models 0 to 2", PackedRecord::FIELDS),
+            each((OLD_FROM, 1, 8), &["PM", "YNH"], "Pentium M, Core Solo and Duo", PACKED),
+            each((MSR_LASTBRANCHFROMIP, 1, 4), &["NB0"], "NetBurst models 0 to 2", PACKED),
         ]),
 
     entry("DebugCtl", &["AMD_DEBUGCTL", "IA32_DEBUGCTL"], "APM",

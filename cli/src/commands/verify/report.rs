@@ -90,9 +90,9 @@ impl Verified {
 
     /// A description of the CPUs, in a line.
     pub(super) fn title(&self) -> String {
-        let Report { identity, caps, kind, .. } = &self.report;
-        let mut title = format!("{}: {}H", self.cpus(), identity.key());
-        if let Some(uarch) = &identity.uarch {
+        let Report { caps, kind, .. } = &self.report;
+        let mut title = format!("{}: {}H", self.cpus(), caps.cpu.key());
+        if let Some(uarch) = &caps.cpu.uarch {
             title.push_str(&format!(" {uarch}"));
         }
         if let Some(core) = self.core_type.and_then(CoreType::name) {
@@ -100,11 +100,11 @@ impl Verified {
         }
         title.push_str(&format!(
             ", stepping {}, {}, depth {}",
-            identity.stepping,
+            caps.cpu.stepping,
             caps.facility.name(),
             caps.depth
         ));
-        if let Some(hypervisor) = &identity.hypervisor {
+        if let Some(hypervisor) = &caps.cpu.hypervisor {
             title.push_str(&format!(", under {hypervisor}"));
         }
         if caps.assumed {
@@ -173,16 +173,16 @@ const fn key(verdict: &Verdict) -> &'static str {
 pub(super) fn write_json(mut out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
     json::object!(&mut out, { "schema": 1 })?;
     for verified in &machine.verified {
-        let Report { identity, caps, kind, written, checks, .. } = &verified.report;
+        let Report { caps, kind, written, checks, .. } = &verified.report;
         let cpus = cpu_list(&verified.cpus);
         json::object!(&mut out, {
             "cpus": cpus,
-            "vendor": identity.vendor.as_str(),
-            "model": identity.key(),
-            "stepping": identity.stepping,
-            "uarch": identity.uarch,
+            "vendor": caps.cpu.vendor.as_str(),
+            "model": caps.cpu.key(),
+            "stepping": caps.cpu.stepping,
+            "uarch": caps.cpu.uarch,
             "core_type": verified.core_type.and_then(CoreType::name),
-            "hypervisor": identity.hypervisor,
+            "hypervisor": caps.cpu.hypervisor,
             "facility": caps.facility.name(),
             "depth": caps.depth,
             "assumed": caps.assumed,

@@ -102,7 +102,6 @@ out:   nop                ; out:                   @pmi 1
             "The jump: nothing froze, nothing was lost.",
         ),
     ],
-    ..PLAIN
 };
 
 pub(super) const BU10: Lesson = Lesson {
