@@ -2,7 +2,8 @@
 //! Vol. 2, Appendix A).
 
 use lbr_msr::insn::{
-    BranchInsn, CodeBytes, Insn, Isa, UnderTrapFlag, abort_target, decode, under_trap_flag,
+    BranchInsn, CodeBytes, Insn, Isa, UnderTrapFlag, abort_target, branch_kind, decode,
+    under_trap_flag,
 };
 use lbr_msr::record::{BranchType as T, HwBranchType as H};
 
@@ -10,7 +11,7 @@ const IP: u64 = 0x40_1000;
 
 #[track_caller]
 fn branch(bytes: &[u8]) -> BranchInsn {
-    let branch = decode(bytes, IP).branch().expect("a branch");
+    let branch = branch_kind(bytes, IP).expect("a branch");
     assert_eq!(usize::from(branch.len), bytes.len(), "length");
     assert_eq!(branch.ip, IP);
     branch
@@ -84,7 +85,7 @@ fn other_instructions_are_straight_or_invalid() {
     ];
     for bytes in straight {
         assert_eq!(decode(bytes, IP), Insn::Straight { len: bytes.len() as u8 }, "{bytes:02x?}");
-        assert_eq!(decode(bytes, IP).branch(), None);
+        assert_eq!(branch_kind(bytes, IP), None);
     }
     let invalid: &[&[u8]] = &[
         &[],
@@ -115,7 +116,7 @@ fn direct_branches_go_only_to_their_target() {
     assert!(!jump.can_reach(IP + 2));
     assert!(branch(&[0xff, 0xe0]).can_reach(IP + 2));
     assert!(branch(&[0xc3]).can_reach(0xffff_8000_0000_0000));
-    let top = decode(&[0xeb, 0x10], u64::MAX - 1).branch().expect("a branch");
+    let top = branch_kind(&[0xeb, 0x10], u64::MAX - 1).expect("a branch");
     assert_eq!((top.next(), top.target), (0, Some(0x10)), "addresses wrap");
 }
 
@@ -267,7 +268,7 @@ proptest::proptest! {
             Insn::Invalid => (0, None),
         };
         assert!(usize::from(len) <= bytes.len().min(15));
-        assert_eq!(decode(bytes, ip).branch(), branch);
+        assert_eq!(branch_kind(bytes, ip), branch);
         for isa in [Isa::X86_64, Isa::Aarch64] {
             let _ = CodeBytes { isa, bytes: bytes.to_vec() }.fused_branch(ip);
         }

@@ -2,12 +2,11 @@
 
 use lbr_msr::{
     LbrFormat,
-    caps::{Order, Quirks},
-    decode::ring_order,
+    caps::Quirks,
     filter::BranchClasses,
     register::{
         DbgExtnCfg, DebugCtl, DebugCtlA, LbrCtl, LbrSelect, PerfCapabilities, PerfGlobalStatus,
-        RtitCtl,
+        RtitCtl, Tos,
         amd::{AmdFrom, AmdTo},
     },
 };
@@ -38,16 +37,11 @@ fn quirks_and_branch_classes_have_one_bit_each() {
     assert!(distinct::<Quirks>() && distinct::<BranchClasses>());
 }
 
-fn pebs_record_format(value: u64) -> u64 {
-    let field = PerfCapabilities::FIELDS.iter().find(|field| field.name == "PEBS_REC_FMT");
-    field.unwrap().of(value)
-}
-
 #[test]
 fn perf_capabilities_of_a_skylake() {
     // i7-6700K; corpus/msr/perf_capabilities.csv has the same columns.
     let caps = PerfCapabilities::from_bits_retain(0x33C5);
-    assert_eq!((caps.lbr_format(), pebs_record_format(0x33C5)), (LbrFormat::INFO, 3));
+    assert_eq!((caps.lbr_format(), caps.pebs_record_format()), (LbrFormat::INFO, 3));
     let named = PerfCapabilities::PEBS_TRAP
         | PerfCapabilities::PEBS_SAVE_ARCH_REGS
         | PerfCapabilities::SMM_FREEZE
@@ -89,7 +83,7 @@ fn perf_capabilities_of_real_machines() {
         let ours = [
             bit(PerfCapabilities::PEBS_TRAP),
             bit(PerfCapabilities::PEBS_SAVE_ARCH_REGS),
-            pebs_record_format(value).to_string(),
+            caps.pebs_record_format().to_string(),
             bit(PerfCapabilities::SMM_FREEZE),
             bit(PerfCapabilities::FW_WRITE),
             bit(PerfCapabilities::PEBS_BASELINE),
@@ -103,18 +97,16 @@ fn perf_capabilities_of_real_machines() {
 #[test]
 fn dbg_extn_cfg_fields() {
     let cfg = DbgExtnCfg::from_bits_retain(0x0305_007C);
-    let offset = DbgExtnCfg::FIELDS.iter().find(|field| field.name == "MSROFF");
-    assert_eq!(offset.unwrap().of(cfg.bits()), 5);
+    assert_eq!(cfg.msroff(), 5);
     assert!(cfg.contains(DbgExtnCfg::BRSMEN | DbgExtnCfg::VB | DbgExtnCfg::LBRV2EN));
 }
 
 #[test]
 fn tos_is_masked_to_the_depth() {
-    let newest = |depth, tos| ring_order(Order::Tos, depth, tos).next();
-    assert_eq!(newest(4, 0xFFFF_FFFF_FFFF_FFE3), Some(3));
-    assert_eq!(newest(8, 0x1F), Some(7));
-    assert_eq!(newest(32, 0x25), Some(5));
-    assert_eq!(newest(0, 7), None);
+    assert_eq!(Tos(0xFFFF_FFFF_FFFF_FFE3).index(4), 3);
+    assert_eq!(Tos(0x1F).index(8), 7);
+    assert_eq!(Tos(0x25).index(32), 5);
+    assert_eq!(Tos(7).index(0), 0);
 }
 
 #[test]

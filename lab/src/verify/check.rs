@@ -65,12 +65,12 @@ pub(super) fn answer(expected: impl Into<String>, source: impl Into<String>) -> 
     Ok((expected.into(), source.into()))
 }
 
-/// The CPU lacks the feature; the reason.
 /// Continues only if the check applies.
 pub(super) fn applies_if(condition: bool, otherwise: &str) -> Result<(), String> {
     if condition { Ok(()) } else { Err(otherwise.into()) }
 }
 
+/// The CPU lacks the feature; the reason.
 pub(super) fn not_applicable(why: impl Into<String>) -> Documented {
     Err(why.into())
 }

@@ -3,16 +3,14 @@
 use crate::{
     caps::Layout,
     record::{BranchEntry, RawEntry},
-    register::record::{
-        ArchInfo, CYCLES_MAX, CyclesTo, FlagsFrom, LbrInfo, PACKED_FROM, PACKED_TO, TsxFrom,
-    },
+    register::record::{ArchInfo, CYCLES_MAX, CyclesTo, FlagsFrom, LbrInfo, PackedRecord, TsxFrom},
 };
 
 /// Format 0 and the packed records of Pentium M, Yonah and early NetBurst.
 #[inline(always)]
 pub(super) fn packed(raw: &RawEntry) -> BranchEntry {
-    let (from, to) = (PACKED_FROM.of(raw.from), PACKED_TO.of(raw.from));
-    BranchEntry { from, to, ..BranchEntry::default() }
+    let record = PackedRecord(raw.from);
+    BranchEntry { from: record.from_ip(), to: record.to_ip(), ..BranchEntry::default() }
 }
 
 /// Formats 1 and 2, P6, NetBurst models 3 and later.

@@ -6,6 +6,7 @@
 use crate::{
     caps::{Layout, Order},
     record::{BranchEntry, RawEntry},
+    register::Tos,
 };
 
 mod amd;
@@ -52,8 +53,7 @@ pub fn ring_order(
     depth: u32,
     tos: u64,
 ) -> impl DoubleEndedIterator<Item = u32> + ExactSizeIterator {
-    // TOS: the low log2(depth) bits, because higher bits may be nonzero. SDM 17.5.1.
-    let position = tos.checked_rem(u64::from(depth)).unwrap_or(0) as u32;
+    let position = Tos(tos).index(depth);
     let (newest, count) = match order {
         Order::Tos => (position, depth),
         // MSROFF is the next index to be written; it wraps to 0 when all are used.

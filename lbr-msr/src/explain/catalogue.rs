@@ -6,15 +6,16 @@
 use crate::{
     address::{self, *},
     register::{
-        AmdLbrSelect, DbgExtnCfg, DebugCtl, DebugCtlA, Field, LbrCtl, LbrSelect, PerfCapabilities,
-        PerfGlobalStatus, PerfGlobalStatusReset, RtitCtl,
+        AmdLbrSelect, DbgExtnCfg, DebugCtl, DebugCtlA, Field, LbrCtl, LbrDepth, LbrSelect,
+        NetBurstTos, PerfCapabilities, PerfGlobalStatus, PerfGlobalStatusReset, RtitCtl, Tos,
         amd::{self, AmdFrom, AmdTo},
         brbe::{self, BrbFcr, BrbInf},
         debugctl, perfmon, pmu,
         record::{
-            ADDRESS, ADDRESS_48, ARCH_FROM, ArchInfo, CyclesTo, FlagsFrom, LbrInfo, PACKED, TsxFrom,
+            ADDRESS, ADDRESS_48, ARCH_FROM, ArchInfo, CyclesTo, FlagsFrom, LbrInfo, PackedRecord,
+            TsxFrom,
         },
-        select::{DEPTH, SWALLOWING, WITH_STACK, tos},
+        select::{SWALLOWING, WITH_STACK, tos},
     },
 };
 
@@ -248,11 +249,11 @@ pub(super) static ENTRIES: &[Entry] = &[
         &[one(IA32_LBR_CTL, ARCH.0, ARCH.1, LbrCtl::FIELDS)]),
     entry("IA32_LBR_DEPTH", &["ARCH_LBR_DEPTH"], "Linux intel/lbr.c",
         "Architectural LBR: depth; any write clears every record",
-        &[one(IA32_LBR_DEPTH, ARCH.0, ARCH.1, DEPTH)]),
+        &[one(IA32_LBR_DEPTH, ARCH.0, ARCH.1, LbrDepth::FIELDS)]),
     entry("MSR_LASTBRANCH_TOS", &["LBR_TOS", "TOS"], "SDM 17.4.8",
         "index of the newest record; older ones at lower indices, modulo the depth",
         &[
-            one(MSR_LASTBRANCH_TOS, &["SKL", "GLM", "GLP", "TNT"], "32 records", &[tos(4, "SDM 17.4.8")]),
+            one(MSR_LASTBRANCH_TOS, &["SKL", "GLM", "GLP", "TNT"], "32 records", Tos::FIELDS),
             one(MSR_LASTBRANCH_TOS, &["NHM", "SNB", "HSW"], "16 records", &[tos(3, "SDM 17.4.8")]),
             one(MSR_LASTBRANCH_TOS, &["PM", "YNH", "BNL", "SLM", "KNL"], "8 records", &[tos(2, "SDM 17.5.1")]),
             one(MSR_LASTBRANCH_TOS, &["C2"], "4 records", &[tos(1, "SDM 17.4.8")]),
@@ -260,7 +261,7 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry("MSR_LASTBRANCH_TOS", &["LBR_TOS", "TOS"], "SDM 17.11.2",
         "index of the newest record; read-only",
         &[
-            one(MSR_LASTBRANCH_TOS_NETBURST, &["NB3"], "NetBurst, 16 records", &[tos(3, "SDM 17.11.2")]),
+            one(MSR_LASTBRANCH_TOS_NETBURST, &["NB3"], "NetBurst, 16 records", NetBurstTos::FIELDS),
             one(MSR_LASTBRANCH_TOS_NETBURST, &["NB0"], "NetBurst, 4 records", &[tos(1, "SDM 17.11.2")]),
         ]),
 
@@ -329,8 +330,8 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry("MSR_LASTBRANCH_{n}", &[], "SDM 17.4.8.1",
         "source and target address of the branch; 0 if the record is empty",
         &[
-            each((OLD_FROM, 1, 8), &["PM", "YNH"], "Pentium M, Core Solo and Duo", PACKED),
-            each((MSR_LASTBRANCHFROMIP, 1, 4), &["NB0"], "NetBurst models 0 to 2", PACKED),
+            each((OLD_FROM, 1, 8), &["PM", "YNH"], "Pentium M, Core Solo and Duo", PackedRecord::FIELDS),
+            each((MSR_LASTBRANCHFROMIP, 1, 4), &["NB0"], "NetBurst models 0 to 2", PackedRecord::FIELDS),
         ]),
 
     entry("DebugCtl", &["AMD_DEBUGCTL", "IA32_DEBUGCTL"], "APM",

@@ -141,8 +141,7 @@ impl CodeBytes {
         match self.decode(from) {
             Insn::Straight { len } if self.isa == Isa::X86_64 => {
                 let rest = self.bytes.get(usize::from(len)..)?;
-                decode(rest, from.wrapping_add(u64::from(len)))
-                    .branch()
+                branch_kind(rest, from.wrapping_add(u64::from(len)))
                     .filter(BranchInsn::is_conditional)
             }
             insn => insn.branch(),
@@ -308,6 +307,11 @@ fn condition(insn: &Instruction) -> Option<Condition> {
         Code::Loopne_rel8_64_RCX => Condition::Loop { wide: true, zero: Some(false) },
         _ => return None,
     })
+}
+
+/// The branch at `ip`, or `None` if the instruction is not a branch.
+pub fn branch_kind(bytes: &[u8], ip: u64) -> Option<BranchInsn> {
+    decode(bytes, ip).branch()
 }
 
 /// The fallback address of the XBEGIN at `ip`; `None` for any other instruction.

@@ -48,6 +48,11 @@ impl DbgExtnCfg {
         DbgExtnCfg::BRSMEN.bits() | DbgExtnCfg::VB.bits() | MSROFF.mask() | PMC.mask();
     /// Bits 4:3, which must be set.
     pub(crate) const MUST_BE_SET: u64 = ONES.mask();
+
+    /// Bits 19:16, MSROFF: the next index that BRS will write, 0 when all 16 are filled.
+    pub const fn msroff(self) -> u8 {
+        MSROFF.of(self.bits()) as u8
+    }
 }
 
 const IP: Field =

@@ -22,7 +22,7 @@ pub use amd::{AmdLbrSelect, DbgExtnCfg};
 pub use debugctl::{DebugCtl, DebugCtlA};
 pub use field::{Code, Field};
 pub use perfmon::{PerfCapabilities, PerfGlobalStatus, PerfGlobalStatusReset, RtitCtl};
-pub use select::{LbrCtl, LbrSelect};
+pub use select::{LbrCtl, LbrDepth, LbrSelect, NetBurstTos, Tos};
 
 /// A register of flags. Each line
 ///

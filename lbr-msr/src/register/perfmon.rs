@@ -47,6 +47,10 @@ impl PerfCapabilities {
     pub const fn lbr_format(self) -> LbrFormat {
         LbrFormat(LBR_FMT.of(self.bits()) as u8)
     }
+    /// Bits 11:8, PEBS_REC_FMT: the PEBS record layout. SDM 18.18.
+    pub const fn pebs_record_format(self) -> u8 {
+        PEBS_REC_FMT.of(self.bits()) as u8
+    }
 }
 
 flags! {

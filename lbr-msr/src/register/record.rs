@@ -41,14 +41,28 @@ pub(crate) const ARCH_FROM: &[Field] = &[Field::value(
 pub(crate) const ADDRESS_48: &[Field] =
     &[data(words::address, "SDM Table 17-9, 17.10"), sign(63, "SDM Table 17-9, 17.10")];
 
-pub(crate) const PACKED_FROM: Field =
+const PACKED_FROM: Field =
     Field::value("FROM", (31, 0), "source address", words::address_alone, "SDM 17.13");
-pub(crate) const PACKED_TO: Field =
+const PACKED_TO: Field =
     Field::value("TO", (63, 32), "target address", words::address_alone, "SDM 17.13");
 
-/// Format 0, Pentium M, Yonah, NetBurst models 0 to 2: source and target address in one register.
-/// SDM 17.12, 17.13; Linux `intel/lbr.c`.
-pub(crate) const PACKED: &[Field] = &[PACKED_FROM, PACKED_TO];
+fields! {
+    /// Format 0, Pentium M, Yonah, NetBurst models 0 to 2: source and target address in one
+    /// register. SDM 17.12, 17.13; Linux `intel/lbr.c`.
+    PackedRecord, "SDM 17.13" {}
+    and [PACKED_FROM, PACKED_TO]
+}
+
+impl PackedRecord {
+    /// Bits 31:0: source address.
+    pub const fn from_ip(self) -> u64 {
+        PACKED_FROM.of(self.0)
+    }
+    /// Bits 63:32: target address.
+    pub const fn to_ip(self) -> u64 {
+        PACKED_TO.of(self.0)
+    }
+}
 
 fields! {
     /// FROM of format 3 (Nehalem to Ivy Bridge) and format 6 (Goldmont). The SDM of 2009 inverts

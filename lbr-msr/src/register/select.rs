@@ -7,7 +7,7 @@ use alloc::{
 
 use super::{
     field::{Field, Words, replacing},
-    flags,
+    fields, flags,
 };
 
 flags! {
@@ -154,20 +154,46 @@ impl LbrCtl {
     }
 }
 
-/// IA32_LBR_DEPTH: number of records of Architectural LBR. Any write clears every record; an
-/// unsupported depth raises #GP.
-pub(crate) const DEPTH: &[Field] = &[Field::value(
-    "DEPTH",
-    (63, 0),
-    "number of records kept, not a code",
-    |_, value, _| format!("{value} records"),
-    "Linux intel/lbr.c",
-)];
+fields! {
+    /// IA32_LBR_DEPTH: number of records of Architectural LBR. Any write clears every record; an
+    /// unsupported depth raises #GP.
+    LbrDepth, "Linux intel/lbr.c" {}
+    and [Field::value(
+        "DEPTH",
+        (63, 0),
+        "number of records kept, not a code",
+        |_, value, _| format!("{value} records"),
+        "Linux intel/lbr.c",
+    )]
+}
+
+fields! {
+    /// MSR_LASTBRANCH_TOS: the index of the most recent record.
+    Tos, "SDM 17.4.8" {}
+    and [tos(4, "SDM 17.4.8")]
+}
+
+fields! {
+    /// NetBurst's MSR_LASTBRANCH_TOS: read-only, at another address.
+    NetBurstTos, "SDM 17.11.2" {}
+    and [tos(3, "SDM 17.11.2")]
+}
 
 /// TOS for 2^(`high` + 1) records.
 pub(crate) const fn tos(high: u8, source: &'static str) -> Field {
     let words: Words = |_, value, _| format!("record {value} is the newest");
     Field::value("TOS", (high, 0), "index of the newest record", words, source)
+}
+
+impl Tos {
+    /// The index of the newest of `depth` records: the low log2(depth) bits, because higher bits
+    /// may be nonzero. SDM 17.5.1. For a depth of 0, returns 0.
+    pub const fn index(self, depth: u32) -> u32 {
+        match self.0.checked_rem(depth as u64) {
+            Some(index) => index as u32,
+            None => 0,
+        }
+    }
 }
 
 /// EN_CALLSTACK of MSR_LBR_SELECT, which requires certain other bits. SDM 17.9.

@@ -159,7 +159,7 @@ impl Recorder for Gate {
     type Ring = Ring;
 
     fn start(&self, thread: ThreadId) -> Result<Ring, Closed> {
-        self.0.shared.open()?;
+        self.0.shared.still_open()?;
         let cell = self.0.open(thread).ok_or(Closed)?;
         Ok(Ring { rings: Arc::clone(&self.0), cell, retired: 0 })
     }
@@ -216,13 +216,13 @@ impl Retire for Ring {
     }
 
     fn retire_newest(&mut self, left_out: u64, run: &[Retired]) -> Result<(), Closed> {
-        self.rings.shared.open()?;
+        self.rings.shared.still_open()?;
         self.retired += self.rings.feed(&self.cell, left_out, run);
         Ok(())
     }
 
     fn retire_entry(&mut self, branch: &Retired, arguments: [u64; 6]) -> Result<(), Closed> {
-        self.rings.shared.open()?;
+        self.rings.shared.still_open()?;
         self.retired += self.rings.feed_entry(&self.cell, branch, arguments);
         Ok(())
     }

@@ -58,7 +58,7 @@ impl Shared {
     }
 
     /// Fails if the source should stop.
-    pub(super) fn open(&self) -> Result<(), Closed> {
+    pub(super) fn still_open(&self) -> Result<(), Closed> {
         if self.is_closed() { Err(Closed) } else { Ok(()) }
     }
 

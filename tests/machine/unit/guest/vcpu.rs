@@ -38,7 +38,7 @@ const IRET: [u8; 2] = [0x48, 0xCF];
 const INT3: [u8; 1] = [0xCC];
 
 fn branch(bytes: &[u8], ip: u64) -> BranchInsn {
-    insn::decode(bytes, ip).branch().expect("a branch")
+    insn::branch_kind(bytes, ip).expect("a branch")
 }
 
 fn same_level() -> u8 {
