@@ -153,18 +153,14 @@ impl<'a> Out<'a> {
 /// Bytes as they are, such as JSON and what was laid out already; for a screen, whole lines.
 impl Write for Out<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.write_all(bytes).map(|()| bytes.len())
-    }
-
-    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         match &mut self.to {
-            To::Text(to) => return to.write_all(bytes),
+            To::Text(to) => to.write(bytes),
             To::Rows(rows) => {
                 let text = String::from_utf8_lossy(bytes);
                 rows.extend(text.lines().map(|line| vec![(Style::new(), line.to_owned())]));
+                Ok(bytes.len())
             }
         }
-        Ok(())
     }
 
     fn flush(&mut self) -> io::Result<()> {

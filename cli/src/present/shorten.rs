@@ -58,25 +58,15 @@ pub(crate) fn without_middle(text: &str, room: usize) -> String {
         return text.to_owned();
     }
     let room = room.saturating_sub(1);
-    let (mut head, mut tail) = (String::new(), Vec::new());
     let mut used = 0;
-    for c in text.chars() {
-        if used + cells_of(c) > room - room / 2 {
-            break;
-        }
-        used += cells_of(c);
-        head.push(c);
-    }
-    for c in text.chars().rev() {
-        if used + cells_of(c) > room {
-            break;
-        }
-        used += cells_of(c);
-        tail.push(c);
-    }
-    head.push('…');
-    head.extend(tail.iter().rev());
-    head
+    let mut fits = |c: &char, room: usize| {
+        let fits = used + cells_of(*c) <= room;
+        used += if fits { cells_of(*c) } else { 0 };
+        fits
+    };
+    let head: String = text.chars().take_while(|c| fits(c, room - room / 2)).collect();
+    let tail: Vec<char> = text.chars().rev().take_while(|c| fits(c, room)).collect();
+    head + "…" + &String::from_iter(tail.iter().rev())
 }
 
 /// The last part of a path, without a suffix in brackets.

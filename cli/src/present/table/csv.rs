@@ -24,7 +24,7 @@ impl<C: ?Sized, R> Table<'_, C, R> {
         let is_single = |member: &Member| {
             wanted.get(member.column) == Some(&true) && !member.key.ends_with("_inlines")
         };
-        let members: Vec<Member> = Member::all(self.headers()).filter(is_single).collect();
+        let members: Vec<Member> = self.members().filter(is_single).collect();
         let modelled = out.modelled;
         let keys = members.iter().map(|member| member.key.as_str());
         csv::write(out, keys.chain(modelled.then_some("modelled")))?;

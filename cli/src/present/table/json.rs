@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde::{Serialize, Serializer};
 use serde_json::json;
 
-use super::{Cell, Header, Member, Of, Table};
+use super::{Cell, Member, Of, Table};
 use crate::present::json;
 
 impl<C: ?Sized, R> Table<'_, C, R> {
@@ -16,11 +16,25 @@ impl<C: ?Sized, R> Table<'_, C, R> {
         context: &mut C,
         rows: impl Iterator<Item = R>,
     ) -> io::Result<()> {
-        let (object, keyed) = (Object::of(self.headers()), self.keyed());
+        let (keyed, mut members) = (self.keyed(), self.members().collect::<Vec<Member>>());
+        members.sort_by(|a, b| a.key.cmp(&b.key));
+        // The text before each value is made once: there may be a million rows.
+        let before = |(at, member): (usize, &Member)| {
+            format!("{}\"{}\":", if at == 0 { "" } else { "," }, member.key)
+        };
+        let before: Vec<String> = members.iter().enumerate().map(before).collect();
         let mut line = Vec::new();
         for row in rows {
-            object.write(&mut line, &self.cells(context, &row, &keyed))?;
-            line.push(b'\n');
+            let cells = self.cells(context, &row, &keyed);
+            line.push(b'{');
+            for (member, before) in members.iter().zip(&before) {
+                line.extend_from_slice(before.as_bytes());
+                match cells.get(member.column) {
+                    Some(Cell::Json(json)) => line.extend_from_slice(json),
+                    cell => json::write(&mut line, &cell.map(|cell| CellPart(cell, member.of)))?,
+                }
+            }
+            line.extend_from_slice(b"}\n");
             out.write_all(&line)?;
             line.clear();
         }
@@ -37,37 +51,7 @@ impl<C: ?Sized, R> Table<'_, C, R> {
             };
             (member.key, value)
         };
-        Member::all(self.headers()).map(value).collect::<serde_json::Map<_, _>>().into()
-    }
-}
-
-/// The members of a row in the order of their keys, each with the text before its value, which is
-/// made once: there may be a million rows.
-struct Object(Vec<(Member, String)>);
-
-impl Object {
-    fn of<'h>(headers: impl Iterator<Item = &'h Header>) -> Object {
-        let mut members: Vec<Member> = Member::all(headers).collect();
-        members.sort_by(|a, b| a.key.cmp(&b.key));
-        let before = |(at, member): (usize, Member)| {
-            let before = format!("{}\"{}\":", if at == 0 { "" } else { "," }, member.key);
-            (member, before)
-        };
-        Object(members.into_iter().enumerate().map(before).collect())
-    }
-
-    /// Writes the cells of a row.
-    fn write(&self, to: &mut Vec<u8>, row: &[Cell]) -> io::Result<()> {
-        to.push(b'{');
-        for (member, before) in &self.0 {
-            to.extend_from_slice(before.as_bytes());
-            match row.get(member.column) {
-                Some(Cell::Json(json)) => to.extend_from_slice(json),
-                cell => json::write(to, &cell.map(|cell| CellPart(cell, member.of)))?,
-            }
-        }
-        to.push(b'}');
-        Ok(())
+        self.members().map(value).collect::<serde_json::Map<_, _>>().into()
     }
 }
 

@@ -398,15 +398,6 @@ struct Member {
     of: Of,
 }
 
-impl Member {
-    /// The members of a row.
-    fn all<'h>(headers: impl Iterator<Item = &'h Header>) -> impl Iterator<Item = Member> {
-        headers.enumerate().flat_map(|(column, header)| {
-            header.members().into_iter().map(move |(key, of)| Member { key, column, of })
-        })
-    }
-}
-
 /// Which part of a cell a member is.
 #[derive(Clone, Copy)]
 enum Of {
@@ -419,6 +410,13 @@ enum Of {
 impl<C: ?Sized, R> Table<'_, C, R> {
     fn headers(&self) -> impl Iterator<Item = &Header> {
         self.columns.iter().map(|column| &column.header)
+    }
+
+    /// The members of a row as an object.
+    fn members(&self) -> impl Iterator<Item = Member> {
+        self.headers().enumerate().flat_map(|(column, header)| {
+            header.members().into_iter().map(move |(key, of)| Member { key, column, of })
+        })
     }
 
     /// The columns for programs.

@@ -88,7 +88,11 @@ impl<C: ?Sized, R> Table<'_, C, R> {
             layout.measure(&self.cells(context, &row, &fixed));
         }
         layout.fit(out.width, measured);
-        layout.shown = (0..self.columns.len()).map(|at| layout.has(at)).collect();
+        let (fixed, elastic) = (layout.fixed.iter(), layout.elastic.iter());
+        layout.shown = vec![false; self.columns.len()];
+        for at in fixed.map(|column| column.at).chain(elastic.map(|(at, _)| *at)) {
+            layout.shown[at] = true;
+        }
         layout
     }
 
@@ -147,12 +151,6 @@ impl<'t> Layout<'t> {
             }
         }
         self.fixed.retain(|column| column.width > 0);
-    }
-
-    /// Whether a column of the table is printed.
-    fn has(&self, at: usize) -> bool {
-        let is_fixed = self.fixed.iter().any(|column| column.at == at);
-        is_fixed || self.elastic.iter().any(|(elastic, _)| *elastic == at)
     }
 
     /// Writes the line above the rows.
