@@ -9,13 +9,11 @@ use crate::exit::{Failure, Result, done};
 use crate::present::{Cell, Out, Printer, Table, counted, dash, joined};
 
 /// A piece of code with its results over all turns.
-pub(super) struct Side {
+pub(super) struct Side<'a> {
     number: usize,
-    source: String,
+    code: &'a TimedCode,
     /// As much of its source as identifies it.
     pub(super) label: String,
-    rounds: Option<u32>,
-    unroll: u32,
     /// Per iteration, by single-stepping, which no other load disturbs.
     instructions: Option<f64>,
     /// Medians of the undisturbed turns, per iteration.
@@ -23,14 +21,11 @@ pub(super) struct Side {
     pub(super) ticks: Option<f64>,
     /// Compared with the first; `None` for the first itself.
     pub(super) ratio: Option<Ratio>,
-    /// Cycles per iteration that llvm-mca predicts.
-    predicted: Option<f64>,
-    page_offset: Option<u64>,
     /// The verdict on its code, at all offsets.
     pub(super) at_all_offsets: Option<&'static str>,
 }
 
-impl Side {
+impl Side<'_> {
     /// The 99% interval of its ratio.
     pub(super) fn interval(&self) -> Option<(f64, f64)> {
         self.ratio.as_ref().and_then(Ratio::interval)
@@ -48,25 +43,23 @@ impl Side {
 }
 
 /// The turns made, and the undisturbed ones.
-pub(super) struct Turns {
+pub(super) struct Turns<'a> {
+    args: &'a TimeArgs,
+    source: Source,
     made: usize,
     whole: Vec<Turn>,
     /// Ratios are of core cycles, not of ticks.
     pub(super) in_cycles: bool,
-    modelled: bool,
-    predicted: bool,
-    /// The page offsets of the code are given.
-    placed: bool,
 }
 
 /// Measures them in turns, and compares each with the first. Of `alike` consecutive pieces that
 /// differ only in their address, the first decides the rounds of the loop.
-pub(super) fn measure(
-    args: &TimeArgs,
+pub(super) fn measure<'a>(
+    args: &'a TimeArgs,
     options: Options,
-    codes: &mut [TimedCode],
+    codes: &'a mut [TimedCode],
     alike: usize,
-) -> Result<(Turns, Vec<Side>, Source)> {
+) -> Result<(Turns<'a>, Vec<Side<'a>>)> {
     let mut bodies: Vec<_> = codes.iter().map(|code| code.body.clone()).collect();
     // Which of them did not finish is determined afterwards.
     let mut at = 0;
@@ -102,39 +95,32 @@ pub(super) fn measure(
     };
     let instructions: Vec<Option<f64>> = (0..codes.len()).map(instructions).collect();
     let whole = turns.into_iter().filter(|turn| !turn.is_disturbed()).collect();
-    let (modelled, predicted) = (source.modelled, args.mca.is_some());
-    let placed = codes.iter().any(|code| code.body.page_offset.is_some());
-    let mut turns = Turns { made, whole, in_cycles: false, modelled, predicted, placed };
-    let sides = turns.sides(codes, &instructions, &source);
-    Ok((turns, sides, source))
+    let mut turns = Turns { args, source, made, whole, in_cycles: false };
+    let sides = turns.sides(codes, &instructions);
+    Ok((turns, sides))
 }
 
 /// Measures them and prints the comparison.
 pub(super) fn run(args: &TimeArgs, options: Options, codes: &mut [TimedCode]) -> Result {
-    let (turns, sides, source) = measure(args, options, codes, 1)?;
+    let (turns, sides) = measure(args, options, codes, 1)?;
     let mut out = Out::stdout();
-    let table = turns.table(args.verbose);
+    let table = turns.table();
     let printer = Printer::of(args.json, args.csv);
     if printer == Printer::Text {
-        turns.head(&mut out, &sides, &source, args.verbose)?;
+        turns.head(&mut out, &sides)?;
     }
     table.write(printer, &mut out, &mut (), sides.iter())?;
     done(&mut out)
 }
 
-impl Turns {
-    fn sides(
-        &mut self,
-        codes: &[TimedCode],
-        instructions: &[Option<f64>],
-        source: &Source,
-    ) -> Vec<Side> {
+impl Turns<'_> {
+    fn sides<'c>(&mut self, codes: &'c [TimedCode], instructions: &[Option<f64>]) -> Vec<Side<'c>> {
         let of = |i: usize| self.whole.iter().filter_map(move |turn| turn.pieces.get(i));
         let cycles: Vec<Vec<Option<f64>>> = (0..codes.len())
             .zip(codes)
             .map(|(i, code)| {
                 let each = |piece| {
-                    let counted = Figures::new(piece, code, source.clone());
+                    let counted = Figures::new(piece, code, self.source.clone());
                     counted.rounds.or(counted.cycles).map(|spread| spread.median)
                 };
                 of(i).map(each).collect()
@@ -154,18 +140,14 @@ impl Turns {
             }
             false => Ratio::of_ticks(&self.whole, i, 0),
         };
-        let side = |(i, code): (usize, &TimedCode)| Side {
+        let side = |(i, code)| Side {
             number: i + 1,
-            source: code.source.clone(),
+            code,
             label: label(codes, i),
-            rounds: code.body.rounds,
-            unroll: code.body.unroll,
             instructions: instructions.get(i).copied().flatten(),
             cycles: cycles.get(i).and_then(|each| median(each.iter().flatten().copied())),
             ticks: median(of(i).filter_map(ticks_of)),
             ratio: (i > 0).then(|| ratio(i)),
-            predicted: code.prediction.as_ref().map(|predicted| predicted.cycles),
-            page_offset: code.body.page_offset,
             at_all_offsets: None,
         };
         let sides = codes.iter().enumerate().map(side).collect();
@@ -174,13 +156,7 @@ impl Turns {
     }
 
     /// The answer, then what it is measured by.
-    fn head(
-        &self,
-        out: &mut Out<'_>,
-        sides: &[Side],
-        source: &Source,
-        verbose: bool,
-    ) -> std::io::Result<()> {
+    fn head(&self, out: &mut Out<'_>, sides: &[Side<'_>]) -> std::io::Result<()> {
         let answers = sides.iter().filter_map(|side| {
             let verdict = side.verdict()?;
             let ratio = side.ratio.as_ref().and_then(Ratio::median);
@@ -194,9 +170,9 @@ impl Turns {
             })
         });
         out.line(format_args!("compared with 1: {}", joined(answers, ", ")))?;
-        self.limits(out, source)?;
-        if verbose {
-            out.line(&source.words)?;
+        self.limits(out)?;
+        if self.args.verbose {
+            out.line(&self.source.words)?;
             let first = self.whole.first().and_then(|turn| turn.pieces.first());
             out.line(format_args!(
                 "{} count, of {} each; medians, per iteration",
@@ -213,8 +189,8 @@ impl Turns {
     }
 
     /// Prints the limits of the measurement: its unit, modelled cycles, disturbed turns.
-    pub(super) fn limits(&self, out: &mut Out<'_>, source: &Source) -> std::io::Result<()> {
-        if let Some(absent) = &source.absent {
+    pub(super) fn limits(&self, out: &mut Out<'_>) -> std::io::Result<()> {
+        if let Some(absent) = &self.source.absent {
             out.line(format_args!("core cycles: {absent}; ratios are of TSC ticks"))?;
         }
         let disturbed = self.made - self.whole.len();
@@ -228,7 +204,7 @@ impl Turns {
                 counted(self.made as u64, "turn", "turns"),
             ))?;
         }
-        if self.predicted && !self.in_cycles {
+        if self.args.mca.is_some() && !self.in_cycles {
             let cycle = median(self.whole.iter().filter_map(Turn::ticks_per_cycle));
             let cycle = cycle.map_or_else(dash, |ticks| format!("{ticks:.3}"));
             out.line(format_args!(
@@ -239,21 +215,22 @@ impl Turns {
         Ok(())
     }
 
-    pub(super) fn table<'a>(&self, verbose: bool) -> Table<'a, (), &'a Side> {
+    pub(super) fn table<'a>(&self) -> Table<'a, (), &'a Side<'a>> {
         let two = |value: Option<f64>| Cell::decimal(value, 2);
         let end = |of: fn((f64, f64)) -> f64| {
-            move |(): &mut (), side: &&Side| Cell::decimal(side.interval().map(of), 4)
+            move |(): &mut (), side: &&Side<'_>| Cell::decimal(side.interval().map(of), 4)
         };
-        let (in_cycles, modelled) = (self.in_cycles, self.modelled);
+        let (in_cycles, modelled) = (self.in_cycles, self.source.modelled);
         let (whole, disturbed) = (self.whole.len() as u64, (self.made - self.whole.len()) as u64);
-        let mut table =
-            Table::<(), &Side>::new()
-                .constant("kind", "comparison")
-                .number("", "#", |(), side| Cell::Count(side.number as u64));
-        if self.placed {
+        let mut table = Table::<(), &Side<'_>>::new().constant("kind", "comparison").number(
+            "",
+            "#",
+            |(), side| Cell::Count(side.number as u64),
+        );
+        if self.args.layouts.is_some() {
             table = table
                 .word("page_offset", "page offset", |(), side| {
-                    Cell::word(side.page_offset.map(|at| format!("{at:#x}")))
+                    Cell::word(side.code.body.page_offset.map(|at| format!("{at:#x}")))
                 })
                 .only("at_all_offsets", |(), side| Cell::word(side.at_all_offsets));
         }
@@ -273,15 +250,15 @@ impl Turns {
             .number("instructions_per_iteration", "instructions", move |(), side| {
                 two(side.instructions)
             });
-        if self.predicted {
+        if self.args.mca.is_some() {
             table = table.number("predicted_cycles_per_iteration", "llvm-mca", move |(), side| {
-                two(side.predicted)
+                two(side.code.prediction.as_ref().map(|predicted| predicted.cycles))
             });
         }
-        let [copies, rounds] = if verbose { ["copies", "rounds"] } else { [""; 2] };
+        let [copies, rounds] = if self.args.verbose { ["copies", "rounds"] } else { [""; 2] };
         table
-            .number("unroll", copies, |(), side| Cell::Count(side.unroll.max(1).into()))
-            .number("loop", rounds, |(), side| Cell::count(side.rounds.map(u64::from)))
+            .number("unroll", copies, |(), side| Cell::Count(side.code.body.unroll.max(1).into()))
+            .number("loop", rounds, |(), side| Cell::count(side.code.body.rounds.map(u64::from)))
             .only("ratio_of", move |(), _| {
                 Cell::Word(if in_cycles { "cycles" } else { "tsc_ticks" }.into())
             })
@@ -292,7 +269,7 @@ impl Turns {
             .only("turns", move |(), _| Cell::Count(whole))
             .only("disturbed_turns", move |(), _| Cell::Count(disturbed))
             .only("verdict", |(), side| Cell::word(side.verdict()))
-            .only("code", |(), side| Cell::Name(side.source.clone()))
+            .only("code", |(), side| Cell::Name(side.code.source.clone()))
             .name("", "code", |(), side| Cell::Name(side.label.clone()))
     }
 }

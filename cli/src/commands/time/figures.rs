@@ -109,45 +109,41 @@ pub(super) struct Figures<'a> {
     pub(super) blocks: Vec<Block>,
 }
 
+/// A value of a run; `None` if it was not recorded.
+type RunValue = fn(&Run) -> Option<u64>;
+
 impl<'a> Figures<'a> {
     pub(super) fn new(
         measured: &'a Measurement,
         code: &'a TimedCode,
         source: Source,
     ) -> Figures<'a> {
-        let cycles = |runs: &[Run]| Spread::of(runs.iter().filter_map(|run| run.cycles));
-        let ticks = |runs: &[Run]| Spread::of(runs.iter().map(|run| run.ticks));
-        let (overhead_cycles, overhead_ticks) =
-            (cycles(&measured.overhead), ticks(&measured.overhead));
-        let per = |all: Option<Spread>, less: Option<Spread>| {
-            Some(all?.per(less?.median, measured.iterations))
+        let of = |runs: &[Run], value: RunValue| Spread::of(runs.iter().filter_map(value));
+        let per = |value: RunValue| {
+            let less = of(&measured.overhead, value)?.median;
+            Some(of(&measured.runs, value)?.per(less, measured.iterations))
         };
-        let by = |count: fn(&Run) -> Option<u64>| {
-            let of = |runs: &[Run]| Spread::of(runs.iter().filter_map(count));
-            per(of(&measured.runs), of(&measured.overhead))
-        };
-        let modes = |values: Vec<u64>, less: Option<Spread>| -> Vec<f64> {
-            let less = less.map_or(0.0, |less| less.median);
+        let modes = |value: RunValue| -> Vec<f64> {
+            let less = of(&measured.overhead, value).map_or(0.0, |less| less.median);
             let per = |mode| (mode - less) / measured.iterations.max(1) as f64;
+            let values: Vec<u64> = measured.runs.iter().filter_map(value).collect();
             modes(&values).into_iter().map(per).collect()
         };
+        let (cycles, ticks): (RunValue, RunValue) = (|run| run.cycles, |run| Some(run.ticks));
         let unroll = u64::from(code.body.unroll.max(1));
         Figures {
-            cycle_modes: modes(
-                measured.runs.iter().filter_map(|run| run.cycles).collect(),
-                overhead_cycles,
-            ),
-            tick_modes: modes(measured.runs.iter().map(|run| run.ticks).collect(), overhead_ticks),
-            cycles: per(cycles(&measured.runs), overhead_cycles),
+            cycle_modes: modes(cycles),
+            tick_modes: modes(ticks),
+            cycles: per(cycles),
             counted: [
-                by(|run| run.instructions),
-                by(|run| run.branches),
-                by(|run| run.mispredicted),
+                per(|run| run.instructions),
+                per(|run| run.branches),
+                per(|run| run.mispredicted),
             ],
             rounds: Spread::weighted(&measured.rounds).map(|spread| spread.per(0.0, unroll)),
-            ticks: per(ticks(&measured.runs), overhead_ticks),
-            overhead_cycles,
-            overhead_ticks,
+            ticks: per(ticks),
+            overhead_cycles: of(&measured.overhead, cycles),
+            overhead_ticks: of(&measured.overhead, ticks),
             saturated: measured.runs.iter().filter(|run| run.saturated).count() as u64,
             blocks: blocks(measured, code),
             measured,

@@ -34,8 +34,8 @@ pub(super) fn run(
     let mut placed: Vec<TimedCode> = placed.collect();
     // The counts are the same at every offset.
     let options = Options { stepped: options.stepped.min(1), stepped_iterations: 2, ..options };
-    let (turns, mut sides, source) = compare::measure(args, options, &mut placed, offsets.len())?;
-    let time = |side: &Side| if turns.in_cycles { side.cycles } else { side.ticks };
+    let (turns, mut sides) = compare::measure(args, options, &mut placed, offsets.len())?;
+    let time = |side: &Side<'_>| if turns.in_cycles { side.cycles } else { side.ticks };
     let ranges = sides.chunks(offsets.len()).map(|sides| Range::new(sides, &offsets, time));
     let ranges: Vec<Option<Range>> = ranges.collect();
     let first = ranges.first().copied().flatten();
@@ -48,10 +48,10 @@ pub(super) fn run(
     if printer == Printer::Text {
         let unit = if turns.in_cycles { "core cycles" } else { "TSC ticks" };
         print(&mut out, &sides, &ranges, unit)?;
-        turns.limits(&mut out, &source)?;
+        turns.limits(&mut out)?;
         out.gap()?;
     }
-    turns.table(args.verbose).write(printer, &mut out, &mut (), sides.iter())?;
+    turns.table().write(printer, &mut out, &mut (), sides.iter())?;
     done(&mut out)
 }
 
@@ -63,7 +63,11 @@ struct Range {
 }
 
 impl Range {
-    fn new(sides: &[Side], offsets: &[u64], time: impl Fn(&Side) -> Option<f64>) -> Option<Range> {
+    fn new(
+        sides: &[Side<'_>],
+        offsets: &[u64],
+        time: impl Fn(&Side<'_>) -> Option<f64>,
+    ) -> Option<Range> {
         let times = sides.iter().zip(offsets).filter_map(|(side, at)| Some((time(side)?, *at)));
         let fastest = times.clone().min_by(|a, b| a.0.total_cmp(&b.0))?;
         let slowest = times.max_by(|a, b| a.0.total_cmp(&b.0))?;
@@ -101,7 +105,7 @@ fn answer(verdict: &str, offsets: usize, interval: Option<(f64, f64)>) -> String
 /// The answer, and how far layout changes each.
 fn print(
     out: &mut Out<'_>,
-    sides: &[Side],
+    sides: &[Side<'_>],
     ranges: &[Option<Range>],
     unit: &str,
 ) -> io::Result<()> {
@@ -127,7 +131,7 @@ fn print(
         };
         return out.line(format_args!("{answer}: {}", of(range)));
     }
-    let pieces = || sides.chunks(each).filter_map(<[Side]>::first);
+    let pieces = || sides.chunks(each).filter_map(<[Side<'_>]>::first);
     let answers = pieces().filter_map(|side| {
         Some(format!("`{}` {}", side.label, answer(side.at_all_offsets?, each, side.interval())))
     });
