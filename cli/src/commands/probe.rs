@@ -120,12 +120,9 @@ fn fields(group: &CoreGroup) -> Vec<(&'static str, Value)> {
 fn facility(group: &CoreGroup) -> &'static str {
     match &group.probed {
         Ok(caps) => caps.facility.name(),
-        Err(unsupported) => no_facility(&unsupported.why),
+        Err(unsupported) if unsupported.why == Why::BrsUnknown => "unknown",
+        Err(_) => "none",
     }
-}
-
-const fn no_facility(why: &Why) -> &'static str {
-    if matches!(why, Why::BrsUnknown) { "unknown" } else { "none" }
 }
 
 /// The format that the table expects, if IA32_PERF_CAPABILITIES was not read and the layout depends
@@ -153,7 +150,7 @@ fn described(group: &CoreGroup) -> Vec<Item> {
     let caps = match &group.probed {
         Ok(caps) => caps,
         Err(unsupported) => {
-            row("facility", no_facility(&unsupported.why).to_owned());
+            row("facility", facility(group).to_owned());
             row("why", unsupported.why.to_string());
             return items;
         }

@@ -147,7 +147,12 @@ impl Terminal {
                 Key::Char(control::Z) => self.suspend(),
                 key => Ok(Input::Key(key)),
             },
-            Ok(Event::Mouse(event)) => Ok(mouse_of(event)),
+            Ok(Event::Mouse(MouseEvent { kind, row, .. })) => Ok(match kind {
+                MouseEventKind::ScrollUp => Input::Wheel(-1),
+                MouseEventKind::ScrollDown => Input::Wheel(1),
+                MouseEventKind::Down(MouseButton::Left) => Input::Click(usize::from(row)),
+                _ => Input::Nothing,
+            }),
             Ok(Event::Resize(..)) => Ok(Input::Redraw),
             Ok(_) => Ok(Input::Nothing),
             Err(_) => Ok(Input::End),
@@ -250,15 +255,6 @@ pub(crate) fn key_of(key: KeyEvent) -> Key {
         },
         Key::Delete => Key::Backspace,
         code => code,
-    }
-}
-
-fn mouse_of(event: MouseEvent) -> Input {
-    match event.kind {
-        MouseEventKind::ScrollUp => Input::Wheel(-1),
-        MouseEventKind::ScrollDown => Input::Wheel(1),
-        MouseEventKind::Down(MouseButton::Left) => Input::Click(usize::from(event.row)),
-        _ => Input::Nothing,
     }
 }
 

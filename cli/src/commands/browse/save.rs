@@ -65,43 +65,35 @@ fn text(
     output: &Output,
     ending: &str,
 ) -> Result<()> {
-    let bytes = match (content, ending) {
+    Ok(match (content, ending) {
         (Content::Code(annotated, options), _) => {
             let flow = &model.overview.flow;
             let head = annotate::head(flow, Some(annotated), &model.sources);
             let mut lines = vec![annotate::title(annotated)];
             lines.extend(head.iter().cloned());
             match ending {
-                "txt" => {
-                    return output.stream(|out| {
-                        annotate::text::print(out, &head, annotated, options).map(Ok)
-                    });
-                }
-                "json" | "jsonl" => {
-                    return output.stream(|out| {
-                        json::print(out, flow, annotated, &model.sources, false).map(Ok)
-                    });
-                }
+                "txt" => output
+                    .stream(|out| annotate::text::print(out, &head, annotated, options).map(Ok))?,
+                "json" | "jsonl" => output.stream(|out| {
+                    json::print(out, flow, annotated, &model.sources, false).map(Ok)
+                })?,
                 "html" => {
                     let code = html::markup(annotated, &mut Sources::default());
-                    html::page(&page.title, &head, &code).into_bytes()
+                    output.write(html::page(&page.title, &head, &code))?
                 }
-                "svg" => graph::svg(annotated, &lines).into_bytes(),
-                "dot" => graph::dot(annotated, &lines).into_bytes(),
+                "svg" => output.write(graph::svg(annotated, &lines))?,
+                "dot" => output.write(graph::dot(annotated, &lines))?,
                 _ => return Err(unknown("code", ".txt, .json, .html, .svg or .dot")),
             }
         }
-        (_, "txt") => {
-            return output.stream(|out| write(content, model, out, WIDTH).map(|_| Ok(())));
-        }
+        (_, "txt") => output.stream(|out| write(content, model, out, WIDTH).map(|_| Ok(())))?,
         (Content::Chart(chart), "svg" | "html") => {
             let write = if ending == "svg" { svg_sheet } else { page_of };
-            write(std::slice::from_ref(chart)).into_bytes()
+            output.write(write(std::slice::from_ref(chart)))?
         }
         (Content::Chart(_), _) => return Err(unknown("a chart", ".txt, .svg or .html")),
         _ => return Err(unknown("text", ".txt")),
-    };
-    Ok(output.write(bytes)?)
+    })
 }
 
 fn unknown(what: &str, endings: &str) -> Failure {

@@ -65,10 +65,6 @@ impl View {
         model.compared[self.compared()?].as_ref()
     }
 
-    fn difference_mut(self, model: &mut Model) -> Option<&mut Difference> {
-        model.compared[self.compared()?].as_mut()
-    }
-
     fn compared(self) -> Option<usize> {
         match self {
             View::Functions => Some(0),
@@ -186,7 +182,7 @@ impl Rows {
         then: impl FnOnce(&mut dyn Sheet) -> T,
     ) -> Option<T> {
         if let Rows::Compared(view) = self {
-            let (compared, names) = view.difference_mut(model)?;
+            let (compared, names) = model.compared[view.compared()?].as_mut()?;
             let table = match view {
                 View::Loops => diff::table::table("loop", &[Measure::Trips]),
                 _ => diff::table::table("branch", &compared.measures()),

@@ -4,13 +4,12 @@ use profile::Counter;
 use profile::arguments::{ArgumentCounts, Arguments, Calls, MOST_VALUES, Values};
 use profile::maps::Maps;
 use profile::registers::ARGUMENTS;
-use serde::Serialize;
 use serde_json::json;
 
 use super::{Report, Sort, View};
 use crate::exit::Result;
 use crate::head::{Notes, Totals, quality_json};
-use crate::present::{Cell, Out, Part, Printer, Table, counted, grouped, part};
+use crate::present::{Cell, Out, Part, Printer, Table, counted, grouped, json, part};
 
 pub(super) const VIEW: View = View {
     name: "args",
@@ -30,13 +29,6 @@ struct ArgumentRow<'a> {
     calls: &'a Calls,
     register: &'static str,
     values: &'a Values,
-}
-
-/// How often a register had a value.
-#[derive(Debug, Serialize)]
-struct ValueCount {
-    count: u64,
-    value: String,
 }
 
 fn run(args: &Report, out: &mut Out<'_>) -> Result {
@@ -100,7 +92,7 @@ fn table<'a>() -> Table<'a, Maps, ArgumentRow<'a>> {
         .spare(2)
         .only("others", |_, row| Cell::Count(row.values.others))
         .nested("values", |_, row| {
-            let had = |(value, count)| ValueCount { count, value: format!("{value:#x}") };
+            let had = |(value, count)| json!({ "value": json::hex(value), "count": count });
             row.values.frequent().into_iter().map(had).collect::<Vec<_>>()
         })
         .location("callee", "function", Part::ALL, |row| (row.calls.callee.0, row.calls.callee.1))
