@@ -96,19 +96,17 @@ pub(crate) fn table<'a>(all: u64) -> Table<'a, (), Ranked<'a, FunctionSum>> {
         .number("self_share", "share", move |(), (_, sum)| Cell::share(share(sum.own, all)))
         .heat()
         .number("total", "total", |(), (_, sum)| Cell::count(sum.total))
-        .spare(1)
         .number("mispredicted", "mispredicts", |(), (_, sum)| Cell::count(sum.mispredicted))
         .only("predictions_known", |(), (_, sum)| Cell::Count(sum.known))
         .number("mispredict_rate", "rate", |(), (_, sum)| {
             Cell::mispredicts(sum.mispredicted, sum.known)
         })
-        .spare(2)
         .number("cycles", "cycles", |(), (_, sum)| {
             Cell::count((sum.with_cycles > 0).then_some(sum.cycles))
         })
-        .spare(3)
         .name("function", "function", |(), (_, sum)| Cell::Name(sum.name.clone()))
         .only("file", |(), (_, sum)| Cell::name(sum.file.clone()))
+        .spares("cycles, rate, total")
 }
 
 /// A location in the maps of another reading of the same recordings.

@@ -337,13 +337,12 @@ pub(crate) fn table<'a>() -> Table<'a, (), (usize, &'a EdgeRow)> {
         .number("count", "count", |(), (_, row)| Cell::count(row.edge.count))
         .heat()
         .number("mispredict_rate", "mispredict", |(), (_, row)| Cell::share(row.edge.mispredicted))
-        .spare(1)
         .number("trips", "trips", |(), (_, row)| Cell::decimal(row.edge.trips, 1))
-        .spare(2)
         .word("kind", "kind", |(), (_, row)| Cell::Word(kind(&row.edge)[1].into()))
         .name("from", "from block", |(), (_, row)| Cell::Name(row.from.clone()))
         .name("to", "to", |(), (_, row)| Cell::Name(row.to.clone()))
         .behind(" -> ")
+        .spares("trips, mispredict")
 }
 
 fn name(boxes: &[Lines], node: usize) -> &str {

@@ -245,19 +245,16 @@ fn blocks(out: &mut Out<'_>, annotated: &Annotated) -> io::Result<()> {
         .number("", "count", |(), block| Cell::Count(block.count))
         .heat()
         .number("", "with cycles", |(), block| Cell::Count(block.cycles.n()))
-        .spare(3)
         .number("", "instructions", |(), block| Cell::count(block.instructions))
-        .spare(2)
         .number("", "p50", |(), block| Cell::number(block.cycles.quantile(0.5)))
         .number("", "p90", |(), block| Cell::number(block.cycles.quantile(0.9)))
         .number("", "mean", |(), block| Cell::decimal(block.mean(), 1))
-        .spare(1)
         .number("", "IPC", |(), block| Cell::Stated(ipc(block), block.ipc()))
         .number("", "saturated", |(), block| Cell::Count(block.cycles.saturated()))
-        .spare(4)
         .word("", "block", |(), block| {
             Cell::Word(format!("{:#x}..{:#x}", block.entry, block.exit).into())
-        });
+        })
+        .spares("saturated, with cycles, instructions, mean");
     table.write_text(out, &mut (), timed.take(BLOCKS))?;
     let more = all.saturating_sub(BLOCKS);
     if more > 0 {

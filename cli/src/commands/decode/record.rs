@@ -101,12 +101,10 @@ pub(crate) fn table(records: Records, slots: bool) -> Table<'static, (), RecordR
                 let value = row.raw.get(at).copied().flatten();
                 Cell::word(value.map(|value| format!("{value:016x}")))
             })
-            .least(16)
-            .spare(9);
+            .least(16);
     }
     let table = table
         .word("", "|", |(), _| Cell::Word("|".into()))
-        .spare(9)
         .word("", "from", |(), row| match row.field("from") {
             None => Cell::Word("empty".into()),
             Some(address) => cell(address),
@@ -116,26 +114,23 @@ pub(crate) fn table(records: Records, slots: bool) -> Table<'static, (), RecordR
         .least(18)
         .word("", "mispredicted", field("mispredicted"))
         .word("", "in_tx", field("in_tx"))
-        .spare(3)
         .word("", "abort", field("abort"))
-        .spare(2)
         .word("", "cycles", cycles)
         .least(7);
-    match layout {
-        Some(Layout::Arch { .. }) => table
-            .word("", "type", field("type"))
-            .least(8)
-            .word("", "counters", field("counters"))
-            .spare(4),
-        Some(Layout::AmdV2 { .. }) => table.word("", "spec", field("spec")).least(21).spare(1),
-        None => table
-            .word("", "type", field("type"))
-            .least(15)
-            .word("", "el", field("el"))
-            .word("", "last_failed", field("last_failed"))
-            .spare(1),
+    let table = match layout {
+        Some(Layout::Arch { .. }) => {
+            table.word("", "type", field("type")).least(8).word("", "counters", field("counters"))
+        }
+        Some(Layout::AmdV2 { .. }) => table.word("", "spec", field("spec")).least(21),
+        None => {
+            let table = table.word("", "type", field("type")).least(15).word("", "el", field("el"));
+            table.word("", "last_failed", field("last_failed"))
+        }
         Some(_) => table,
-    }
+    };
+    table.spares(
+        "|, INFO, TO, FROM, FROM/TO, TGT, SRC, INF, counters, in_tx, abort, spec, last_failed",
+    )
 }
 
 /// A decoded field; nothing for an empty record.

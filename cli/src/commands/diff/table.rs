@@ -61,19 +61,16 @@ pub(crate) fn table<'a>(
     let least =
         |row: &Row| row.changes.iter().filter_map(|change| change.adjusted).reduce(f64::min);
     let mut table = Table::<Names, Ranked<'_, Row>>::ranked("diff")
-        .spare(9)
         .constant("kind", kind)
         .word("verdict", "verdict", |_, (_, row)| verdict(row))
         .only("significant", |_, (_, row)| Cell::Flag(row.is_significant()))
-        .number("p_holm", "p", move |_, (_, row)| p_value(least(row)))
-        .spare(7);
-    for (at, measure) in measures.iter().copied().enumerate() {
+        .number("p_holm", "p", move |_, (_, row)| p_value(least(row)));
+    for measure in measures.iter().copied() {
         let [before, was, after, is, p, holm] = keys(measure);
         let change =
             move |row: &Row, of: fn(&Change) -> Option<f64>| row.change(measure).and_then(of);
         table = table
             .number(before, was, move |_, (_, row)| value(measure, change(row, |of| of.before)))
-            .spare(if at == 0 { 0 } else { 2 })
             .number(after, is, move |_, (_, row)| value(measure, change(row, |of| of.after)))
             .only(p, move |_, (_, row)| Cell::decimal(change(row, |of| of.p), 9))
             .only(holm, move |_, (_, row)| Cell::decimal(change(row, |of| of.adjusted), 9));
@@ -94,13 +91,13 @@ pub(crate) fn table<'a>(
         .only("line", |_, (_, row)| {
             Cell::name(row.side().and_then(|of| of.line.as_ref()).map(ToString::to_string))
         })
+        .spares("rank, p, cycles were, missed was")
 }
 
 /// The columns of significant changes, for people.
 pub(super) fn changes<'a>() -> Table<'a, Names, (usize, (&'a Row, &'a Change))> {
     Table::<Names, (usize, (&Row, &Change))>::new()
         .number("", "rank", |_, (at, _)| Cell::Number(*at as u64 + 1))
-        .spare(9)
         .word("", "verdict", |_, (_, (row, _))| verdict(row))
         .word("", "measure", |_, (_, (_, of))| Cell::Word(name(of.measure).into()))
         .number("", "was", |_, (_, (_, of))| value(of.measure, of.before))
@@ -109,11 +106,11 @@ pub(super) fn changes<'a>() -> Table<'a, Names, (usize, (&'a Row, &'a Change))> 
             Cell::or_absent(of.relative(), |more| Cell::Stated(signed(more), Some(more)))
         })
         .number("", "p", |_, (_, (_, of))| p_value(of.adjusted))
-        .spare(7)
         .name("", "where", |names, (_, (row, _))| {
             let place = title(names, row);
             if is_loop(row) { Cell::Name(format!("loop {}", place.text())) } else { place }
         })
+        .spares("rank, p")
 }
 
 /// The significant changes of a row: `missed 0.10% -> 50.00%`.

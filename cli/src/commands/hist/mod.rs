@@ -244,13 +244,13 @@ fn exits(out: &mut Out<'_>, read: &mut [Read], chosen: &[Chosen]) -> std::io::Re
         .number("", "share", move |read, of| Cell::share(share(of.block(read).count, all)))
         .heat()
         .number("", "n", |read, of| Cell::Count(of.block(read).cycles.n()))
-        .spare(1)
         .number("", "median", |read, of| Cell::number(of.block(read).cycles.quantile(0.5)))
         .name("", "entry", |read, of| Cell::Name(of.ends(read).0))
         .name("", "exit", |read, of| Cell::Name(of.ends(read).1))
         .behind(" .. ")
         .name("", " ", |read, of| Cell::Name(of.file(read)))
-        .behind("");
+        .behind("")
+        .spares("n");
     table.write_text(out, read, chosen.iter())?;
     out.gap()
 }

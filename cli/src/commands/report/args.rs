@@ -78,18 +78,15 @@ fn table<'a>() -> Table<'a, Maps, ArgumentRow<'a>> {
     Table::<Maps, ArgumentRow<'_>>::new()
         .constant("view", "args")
         .number("rank", "rank", |_, row| Cell::Number(row.rank as u64 + 1))
-        .spare(4)
         .number("count", "calls", |_, row| Cell::Count(row.calls.count))
         .heat()
         .word("register", "in", |_, row| Cell::Word(row.register.into()))
         .number("n", "known", |_, row| Cell::Count(row.values.n()))
-        .spare(3)
         .number("distinct", "distinct", |_, row| {
             let more = if row.values.others > 0 { "+" } else { "" };
             let distinct = row.values.distinct();
             Cell::Stated(format!("{distinct}{more}"), Some(distinct as f64))
         })
-        .spare(2)
         .only("others", |_, row| Cell::Count(row.values.others))
         .nested("values", |_, row| {
             let had = |(value, count)| json!({ "value": json::hex(value), "count": count });
@@ -100,6 +97,7 @@ fn table<'a>() -> Table<'a, Maps, ArgumentRow<'a>> {
         .behind(" <- ")
         .name("", "values", |_, row| Cell::Name(values(row.values)))
         .behind(": ")
+        .spares("rank, known, distinct")
 }
 
 /// The most frequent values, each with its share.

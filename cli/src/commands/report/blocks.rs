@@ -189,7 +189,6 @@ pub(crate) fn table(
     let of_known = |block: &Block, count: u64| (block.cycles.n() > 0).then_some(count);
     let [counters, events] = if has_counters { ["counters", "events"] } else { [""; 2] };
     Table::<Maps, Ranked<'_, Block>>::ranked("blocks")
-        .spare(6)
         .constant("kind", "block")
         .number("count", "count", |_, (_, block)| Cell::Count(block.count))
         .number("share", "share", move |_, (_, block)| Cell::share(share(block.count, blocks)))
@@ -201,23 +200,16 @@ pub(crate) fn table(
         .number("", "with cycles", move |_, (_, block)| {
             Cell::count(of_known(block, block.cycles.n()))
         })
-        .spare(4)
         .only("n", |_, (_, block)| Cell::Count(block.cycles.n()))
         .number("min", "min", |_, (_, block)| Cell::number(block.cycles.min()))
-        .spare(3)
         .number("p50", "p50", quantile(0.5))
         .number("p90", "p90", quantile(0.9))
-        .spare(1)
         .number("p99", "p99", quantile(0.99))
-        .spare(2)
         .number("max", "max", |_, (_, block)| Cell::number(block.cycles.max()))
-        .spare(3)
         .number("saturated", "saturated", move |_, (_, block)| {
             Cell::count(of_known(block, block.cycles.saturated()))
         })
-        .spare(5)
         .word("", "modes", |_, (_, block)| modes(&block.cycles))
-        .spare(4)
         .nested("modes", |_, (_, block)| (block.cycles.n() > 0).then(|| block.cycles.modes()))
         .only("rounded", |_, (_, block)| {
             Cell::or_absent((block.cycles.n() > 0).then(|| block.cycles.is_rounded()), Cell::Flag)
@@ -225,13 +217,13 @@ pub(crate) fn table(
         .nested("distribution", |_, (_, block)| distribution(&block.cycles))
         .nested(counters, |_, (_, block)| block.counters.clone())
         .word("", events, |_, (_, block)| Cell::word(means(block.counters.as_deref(), block.count)))
-        .spare(2)
         .location("entry", "entry", Part::ALL, |(_, block)| (block.entry_location, block.entry))
         .place("exit", "exit", Part::ALL, |maps, (_, block)| {
             let exit = Place::of(maps, block.exit_location, block.exit);
             Some(exit.reached_from(maps, block.entry_location))
         })
         .behind(" .. ")
+        .spares("rank, saturated, modes, with cycles, max, min, events, p99, p90")
 }
 
 /// The modes of cycles, if any.
@@ -262,7 +254,6 @@ fn basic_table<'a>() -> Table<'a, Maps, (usize, &'a BasicBlock)> {
         Cell::word(edge.map(|addr| format!("{addr:#x}")))
     };
     Table::<Maps, (usize, &BasicBlock)>::ranked("blocks")
-        .spare(1)
         .constant("kind", "basic_block")
         .number("count", "count", |_, (_, basic)| Cell::Count(basic.count))
         .heat()
@@ -292,6 +283,7 @@ fn basic_table<'a>() -> Table<'a, Maps, (usize, &'a BasicBlock)> {
             &[Part::Symbol, Part::Offset, Part::File, Part::Line, Part::Inlines],
             |(_, basic)| (basic.location, address(basic.start)),
         )
+        .spares("rank")
 }
 
 /// The address of an end, or the nearest known one.

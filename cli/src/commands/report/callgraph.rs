@@ -219,17 +219,14 @@ fn functions<'a>(all: u64, unit: Unit) -> Table<'a, CallGraph, Ranked<'a, Sum>> 
         .constant("kind", "function")
         .only("rank", |_, (at, _)| Cell::Number(*at as u64 + 1))
         .number("total", "total", |_, (_, sum)| Cell::Count(sum.total))
-        .spare(2)
         .number("total_share", "share", move |_, (_, sum)| Cell::share(share(sum.total, all)))
         .number("self", "self", |_, (_, sum)| Cell::Count(sum.own))
-        .spare(1)
         .number("self_share", "share", move |_, (_, sum)| Cell::share(share(sum.own, all)))
         .heat()
         .number("calls", "calls", move |_, (_, sum)| match unit {
             Unit::Branches => Cell::Count(sum.calls),
             Unit::Stacks => Cell::Absent,
         })
-        .spare(3)
         .name("function", "function", |graph, (_, sum)| Cell::Name(label(graph, sum.function)))
         .only("addr", move |graph, (_, sum)| {
             let addr = function(graph, sum).and_then(|function| function.addr);
@@ -239,6 +236,7 @@ fn functions<'a>(all: u64, unit: Unit) -> Table<'a, CallGraph, Ranked<'a, Sum>> 
             let location = function(graph, sum).and_then(|function| function.location);
             Cell::name(location.and_then(|location| graph.maps.path_of(location)))
         })
+        .spares("calls, total, self")
 }
 
 /// The tree, branch by branch, without recursion: recordings may be deep. `line` gets each line,

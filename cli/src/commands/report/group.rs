@@ -161,8 +161,7 @@ impl GroupSums {
     fn table<'a>(&self) -> Table<'a, (), Ranked<'a, GroupSum>> {
         let (all, view) = (self.all, self.view);
         let heading = self.by.name();
-        let table =
-            Table::<(), Ranked<'_, GroupSum>>::ranked(view).spare(3).constant("group", heading);
+        let table = Table::<(), Ranked<'_, GroupSum>>::ranked(view).constant("group", heading);
         let rate = |sum: &GroupSum| Cell::share(sum.mispredicted.and_then(|n| share(n, sum.known)));
         let shares = move |table: Table<'a, (), Ranked<'a, GroupSum>>| {
             table
@@ -182,27 +181,24 @@ impl GroupSums {
                 .number("mispredicted", "mispredicts", |(), (_, sum)| Cell::count(sum.mispredicted))
                 .heat()
                 .number("predictions_known", "known", |(), (_, sum)| Cell::Count(sum.known))
-                .spare(2)
                 .number("taken", "taken", |(), (_, sum)| Cell::Count(sum.count))
                 .number("mispredict_rate", "rate", move |(), (_, sum)| rate(sum)),
             "blocks" => shares(table)
                 .number("n", "n", |(), (_, sum)| Cell::Count(sum.cycles.n()))
-                .spare(2)
                 .number("p50", "p50", |(), (_, sum)| Cell::number(sum.cycles.quantile(0.5)))
                 .number("p90", "p90", |(), (_, sum)| Cell::number(sum.cycles.quantile(0.9))),
             _ => shares(table)
                 .only("mispredicted", |(), (_, sum)| Cell::count(sum.mispredicted))
                 .only("predictions_known", |(), (_, sum)| Cell::Count(sum.known))
-                .number("mispredict_rate", "mispredict", move |(), (_, sum)| rate(sum))
-                .spare(2),
+                .number("mispredict_rate", "mispredict", move |(), (_, sum)| rate(sum)),
         };
         table
             .number("rows", "rows", |(), (_, sum)| Cell::Count(sum.rows))
-            .spare(1)
             .name("", heading, |(), (_, sum)| Cell::Name(sum.key.text()))
             .only("symbol", |(), (_, sum)| Cell::name(sum.key.symbol.clone()))
             .only("file", |(), (_, sum)| Cell::name(sum.key.file.clone()))
             .only("line", |(), (_, sum)| Cell::name(sum.key.line.as_ref().map(ToString::to_string)))
+            .spares("rank, known, n, mispredict, rows")
     }
 }
 

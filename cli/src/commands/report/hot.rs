@@ -28,7 +28,6 @@ pub(crate) fn table(
     has_counters: bool,
 ) -> Table<'_, Maps, Ranked<'_, HotBranch>> {
     Table::<Maps, Ranked<'_, HotBranch>>::ranked("hot")
-        .spare(3)
         .number("count", "count", |_, (_, branch)| Cell::Count(branch.count))
         .number("share", "share", move |_, (_, branch)| Cell::share(share(branch.count, all)))
         .heat()
@@ -40,25 +39,22 @@ pub(crate) fn table(
         .number("mispredict_rate", "mispredict", |_, (_, branch)| {
             Cell::mispredicts(branch.mispredicted, branch.known)
         })
-        .spare(1)
         .only("never_seen_mispredicted", |_, (_, branch)| {
             Cell::or_absent(branch.mispredicted, |missed| Cell::Flag(missed == 0))
         })
         .number("cycles", "cycles", |_, (_, branch)| Cell::decimal(branch.cycles, 1))
-        .spare(2)
         .nested("counters", |_, (_, branch)| branch.counters.clone())
         .word("", if has_counters { "events" } else { "" }, |_, (_, branch)| {
             Cell::word(means(branch.counters.as_deref(), branch.count))
         })
-        .spare(2)
         .word("type", "type", |maps, (_, branch)| Cell::word(branch.type_in(maps).map(type_name)))
-        .spare(4)
         .location("from", "from", Part::ALL, |(_, branch)| (branch.from_location, branch.from))
         .place("to", "to", Part::ALL, |maps, (_, branch)| {
             let to = Place::of(maps, branch.to_location, branch.to);
             Some(to.reached_from(maps, branch.from_location))
         })
         .behind(" -> ")
+        .spares("type, rank, events, cycles, mispredict")
 }
 
 /// Whether events were counted with the branches.

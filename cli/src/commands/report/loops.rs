@@ -80,9 +80,7 @@ pub(crate) fn table<'a>(complete: bool) -> Table<'a, Maps, Ranked<'a, Loop>> {
     let parent = |one: &Loop| one.parent.map(|parent| parent as u64 + 1);
     Table::<Maps, Ranked<'_, Loop>>::ranked("loops")
         .number("parent_rank", "in", move |_, (_, one)| Cell::number(parent(one)))
-        .spare(4)
         .number("depth", "depth", |_, (_, one)| Cell::Number(u64::from(one.depth)))
-        .spare(8)
         .number("", "entries", |_, (_, one)| Cell::Count(entries(one)))
         .only("n", |_, (_, one)| Cell::Count(one.trips.ended.n()))
         .only("not_seen_to_begin", |_, (_, one)| Cell::Count(one.headless))
@@ -91,17 +89,13 @@ pub(crate) fn table<'a>(complete: bool) -> Table<'a, Maps, Ranked<'a, Loop>> {
         .number("rounds", "trips", |_, (_, one)| Cell::Count(one.all_trips()))
         .heat()
         .number("min", "min", |_, (_, one)| Cell::number(one.trips.ended.min()))
-        .spare(6)
         .number("", "p50", |_, (_, one)| quantile(one.trips.quantile(0.5)))
-        .spare(3)
         .number("", "p90", |_, (_, one)| quantile(one.trips.quantile(0.9)))
-        .spare(5)
         .only("p50", |_, (_, one)| Cell::number(trips(one, 0.5)))
         .only("p50_is_at_least", |_, (_, one)| is_at_least(one, 0.5))
         .only("p90", |_, (_, one)| Cell::number(trips(one, 0.9)))
         .only("p90_is_at_least", |_, (_, one)| is_at_least(one, 0.9))
         .number("", "max", |_, (_, one)| longest(one))
-        .spare(6)
         .only("max", |_, (_, one)| Cell::number(one.longest().map(|(most, _)| most)))
         .only("max_is_at_least", |_, (_, one)| {
             Cell::or_absent(one.longest(), |(_, whole)| Cell::Flag(!whole))
@@ -109,12 +103,10 @@ pub(crate) fn table<'a>(complete: bool) -> Table<'a, Maps, Ranked<'a, Loop>> {
         .number("", "mean", |_, (_, one)| Cell::decimal(one.mean_trips(), 2))
         // Exact trip counts have no interval.
         .number("", if complete { "" } else { "95%" }, |_, (_, one)| interval(one))
-        .spare(2)
         .only("mean", |_, (_, one)| Cell::decimal(one.mean_trips(), 2))
         .only("mean_low", |_, (_, one)| Cell::decimal(one.mean.and_then(|mean| mean.low), 2))
         .only("mean_high", |_, (_, one)| Cell::decimal(one.mean.and_then(|mean| mean.high), 2))
         .number("cycles_p50", "cycles p50", |_, (_, one)| Cell::number(one.cycles.quantile(0.5)))
-        .spare(7)
         .only("cycles_p90", |_, (_, one)| Cell::number(one.cycles.quantile(0.9)))
         .only("cycles_min", |_, (_, one)| Cell::number(one.cycles.min()))
         .only("cycles_max", |_, (_, one)| Cell::number(one.cycles.max()))
@@ -138,6 +130,7 @@ pub(crate) fn table<'a>(complete: bool) -> Table<'a, Maps, Ranked<'a, Loop>> {
         .only("makes_calls", |_, (_, one)| Cell::Flag(one.calls))
         .only("several_entrances", |_, (_, one)| Cell::Flag(one.irreducible))
         .only("types_unknown", |_, (_, one)| Cell::Flag(one.types_unknown))
+        .spares("depth, cycles p50, max, min, p90, in, p50, 95%")
 }
 
 /// The most trips of an entry, or how many at least.

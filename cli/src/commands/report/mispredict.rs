@@ -27,16 +27,13 @@ pub(crate) fn table<'a>(min_n: u64, complete: bool) -> Table<'a, Maps, Ranked<'a
     let interval =
         move |site: &Site| interval_of(&site.misses(), complete).filter(|_| site.known >= min_n);
     Table::<Maps, Ranked<'_, Site>>::ranked("mispredict")
-        .spare(4)
         .number("mispredicted", "mispredicts", |_, (_, site)| Cell::count(site.mispredicted))
         .heat()
         .number("", "known", |_, (_, site)| {
             Cell::count(Some(site.known).filter(|known| *known > 0))
         })
-        .spare(2)
         .only("predictions_known", |_, (_, site)| Cell::Count(site.known))
         .number("taken", "taken", |_, (_, site)| Cell::Count(site.taken))
-        .spare(3)
         .number("mispredict_rate", "rate", move |_, (_, site)| match site.mispredicted {
             Some(0) => Cell::Stated("0%".to_owned(), None),
             _ => Cell::share(rate(site, min_n, complete)),
@@ -47,15 +44,14 @@ pub(crate) fn table<'a>(min_n: u64, complete: bool) -> Table<'a, Maps, Ranked<'a
             }
             (interval, _) => Cell::interval(interval),
         })
-        .spare(1)
         .only("low|high", move |_, (_, site)| Cell::interval(interval(site)))
         .only("never_seen_mispredicted", |_, (_, site)| {
             Cell::or_absent(site.mispredicted, |missed| Cell::Flag(missed == 0))
         })
         .only("stacks", |_, (_, site)| Cell::Count(site.misses().stacks))
         .word("type", "type", |_, (_, site)| Cell::word(site.branch_type.map(type_name)))
-        .spare(5)
         .location("from", "branch", Part::ALL, |(_, site)| (site.location, site.from))
+        .spares("type, rank, taken, known, interval")
 }
 
 fn run(args: &Report, out: &mut Out<'_>) -> Result {

@@ -37,7 +37,6 @@ pub(crate) type Went<'a> = (usize, &'a Site, &'a Target);
 /// One row a conditional branch.
 pub(crate) fn conditional<'a>(complete: bool, unsure: bool) -> Table<'a, Maps, Ranked<'a, Site>> {
     Table::<Maps, Ranked<'_, Site>>::ranked("outcomes")
-        .spare(2)
         .constant("kind", "conditional")
         .number("taken", "taken", |_, (_, site)| Cell::Count(site.taken))
         .number("not_taken", "not taken", |_, (_, site)| Cell::count(site.not_taken))
@@ -50,7 +49,6 @@ pub(crate) fn conditional<'a>(complete: bool, unsure: bool) -> Table<'a, Maps, R
         .number("low|high", "interval", move |_, (_, site)| {
             Cell::interval(taken_interval(site, complete))
         })
-        .spare(1)
         .only("stacks", |_, (_, site)| Cell::Count(site.outcomes().stacks))
         .location("from", "conditional branch", Part::ALL, |(_, site)| (site.location, site.from))
         .place("to", "target", Part::NAMES, |maps, (_, site)| {
@@ -59,13 +57,13 @@ pub(crate) fn conditional<'a>(complete: bool, unsure: bool) -> Table<'a, Maps, R
         })
         .behind(" -> ")
         .only("unsure", |_, (_, site)| Cell::Count(site.unsure))
+        .spares("rank, interval")
 }
 
 /// One row a target, for people.
 pub(crate) fn targets<'a>(complete: bool) -> Table<'a, Maps, Went<'a>> {
     Table::<Maps, Went<'_>>::new()
         .number("", "rank", |_, (at, ..)| Cell::Number(*at as u64 + 1))
-        .spare(2)
         .number("count", "count", |_, (_, _, target)| Cell::Count(target.count))
         .number("share", "share", |_, (_, site, target)| {
             Cell::Share(target.count as f64 / site.taken.max(1) as f64)
@@ -73,25 +71,22 @@ pub(crate) fn targets<'a>(complete: bool) -> Table<'a, Maps, Went<'a>> {
         .number("low|high", "interval", move |_, (_, site, target)| {
             Cell::interval(interval_of(&site.to_target(target), complete))
         })
-        .spare(1)
         .word("", "type", |_, (_, site, _)| Cell::word(site.branch_type.map(type_name)))
-        .spare(3)
         .location("", "indirect branch", &[], |(_, site, _)| (site.location, site.from))
         .place("to", "target", Part::ALL, |maps, (_, site, target)| {
             Some(Place::of(maps, target.location, target.to).reached_from(maps, site.location))
         })
         .behind(" -> ")
+        .spares("type, rank, interval")
 }
 
 /// One row a branch; its targets are for programs.
 pub(crate) fn indirect<'a>(complete: bool) -> Table<'a, Maps, Ranked<'a, Site>> {
     let targets = targets(complete);
     Table::<Maps, Ranked<'_, Site>>::ranked("outcomes")
-        .spare(2)
         .constant("kind", "indirect")
         .location("from", "indirect branch", Part::ALL, |(_, site)| (site.location, site.from))
         .word("type", "type", |_, (_, site)| Cell::word(site.branch_type.map(type_name)))
-        .spare(1)
         .number("taken", "taken", |_, (_, site)| Cell::Count(site.taken))
         .heat()
         .number("", "targets", |_, (_, site)| Cell::Count(site.targets.len() as u64))
@@ -103,6 +98,7 @@ pub(crate) fn indirect<'a>(complete: bool) -> Table<'a, Maps, Ranked<'a, Site>> 
             let target = |target| targets.object(maps, &(*at, *site, target));
             site.targets.iter().map(target).collect::<Vec<Value>>()
         })
+        .spares("rank, type")
 }
 
 fn run(args: &Report, out: &mut Out<'_>) -> Result {

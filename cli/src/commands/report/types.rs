@@ -23,18 +23,17 @@ pub(super) const VIEW: View = View {
 /// Types, as shares of all branches.
 fn table<'a>(all: u64) -> Table<'a, (), Ranked<'a, OfType>> {
     Table::<(), Ranked<'_, OfType>>::ranked("types")
-        .spare(3)
         .number("count", "count", |(), (_, of)| Cell::Count(of.count))
         .number("share", "share", move |(), (_, of)| Cell::share(share(of.count, all)))
         .heat()
         .number("distinct", "distinct", |(), (_, of)| Cell::Count(of.distinct))
-        .spare(2)
         .number("mispredicted", "mispredicts", |(), (_, of)| Cell::count(of.mispredicted))
         .only("predictions_known", |(), (_, of)| Cell::Count(of.known))
         .number("mispredict_rate", "rate", |(), (_, of)| {
             Cell::mispredicts(of.mispredicted, of.known)
         })
         .word("type", "type", |(), (_, of)| Cell::word(of.branch_type.map(type_name)))
+        .spares("rank, distinct")
 }
 
 fn run(args: &Report, out: &mut Out<'_>) -> Result {

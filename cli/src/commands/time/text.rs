@@ -305,16 +305,13 @@ fn blocks(out: &mut Out<'_>, all: &Figures<'_>, args: &TimeArgs) -> io::Result<(
         .number("", "min", |(), block| Cell::number(block.cycles.min()))
         .number("", "median", quantile(0.5))
         .number("", "p99", quantile(0.99))
-        .spare(1)
         .number("", "max", |(), block| Cell::number(block.cycles.max()))
-        .spare(2)
         .number("", "saturated", |(), block| {
             Cell::count((block.cycles.n() > 0).then(|| block.cycles.saturated()))
         })
-        .spare(3)
         .word("", "modes", |(), block| modes(&block.cycles))
-        .spare(4)
-        .name("", "block", |(), block| Cell::Name(name(block)));
+        .name("", "block", |(), block| Cell::Name(name(block)))
+        .spares("modes, saturated, max, p99");
     table.write_text(out, &mut (), all.blocks.iter().take(args.limit))?;
     if all.blocks.len() > args.limit {
         let hidden = counted((all.blocks.len() - args.limit) as u64, "block", "blocks");

@@ -321,9 +321,14 @@ impl<'a, C: ?Sized, R> Table<'a, C, R> {
         self.last(|header| header.joint = Some(joint))
     }
 
-    /// Lets the last column be dropped on a narrow terminal; a higher number goes first.
-    pub(crate) fn spare(self, spare: u8) -> Self {
-        self.last(|header| header.spare = spare)
+    /// Lets the columns with these headings, a list with commas, be dropped on a narrow terminal: the
+    /// first one first.
+    pub(crate) fn spares(mut self, headings: &str) -> Self {
+        for (spare, heading) in (1..).zip(headings.rsplit(", ")) {
+            let named = self.columns.iter_mut().filter(|column| column.header.heading == heading);
+            named.for_each(|column| column.header.spare = spare);
+        }
+        self
     }
 
     /// Minimum width of the last column, for rows that are printed before all are known.
