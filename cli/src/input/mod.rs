@@ -183,10 +183,8 @@ pub(crate) fn failure(path: &Path, error: ReadError) -> Failure {
 
 /// What to do about a recording that does not exist, or that is empty.
 fn nothing_there(path: &Path, error: &ReadError) -> Option<String> {
-    let is_missing = match error {
-        ReadError::Open { cause, .. } => cause.kind() == std::io::ErrorKind::NotFound,
-        _ => false,
-    };
+    let not_found = std::io::ErrorKind::NotFound;
+    let is_missing = matches!(error, ReadError::Open { cause, .. } if cause.kind() == not_found);
     if is_missing && path == Path::new("perf.data") {
         let makes = "lbr record PROGRAM makes one, -i FILE names another recording";
         return Some(format!("no perf.data here: {makes}"));

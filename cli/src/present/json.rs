@@ -11,7 +11,9 @@ use super::escape::{is_hidden, is_plain};
 /// Writes one object as one line, its keys in the order in which they are
 /// documented.
 pub(crate) fn line(out: &mut impl Write, fields: &[(&str, Value)]) -> io::Result<()> {
-    value(out, &Object(fields))
+    let mut serializer = serde_json::Serializer::with_formatter(&mut *out, Escaped);
+    serializer.collect_map(fields.iter().map(|(key, value)| (key, value)))?;
+    out.write_all(b"\n")
 }
 
 /// Writes an object in the syntax of [`serde_json::json`] as one line, its keys in this order.
@@ -31,14 +33,6 @@ pub(crate) fn value(out: &mut impl Write, value: &impl Serialize) -> io::Result<
 pub(crate) fn write(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
     let mut serializer = serde_json::Serializer::with_formatter(out, Escaped);
     Ok(value.serialize(&mut serializer)?)
-}
-
-struct Object<'a>(&'a [(&'a str, Value)]);
-
-impl Serialize for Object<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(key, value)| (key, value)))
-    }
 }
 
 /// Strings are equal as JSON, but contain no control characters.

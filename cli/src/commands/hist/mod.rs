@@ -88,13 +88,12 @@ pub(crate) struct Read {
 }
 
 pub(crate) fn run(args: &Hist) -> Result {
-    let output = match &args.output {
-        Some((format, path)) => {
-            let inputs = args.inputs.paths().iter().chain(args.symbols.files());
-            Some((*format, Output::new(path, inputs)?))
-        }
-        None => None,
-    };
+    let inputs = args.inputs.paths().iter().chain(args.symbols.files());
+    let output = args
+        .output
+        .as_ref()
+        .map(|(format, path)| Output::new(path, inputs).map(|output| (*format, output)));
+    let output = output.transpose()?;
     let mut flows = Vec::new();
     let reading = args.select.reading(&args.symbols);
     let sources = Recordings::once(args.inputs.paths(), reading)?.read(&mut |recording, at| {

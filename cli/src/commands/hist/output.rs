@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use maud::html;
 
-use crate::present::chart::{Histogram, figure, svg_sheet};
+use crate::present::chart::{Histogram, figure, small_svg, svg_sheet};
 use crate::present::page;
 
 /// Writes charts in the format of a file.
@@ -27,7 +27,7 @@ pub(crate) fn page_of(charts: &[Histogram]) -> String {
     let drawing = |chart: &Histogram| match charts.len() {
         1 => svg_sheet(std::slice::from_ref(chart)),
         // The caption has the title.
-        _ => Histogram { title: String::new(), ..chart.clone() }.small_svg(),
+        _ => small_svg(&Histogram { title: String::new(), ..chart.clone() }),
     };
     let drawings: Vec<String> = charts.iter().map(drawing).collect();
     let title = match charts {

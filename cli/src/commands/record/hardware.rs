@@ -206,12 +206,11 @@ fn target(args: &Record, cpus: &Affinity) -> Result<Box<dyn Target>> {
     let limit = args.time.map(Duration::from_millis);
     if let Some(pid) = args.pid {
         let process = Process::attach(pid, cpus, limit).map_err(|error| {
-            let kind = match &error {
-                SourceError::Os { cause, .. } => Some(cause.kind()),
-                _ => None,
+            let denied = ErrorKind::PermissionDenied;
+            let code = match &error {
+                SourceError::Os { cause, .. } if cause.kind() == denied => NOT_PERMITTED,
+                _ => USAGE,
             };
-            let is_denied = kind == Some(ErrorKind::PermissionDenied);
-            let code = if is_denied { NOT_PERMITTED } else { USAGE };
             Failure { code, error: error.into() }
         })?;
         return Ok(Box::new(process));

@@ -18,7 +18,7 @@ use super::hot::means;
 use super::{CYCLES, Page, Report, Section, Sort, View, rest, run_flow, say_unsorted, unusual};
 use crate::exit::{Result, USAGE};
 use crate::head::{Notes, share_trust};
-use crate::present::chart::{Histogram, Series, figure};
+use crate::present::chart::{Histogram, Series, figure, small_svg};
 use crate::present::{Cell, Out, Part, Place, Printer, Ranked, Table, grouped, joined, say, share};
 
 pub(super) const VIEW: View = View {
@@ -363,7 +363,7 @@ pub(crate) fn charts(flow: &mut Flow, modelled: bool) -> Markup {
             ..Histogram::default()
         };
         let title = format!("{} .. {}", entry.within(TITLE), exit.within(TITLE));
-        figures.push(figure(&title, &chart.small_svg(), ends.as_deref()));
+        figures.push(figure(&title, &small_svg(&chart), ends.as_deref()));
     }
     html! {
         div class="charts" {

@@ -89,11 +89,9 @@ pub(crate) fn table<'a>(complete: bool) -> Table<'a, Maps, Ranked<'a, Loop>> {
         .number("rounds", "trips", |_, (_, one)| Cell::Count(one.all_trips()))
         .heat()
         .number("min", "min", |_, (_, one)| Cell::number(one.trips.ended.min()))
-        .number("", "p50", |_, (_, one)| quantile(one.trips.quantile(0.5)))
-        .number("", "p90", |_, (_, one)| quantile(one.trips.quantile(0.9)))
-        .only("p50", |_, (_, one)| Cell::number(trips(one, 0.5)))
+        .number("p50", "p50", |_, (_, one)| quantile(one.trips.quantile(0.5)))
         .only("p50_is_at_least", |_, (_, one)| is_at_least(one, 0.5))
-        .only("p90", |_, (_, one)| Cell::number(trips(one, 0.9)))
+        .number("p90", "p90", |_, (_, one)| quantile(one.trips.quantile(0.9)))
         .only("p90_is_at_least", |_, (_, one)| is_at_least(one, 0.9))
         .number("", "max", |_, (_, one)| longest(one))
         .only("max", |_, (_, one)| Cell::number(one.longest().map(|(most, _)| most)))
@@ -150,14 +148,7 @@ fn quantile(quantile: Quantile) -> Cell {
     match quantile {
         Quantile::Unknown => Cell::Absent,
         Quantile::Is(trips) => Cell::Number(u64::from(trips)),
-        Quantile::AtLeast(trips) => Cell::Stated(format!(">={trips}"), Some(f64::from(trips))),
-    }
-}
-
-fn trips(one: &Loop, of: f64) -> Option<u32> {
-    match one.trips.quantile(of) {
-        Quantile::Unknown => None,
-        Quantile::Is(trips) | Quantile::AtLeast(trips) => Some(trips),
+        Quantile::AtLeast(trips) => Cell::AtLeast(u64::from(trips)),
     }
 }
 

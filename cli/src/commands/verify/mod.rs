@@ -141,9 +141,8 @@ pub(crate) fn run(args: &VerifyArgs) -> Result {
     if args.machine.soft_cpu.is_some() && !matches!(args.backend, Backend::Auto | Backend::Soft) {
         return Err(usage!("--soft-cpu names a software CPU; omit --backend"));
     }
-    if args.json.as_deref() == Some(Path::new("-"))
-        && args.markdown.as_deref() == Some(Path::new("-"))
-    {
+    let is_stdout = |path: &Option<PathBuf>| path.as_deref() == Some(Path::new("-"));
+    if is_stdout(&args.json) && is_stdout(&args.markdown) {
         return Err(usage!("--json and --markdown cannot both go to standard output"));
     }
     check_lies(args)?;
@@ -151,7 +150,7 @@ pub(crate) fn run(args: &VerifyArgs) -> Result {
     let json = args.json.as_ref().map(output).transpose()?;
     let markdown = args.markdown.as_ref().map(output).transpose()?;
     let machine = verify_all(args)?;
-    if ![&args.json, &args.markdown].map(Option::as_deref).contains(&Some(Path::new("-"))) {
+    if !is_stdout(&args.json) && !is_stdout(&args.markdown) {
         let mut out = Out::stdout();
         text::write(&mut out, &machine, args.verbose)?;
         out.flush()?;

@@ -34,11 +34,9 @@ const MARKS: f64 = 48.0;
 /// Number of bars up to which there are gaps between them.
 const APART: usize = 60;
 
-impl Histogram {
-    /// The chart as SVG for a page with several charts.
-    pub(crate) fn small_svg(&self) -> String {
-        document(SMALL, std::slice::from_ref(self))
-    }
+/// The chart as SVG for a page with several charts.
+pub(crate) fn small_svg(chart: &Histogram) -> String {
+    document(SMALL, std::slice::from_ref(chart))
 }
 
 /// Several charts, side by side, as an SVG document.

@@ -10,7 +10,7 @@ mod draw;
 mod text;
 
 pub(crate) use binning::{Bin, Bins, Gaps};
-pub(crate) use draw::{figure, svg_sheet};
+pub(crate) use draw::{figure, small_svg, svg_sheet};
 pub(crate) use text::Terminal;
 
 use profile::flow::Block;

@@ -49,7 +49,8 @@ impl Cell {
                 let heat = header.heat.then(|| Heat::of(self.value(), peak).name);
                 let class = heat.map_or_else(|| "num".to_owned(), |heat| format!("num {heat}"));
                 // For other cells the page derives the number from the text.
-                let stated = matches!(self, Cell::Stated(..) | Cell::Interval(_));
+                let stated =
+                    matches!(self, Cell::Stated(..) | Cell::AtLeast(_) | Cell::Interval(_));
                 html! { td class=(class) data-v=[self.value().filter(|_| stated)] { (text) } }
             }
             Form::Name => {

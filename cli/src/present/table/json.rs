@@ -65,7 +65,9 @@ impl Serialize for CellPart<'_> {
             (Cell::Place(place), Of::Part(part)) => place.part(part).serialize(to),
             (Cell::Interval(interval), Of::Low) => interval.low.serialize(to),
             (Cell::Interval(interval), Of::High) => interval.high.serialize(to),
-            (Cell::Count(number) | Cell::Number(number), _) => number.serialize(to),
+            (Cell::Count(number) | Cell::Number(number) | Cell::AtLeast(number), _) => {
+                number.serialize(to)
+            }
             (Cell::Share(number) | Cell::Decimal(number, _), _) => number.serialize(to),
             (Cell::Stated(_, number), _) => number.serialize(to),
             (Cell::Flag(flag), _) => flag.serialize(to),

@@ -33,6 +33,8 @@ pub(crate) enum Cell {
     Count(u64),
     /// A number that is not a count, such as a rank: `1234`.
     Number(u64),
+    /// A number that may be larger: `>=1234`.
+    AtLeast(u64),
     /// A share, 0 to 1: `12.50%`.
     Share(f64),
     /// A number with this many decimals.
@@ -114,6 +116,7 @@ impl Cell {
             Cell::Empty | Cell::Json(_) => "".into(),
             Cell::Count(count) => grouped(*count).into(),
             Cell::Number(number) => number.to_string().into(),
+            Cell::AtLeast(number) => format!(">={number}").into(),
             Cell::Share(share) => percent(*share).into(),
             Cell::Decimal(number, digits) => format!("{number:.digits$}").into(),
             Cell::Interval(interval) => range(*interval).into(),
@@ -132,7 +135,9 @@ impl Cell {
     /// The number in it, for heat and for sorting.
     pub(crate) fn value(&self) -> Option<f64> {
         match self {
-            Cell::Count(number) | Cell::Number(number) => Some(*number as f64),
+            Cell::Count(number) | Cell::Number(number) | Cell::AtLeast(number) => {
+                Some(*number as f64)
+            }
             Cell::Share(number) | Cell::Decimal(number, _) => Some(*number),
             Cell::Interval(Interval { low, .. }) => Some(*low),
             Cell::Stated(_, number) => *number,
