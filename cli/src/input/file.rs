@@ -37,10 +37,7 @@ pub(crate) struct Stream {
 impl Stream {
     /// A file; `-` is standard input.
     pub(crate) fn of(path: &Path, stop: Arc<AtomicBool>) -> io::Result<Stream> {
-        match path == Path::new("-") {
-            true => Stream::stdin(stop),
-            false => Stream::new(open(path)?, stop),
-        }
+        if path == Path::new("-") { Stream::stdin(stop) } else { Stream::new(open(path)?, stop) }
     }
 
     pub(crate) fn stdin(stop: Arc<AtomicBool>) -> io::Result<Stream> {

@@ -362,10 +362,7 @@ fn curve(a: &Leg, b: &Leg, t: f64) -> (f64, f64) {
 
 /// The control points of the curve between two legs: in the space between the rows.
 fn bends(a: &Leg, b: &Leg) -> [(f64, f64); 2] {
-    let reach = match a.is_down == b.is_down {
-        true => (b.from - a.to).abs() / 2.0,
-        false => GAP * 0.45,
-    };
+    let reach = if a.is_down == b.is_down { (b.from - a.to).abs() / 2.0 } else { GAP * 0.45 };
     let along = |leg: &Leg| if leg.is_down { reach } else { -reach };
     [(a.x, a.to + along(a)), (b.x, b.from - along(b))]
 }

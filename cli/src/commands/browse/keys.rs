@@ -32,10 +32,7 @@ pub(super) fn input(app: &mut App, input: Input) -> bool {
 
 /// Selects a line, and opens the one that is selected.
 fn click(app: &mut App, line: usize) {
-    let heads = match &app.page.body {
-        Body::Text(Lines { head: None, .. }) => 0,
-        _ => 1,
-    };
+    let heads = usize::from(!matches!(app.page.body, Body::Text(Lines { head: None, .. })));
     let Some(line) = line.checked_sub(app.head + heads) else { return };
     let at = app.page.top + line;
     if at >= app.page.len() || line + heads >= app.room {

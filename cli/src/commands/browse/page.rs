@@ -88,10 +88,8 @@ impl Page {
     }
 
     pub(super) fn view(&self) -> Option<View> {
-        match self.subject {
-            Subject::View(view) => Some(view),
-            _ => None,
-        }
+        let Subject::View(view) = self.subject else { return None };
+        Some(view)
     }
 
     /// The code that it shows, and the instruction that the cursor is on.

@@ -65,7 +65,7 @@ fn text(
     output: &Output,
     ending: &str,
 ) -> Result<()> {
-    Ok(match (content, ending) {
+    match (content, ending) {
         (Content::Code(annotated, options), _) => {
             let flow = &model.overview.flow;
             let head = annotate::head(flow, Some(annotated), &model.sources);
@@ -93,7 +93,8 @@ fn text(
         }
         (Content::Chart(_), _) => return Err(unknown("a chart", ".txt, .svg or .html")),
         _ => return Err(unknown("text", ".txt")),
-    })
+    }
+    Ok(())
 }
 
 fn unknown(what: &str, endings: &str) -> Failure {

@@ -106,10 +106,7 @@ impl TimedCode {
 
     fn of_function(path: &Path, symbol: &str, body: &Body) -> Result<TimedCode> {
         let failed = |error: LoadError| {
-            let code = match &error {
-                LoadError::System { .. } => FAILED,
-                _ => USAGE,
-            };
+            let code = if matches!(error, LoadError::System { .. }) { FAILED } else { USAGE };
             Failure { code, error: error.into() }
         };
         let functions = LoadedFile::functions(path).map_err(failed)?;
