@@ -55,13 +55,16 @@ pub enum Location {
     },
 }
 
+impl Default for Location {
+    fn default() -> Location {
+        Location::Address(0)
+    }
+}
+
 impl Location {
     /// The index of its file; `None` outside of files.
     pub const fn file(self) -> Option<usize> {
-        match self {
-            Location::File { file, .. } => Some(file),
-            Location::Address(_) => None,
-        }
+        if let Location::File { file, .. } = self { Some(file) } else { None }
     }
 
     /// The offset in a file; `None` if it is elsewhere.

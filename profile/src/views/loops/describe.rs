@@ -6,32 +6,11 @@ use lbr_msr::insn::Insn;
 
 use super::forest::Forest;
 use super::graph::{Graph, StraightRuns};
-use super::trips::Trips;
 use super::{BackEdge, Loop, Mean};
-use crate::clean::interval::Clusters;
 use crate::code::maps::{Location, Maps};
 use crate::read::add;
-use crate::views::cycles::Cycles;
 use crate::views::sorted_by_key;
-use crate::views::walk::{Edges, Transfer};
-
-/// Counts of a loop.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Seen {
-    pub(super) trips: Trips,
-    /// Entries without their start.
-    pub(super) headless: u64,
-    /// The most rounds of such an entry.
-    pub(super) longest_headless: u64,
-    /// Times that the head was reached from inside.
-    pub(super) rounds: u64,
-    /// Cycles from one back edge to the next.
-    pub(super) cycles: Cycles,
-    /// Exits (y) among exits and rounds (x), by stack.
-    pub(super) exits: Clusters,
-    /// Whether a call was made inside.
-    pub(super) calls: bool,
-}
+use crate::views::walk::{Edge, Edges, Transfer};
 
 /// Fixed data of the loops.
 #[derive(Debug)]
@@ -92,7 +71,7 @@ fn name_never_taken(loops: &mut [Loop], ground: &Ground, maps: &Maps) {
                 continue;
             }
             one.back_edges.push(BackEdge { from: *from, location, count: 0 });
-            if one.location == Location::Address(0) {
+            if one.location == Location::default() {
                 (one.head, one.location) = (*to, head);
             }
         }
@@ -178,11 +157,11 @@ pub(super) fn closing(edges: &Edges, graph: &mut Graph, forest: &Forest) {
     graph.ends.iter_mut().zip(closing).for_each(|(ends, closes)| ends.closes = closes);
 }
 
-/// The loops with their counts, by descending number of rounds.
+/// Completes the loops, of which `seen` has the counts; by descending number of rounds.
 pub(super) fn describe(
     edges: &Edges,
     ground: &Ground,
-    seen: &[Seen],
+    seen: Vec<Loop>,
     complete: bool,
     maps: &Maps,
 ) -> Vec<Loop> {
@@ -211,10 +190,8 @@ pub(super) fn describe(
         // A head without a branch to it follows a branch.
         let leader = graph.nodes.get(shape.head).and_then(|node| node.leader);
         let first = leader.and_then(|edge| edges.get(edge));
-        let (head, location) = match first {
-            Some(edge) => (edge.to, maps.locate(edge.space as usize, edge.to)),
-            None => (0, Location::Address(0)),
-        };
+        let place = |edge: &Edge| (edge.to, maps.locate(edge.space as usize, edge.to));
+        let (head, location) = first.map(place).unwrap_or_default();
         loops.push(Loop {
             head,
             location,
@@ -222,18 +199,11 @@ pub(super) fn describe(
             depth: shape.depth,
             back_edges,
             falls_back,
-            falls_from: Vec::new(),
             tested_at_head: tests.get(number).copied().flatten().is_some(),
             irreducible: shape.irreducible,
-            calls: seen.calls,
             types_unknown,
-            rounds: seen.rounds,
-            trips: seen.trips.clone(),
-            headless: seen.headless,
-            longest_headless: seen.longest_headless,
             mean: (!complete).then(|| Mean::of(&seen.exits)),
-            exits: seen.exits,
-            cycles: seen.cycles.clone(),
+            ..seen
         });
     }
     name_never_taken(&mut loops, ground, maps);

@@ -89,10 +89,8 @@ impl Forest {
     /// Whether a loop is `outer` or inside it.
     pub(super) fn is_in(&self, inner: Option<usize>, outer: usize) -> bool {
         let span = |number: usize| self.spans.get(number).copied();
-        match (inner.and_then(span), span(outer)) {
-            (Some((at, _)), Some((first, end))) => (first..end).contains(&at),
-            _ => false,
-        }
+        let both = inner.and_then(span).zip(span(outer));
+        both.is_some_and(|((at, _), (first, end))| (first..end).contains(&at))
     }
 
     /// A loop and its enclosing loops, innermost first.

@@ -249,10 +249,8 @@ impl Graph {
     /// Whether two nodes are in one file, the first not after the second.
     pub(super) fn is_backward(&self, from: usize, to: usize) -> bool {
         let start = |node: usize| self.nodes.get(node).map(|node| node.start);
-        match (start(from), start(to)) {
-            (Some(from), Some(to)) => from.0 == to.0 && to.1 <= from.1,
-            _ => false,
-        }
+        let ends = start(from).zip(start(to));
+        ends.is_some_and(|(from, to)| from.0 == to.0 && to.1 <= from.1)
     }
 
     /// The location of a node; `None` for a node known only by its file.

@@ -45,7 +45,7 @@ use track::Tracker;
 pub use trips::{Mean, Quantile, Trips};
 
 /// A loop with its counts.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Loop {
     /// Address of its head, in the first process that ran it.
     pub head: u64,

@@ -1,9 +1,9 @@
 //! Tracks each thread into, around and out of loops.
 
-use super::Loops;
-use super::describe::{Ground, Seen, describe};
+use super::describe::{Ground, describe};
 use super::graph::Ends;
 use super::inside::{Active, Inside};
+use super::{Loop, Loops};
 use crate::clean::few::Few;
 use crate::clean::{ByThread, CommonResult, Continuity};
 use crate::read::add;
@@ -19,18 +19,12 @@ struct Running {
     untimed: u64,
 }
 
-/// How control left a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    Branch(usize),
-    Fall,
-}
-
 /// Walks over the recording with known loops.
 #[derive(Debug)]
 pub(super) struct Tracker {
     ground: Ground,
-    seen: Vec<Seen>,
+    /// The loops, of which only the counts are filled.
+    seen: Vec<Loop>,
     threads: ByThread<Running>,
     /// Exits and rounds in the current stack, by loop.
     here: Few<(u64, u64)>,
@@ -44,7 +38,7 @@ pub(super) struct Tracker {
 
 impl Tracker {
     pub(super) fn new(ground: Ground) -> Tracker {
-        let seen = vec![Seen::default(); ground.forest.loops.len()];
+        let seen = vec![Loop::default(); ground.forest.loops.len()];
         let found = vec![(0, false); seen.len()];
         let (threads, here) = (ByThread::default(), Few::default());
         Tracker { ground, seen, threads, here, found, weight: 1, counts: false }
@@ -157,15 +151,11 @@ impl Tracker {
         }
     }
 
-    /// Control reaches a node.
-    fn arrive(&mut self, running: &mut Running, node: usize, source: usize, way: Way) {
+    /// Control reaches a node, maybe by a branch that closes a loop.
+    fn arrive(&mut self, running: &mut Running, node: usize, source: usize, closes: Option<u32>) {
         let ground = &self.ground;
         let innermost = ground.forest.innermost(node);
         let headed = ground.forest.headed_by(node);
-        let closes = match way {
-            Way::Branch(edge) => ground.graph.ends.get(edge).and_then(|ends| ends.closes),
-            Way::Fall => None,
-        };
         let inside = running.frames.top();
         // Usually nothing changes.
         if headed.is_none() && closes.is_none() && inside.innermost() == innermost {
@@ -223,13 +213,13 @@ impl Tracker {
     fn run(&mut self, running: &mut Running, from: usize, to: usize) {
         let mut at = from;
         while let Some(next) = self.ground.forest.next_mark(at).filter(|next| *next <= to) {
-            self.arrive(running, next, next - 1, Way::Fall);
+            self.arrive(running, next, next - 1, None);
             at = next;
         }
     }
 
     fn branch(&mut self, running: &mut Running, number: usize, edge: &Edge) {
-        let Some(&Ends { from, to, .. }) = self.ground.graph.ends.get(number) else { return };
+        let Some(&Ends { from, to, closes }) = self.ground.graph.ends.get(number) else { return };
         let (from, to) = (from as usize, to as usize);
         match edge.kind {
             Transfer::Call => {
@@ -248,22 +238,22 @@ impl Tracker {
                         self.stay(&active, active.arrivals, self.weight);
                     }
                 }
-                self.arrive(running, to, from, Way::Branch(number));
+                self.arrive(running, to, from, closes);
             }
             Transfer::Return => match running.frames.ret(edge.to) {
                 Returned::To(at) => {
                     for inside in running.frames.close(at) {
                         self.leave_all(inside, from);
                     }
-                    self.arrive(running, to, from, Way::Branch(number));
+                    self.arrive(running, to, from, closes);
                 }
                 Returned::Underflow => {
                     let caller = self.found_at(to, false);
                     self.leave_all(std::mem::replace(running.frames.top(), caller), from);
                 }
-                Returned::Unmatched => self.arrive(running, to, from, Way::Branch(number)),
+                Returned::Unmatched => self.arrive(running, to, from, closes),
             },
-            _ => self.arrive(running, to, from, Way::Branch(number)),
+            _ => self.arrive(running, to, from, closes),
         }
     }
 
@@ -276,7 +266,7 @@ impl Tracker {
         let complete = whole.is_complete();
         let (taken, distinct) = edges.totals(&whole.maps);
         Loops {
-            loops: describe(&edges, &self.ground, &self.seen, complete, &whole.maps),
+            loops: describe(&edges, &self.ground, self.seen, complete, &whole.maps),
             taken,
             distinct,
             filtered: whole.gaps.filtered,
