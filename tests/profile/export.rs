@@ -68,7 +68,7 @@ fn program(dir: &Path) -> PathBuf {
 fn made<const JOIN: bool>(bytes: Vec<u8>, kind: ProfileKind) -> (String, profile::export::Losses) {
     let dir = tempfile::tempdir().unwrap();
     let wanted = ProgramChoice::File(program(dir.path()));
-    let mut counter = Counter::of(Traces::<JOIN>::by(kind.rules()));
+    let mut counter = Counter::of(Traces::<JOIN>::of(kind));
     let mut recording = Recording::from_stream(Box::new(Cursor::new(bytes))).unwrap();
     counter.recording(&mut recording, |_, _| {}).unwrap();
     let made = counter.finish().profile(kind, &wanted).unwrap();
@@ -228,7 +228,7 @@ fn a_launcher_is_reported_if_it_is_alone() {
         )
     };
     let made = |text: String| {
-        let mut counter = Counter::of(Traces::<false>::by(ProfileKind::AutoFdo.rules()));
+        let mut counter = Counter::of(Traces::<false>::of(ProfileKind::AutoFdo));
         let mut recording = Recording::from_stream(Box::new(Cursor::new(text))).unwrap();
         counter.recording(&mut recording, |_, _| {}).unwrap();
         let made =

@@ -33,7 +33,7 @@ pub use self::parquet::Parquet;
 pub use edges::{EdgeCounts, EdgeRow, EdgeRows};
 pub use perf_data::perf_data;
 pub use pprof::pprof;
-pub use traces::{Rules, Tally, Traced, Traces};
+pub use traces::{Tally, Traced, Traces};
 pub use viewers::{firefox, flamegraph, speedscope};
 
 /// Maximum number of files listed in an error.
@@ -55,18 +55,6 @@ pub enum ProfileKind {
     /// AutoFDO's ranges and branches; input of `create_llvm_prof --profiler=text` and
     /// `create_gcov`.
     AutoFdo,
-}
-
-impl ProfileKind {
-    /// The pairing rules by which recordings are counted for it.
-    #[must_use]
-    pub fn rules(self) -> Rules {
-        match self {
-            ProfileKind::LlvmRaw | ProfileKind::Llvm => Rules::Llvm,
-            ProfileKind::Preagg | ProfileKind::PreaggTraces => Rules::Bolt,
-            ProfileKind::AutoFdo => Rules::AutoFdo,
-        }
-    }
 }
 
 /// Recorded branches that are missing from a profile, by reason. Fields are execution counts unless
@@ -233,10 +221,7 @@ impl Traced {
         of: &ProgramChoice,
         file: Option<usize>,
     ) -> Result<(), ExportError> {
-        let instead = match of {
-            ProgramChoice::File(path) => Some(path.as_path()),
-            _ => None,
-        };
+        let instead = if let ProgramChoice::File(path) = of { Some(path.as_path()) } else { None };
         if kind == ProfileKind::AutoFdo {
             let file = file.ok_or(ExportError::NoFile)?;
             // The contents are not needed, but a different build deserves a warning.

@@ -1,6 +1,7 @@
 //! The common unit of all profiles: a branch together with the next taken branch. Branch counts and
 //! fall-through ranges are sums of these.
 
+use super::ProfileKind;
 use crate::clean::{Cleaned, CommonResult, Continuity, RecordedBranches, View};
 use crate::code::maps::Maps;
 use crate::index::{Index, hash};
@@ -17,20 +18,6 @@ const BOLT_KERNEL: u64 = 0xffff_8000_0000_0000;
 const AUTOFDO_STRIDE: u64 = 0x50;
 /// Maximum number of newer entries searched for one with an end in a file: no LBR stack is deeper.
 const DEPTH: usize = 64;
-
-/// The tool whose rules decide which entries are dropped and which are neighbours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rules {
-    /// llvm-profgen: drops entries with neither end in the program before it pairs neighbours
-    /// (`PerfScriptReader::extractLBRStack`). It does not detect duplicates.
-    Llvm,
-    /// BOLT: drops entries with an end in the kernel before it pairs neighbours
-    /// (`DataAggregator::parseBranchSample`).
-    Bolt,
-    /// AutoFDO: drops the newest entry if it equals the second and goes back by more than 0x50
-    /// bytes (`PerfDataSampleReader`).
-    AutoFdo,
-}
 
 /// A branch, and the address of the next taken branch.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +44,7 @@ pub(super) struct Trace {
 /// between.
 #[derive(Debug)]
 pub struct Traces<const JOIN: bool> {
-    rules: Rules,
+    kind: ProfileKind,
     index: Index,
     traces: Vec<Trace>,
     tally: Tally,
@@ -83,9 +70,10 @@ pub struct Traced {
 }
 
 impl<const JOIN: bool> Traces<JOIN> {
-    /// Starts without any traces.
-    pub fn by(rules: Rules) -> Traces<JOIN> {
-        Traces { rules, index: Index::default(), traces: Vec::new(), tally: Tally::default() }
+    /// Starts without any traces. The tool that reads the profile decides which entries are
+    /// dropped and which are neighbours.
+    pub fn of(kind: ProfileKind) -> Traces<JOIN> {
+        Traces { kind, index: Index::default(), traces: Vec::new(), tally: Tally::default() }
     }
 
     /// The number of a trace; adds it if it is new.
@@ -176,25 +164,33 @@ impl<const JOIN: bool> View for Traces<JOIN> {
     const ORDERED: bool = JOIN;
 
     fn stack(&mut self, stack: &Cleaned<'_>, maps: &mut Maps) {
-        let (entries, space, weight, rules) =
-            (stack.entries, stack.space, stack.weight, self.rules);
+        use ProfileKind::{AutoFdo, Llvm, LlvmRaw, Preagg, PreaggTraces};
+        let (entries, space, weight) = (stack.entries, stack.space, stack.weight);
+        // BOLT drops entries with an end in the kernel before it pairs neighbours
+        // (`DataAggregator::parseBranchSample`).
+        let is_bolt = matches!(self.kind, Preagg | PreaggTraces);
+        // llvm-profgen drops entries with neither end in the program before it pairs neighbours
+        // (`PerfScriptReader::extractLBRStack`). It does not detect duplicates.
+        let is_llvm = matches!(self.kind, LlvmRaw | Llvm);
         let straight = stack.holds == RecordedBranches::Everything;
         if !straight {
             add(&mut self.tally.filtered, weight);
         }
-        let duplicate = rules == Rules::AutoFdo && is_duplicate(&entries);
+        // AutoFDO drops the newest entry if it equals the second and goes back by more than 0x50
+        // bytes (`PerfDataSampleReader`).
+        let duplicate = self.kind == AutoFdo && is_duplicate(&entries);
         let (mut next, mut index) = (NOT_KNOWN, 0);
         entries.for_each(|branch| {
             let at = index;
             index += 1;
-            let in_kernel = rules == Rules::Bolt && branch.from.max(branch.to) >= BOLT_KERNEL;
+            let in_kernel = is_bolt && branch.from.max(branch.to) >= BOLT_KERNEL;
             if branch.flags.not_taken() || in_kernel || duplicate && at == 0 {
                 add(&mut self.tally.dropped, weight);
                 return;
             }
             let mut number = self.number(&branch, space, next, maps);
             let apart = number.and_then(|at| self.traces.get(at)).is_some_and(|of| of.apart);
-            if apart && rules == Rules::Llvm {
+            if apart && is_llvm {
                 let inside = Self::next_inside(&branch, &entries, at, (space, maps));
                 number = self.number(&branch, space, inside, maps);
             }

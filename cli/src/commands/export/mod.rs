@@ -278,10 +278,9 @@ fn check_lines(args: &Export, made: &Profile) -> Result<()> {
 
 /// Counts the recordings by the rules of a kind.
 fn traced(args: &Export, kind: ProfileKind) -> Result<(Traced, Vec<Source>)> {
-    let rules = kind.rules();
     match args.join {
-        true => args.count(Counter::of(Traces::<true>::by(rules))),
-        false => args.count(Counter::of(Traces::<false>::by(rules))),
+        true => args.count(Counter::of(Traces::<true>::of(kind))),
+        false => args.count(Counter::of(Traces::<false>::of(kind))),
     }
 }
 
