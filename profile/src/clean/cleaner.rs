@@ -13,7 +13,7 @@ use crate::code::maps::Maps;
 use crate::read::add;
 use crate::read::names;
 use crate::read::note::{Moves, Source};
-use crate::read::perf_data::{EventAttr, FileInfo};
+use crate::read::perf_data::FileInfo;
 use crate::read::registers::Registers;
 use crate::read::stack::{Counters, Entries, RawBranch, SampleHead, Stack, Straight, Thread};
 use crate::read::{LONGEST_BLOCK, crosses};
@@ -115,7 +115,7 @@ pub struct Cleaned<'a> {
     pub user_only: bool,
     /// The stride of the newest entry if it was recorded twice, bytes; see [`Cleaned::repeated`].
     pub newest_stride: Option<u64>,
-    counters: Option<Counters<'a>>,
+    pub(crate) counters: Option<Counters<'a>>,
     /// The program's registers at the sample, if recorded.
     pub registers: Option<Registers<'a>>,
     /// The stack index of each branch; empty if nothing was dropped.
@@ -133,11 +133,6 @@ impl Cleaned<'_> {
     /// Whether that distance is too long for a loop.
     pub fn is_duplicate(stride: u64) -> bool {
         stride > DUPLICATE_STRIDE
-    }
-
-    /// Whether events were counted with each branch.
-    pub fn has_counters(&self) -> bool {
-        self.counters.is_some()
     }
 
     /// The counts of the branch at an index, 0 being the newest, in all identical stacks.
@@ -161,7 +156,7 @@ pub(crate) struct Cleaner {
     /// Counts of neighbours without a fall-through range.
     pub(crate) gaps: BlockQuality,
     pub(crate) maps: Maps,
-    streams: Streams,
+    pub(super) streams: Streams,
     /// By thread, the newest branch if its last stack was not cut.
     last_branches: ByThread<LastBranch>,
     /// Code interrupted by signals, by thread, innermost last.
@@ -209,12 +204,6 @@ impl Cleaner {
         }
         self.seen.remove(&thread);
         self.interrupted.remove(&thread);
-    }
-
-    /// Updates the events: their filters decide what ran between two branches.
-    #[inline]
-    pub(crate) fn events(&mut self, events: &[EventAttr]) {
-        self.streams.look(events);
     }
 
     /// Handles any item except a stack.

@@ -109,7 +109,9 @@ impl<V: View> Counter<V> {
                 progress(recording.position(), size);
             }
             // A pipe announces its events along the way, each before its first sample.
-            let Some(item) = recording.next_with(|events| cleaner.events(events))? else { break };
+            let Some(item) = recording.next_with(|events| cleaner.streams.look(events))? else {
+                break;
+            };
             match item {
                 Item::Stack(stack) => count(cleaner, view, &stack),
                 Item::Straight(straight) => {

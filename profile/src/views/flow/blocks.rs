@@ -58,14 +58,6 @@ pub(super) struct Decoded {
     pub(super) kind: Decoding,
 }
 
-impl Decoded {
-    /// Whether the code before the branch is known.
-    #[inline]
-    pub(super) fn is_settled(&self) -> bool {
-        self.kind == Decoding::Runs
-    }
-}
-
 /// The site of a recorded address.
 #[derive(Clone, Copy, Debug, Default)]
 struct Name {
@@ -113,11 +105,6 @@ fn branch_hash((from, to, space): (u64, u64, Space)) -> u32 {
 }
 
 impl Decoder {
-    /// For callers that need only blocks.
-    pub(super) fn without_sites() -> Decoder {
-        Decoder { no_sites: true, ..Decoder::default() }
-    }
-
     /// Decodes all new transitions.
     pub(super) fn catch_up(&mut self, slots: &Slots, maps: &mut Maps) {
         while self.list.len() < slots.len() {

@@ -10,6 +10,7 @@ use super::transitions::{NONE, TransitionKey, Transitions};
 use super::{Flow, Space};
 use crate::clean::{Cleaned, CommonResult, View};
 use crate::code::maps::Maps;
+use crate::code::straight::Decoding;
 use crate::read::add;
 use crate::read::stack::EntryFlags;
 use crate::views::hot::{Counted, add_counted};
@@ -35,7 +36,7 @@ impl View for FlowCounts {
         let asked = &self.decoder.asked;
         let load = |number: u32| asked.get(number as usize).copied().unwrap_or(NONE);
         self.transitions.add(stack.space, stack.weight, stack.transitions, load);
-        if stack.has_counters() {
+        if stack.counters.is_some() {
             // Transitions are oldest first.
             for (at, (_, number)) in self.transitions.found.iter().rev().enumerate() {
                 add_counted(self.counters.entry(*number).or_default(), &stack.counts(at));
@@ -76,8 +77,9 @@ impl FlowCounts {
 
     /// For callers that need only blocks: the flow will have no sites.
     pub fn without_sites() -> FlowCounts {
-        let decoder = Decoder::without_sites();
-        FlowCounts { decoder, no_clusters: true, ..FlowCounts::default() }
+        let mut counts = FlowCounts { no_clusters: true, ..FlowCounts::default() };
+        counts.decoder.no_sites = true;
+        counts
     }
 
     /// Without blocks, and without confidence intervals: each branch counts as if it were alone in
@@ -112,7 +114,8 @@ impl FlowCounts {
             for inside in insides.of(decoded.insides) {
                 sites.pass(inside.site);
             }
-            sites.take(decoded.site, decoded.is_settled(), step.branch.flags);
+            let is_settled = decoded.kind == Decoding::Runs;
+            sites.take(decoded.site, is_settled, step.branch.flags);
             self.repeated.take(decoded.edge, decoded.site);
         }
         self.repeated.settle(stack.weight, sites);

@@ -245,7 +245,7 @@ impl<'a> Merge<'a> {
             self.add_target(number, at, slot);
         }
         let Some(site) = self.sites.get_mut(at as usize) else { return };
-        if self.has_outcomes || decoded.is_settled() {
+        if self.has_outcomes || decoded.kind == Decoding::Runs {
             add(&mut site.settled, sums.count);
         }
         if decoded.edge == NONE {

@@ -133,7 +133,7 @@ impl View for BranchCounts {
 
     fn stack(&mut self, stack: &Cleaned<'_>, _: &mut Maps) {
         self.add(&stack.branches, stack.space, stack.weight);
-        if stack.has_counters() {
+        if stack.counters.is_some() {
             for (at, branch) in stack.branches.iter().enumerate() {
                 self.counted(&branch, stack.space, &stack.counts(at));
             }
