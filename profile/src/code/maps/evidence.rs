@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use super::Maps;
+use super::files::FileKind;
 use crate::code::maps::Location;
 use crate::code::straight;
 use crate::code::symbols::{Module, SymbolError};
@@ -177,7 +178,7 @@ impl Maps {
     /// The evidence about the program or library at an address, and the offset in it.
     fn evidence_at(&mut self, space: usize, addr: u64) -> Option<(&mut Evidence, u64)> {
         let Location::File { file, offset } = self.locate(space, addr) else { return None };
-        let file = self.files.get_mut(file).filter(|file| file.is_elf())?;
+        let file = self.files.get_mut(file).filter(|file| file.kind == FileKind::Elf)?;
         Some((&mut file.evidence, offset))
     }
 }

@@ -112,10 +112,6 @@ impl State {
 }
 
 impl MappedFile {
-    pub(super) fn is_elf(&self) -> bool {
-        self.kind == FileKind::Elf
-    }
-
     pub(super) fn new(path: String, build_id: Option<Vec<u8>>, kind: FileKind) -> MappedFile {
         MappedFile { path, build_id, kind, ..MappedFile::default() }
     }
@@ -199,9 +195,7 @@ impl MappedFile {
             }
             match Module::open_with(&path, &sources.debug) {
                 Ok(module) if !self.has_right_id(&module) => {
-                    let found = module.build_id().map(<[u8]>::to_vec);
-                    let recorded = id.unwrap_or_default().to_vec();
-                    why.get_or_insert(SymbolError::BuildId { path, recorded, found });
+                    why.get_or_insert(other_build(id, &module));
                 }
                 Ok(module) if module.has_bytes => return Ok(module),
                 Ok(mut module) => {
@@ -306,10 +300,8 @@ impl Maps {
             return None;
         }
         self.open(index);
-        match &mut self.files.get_mut(index)?.state {
-            State::Open(module) => Some(module),
-            _ => None,
-        }
+        let state = &mut self.files.get_mut(index)?.state;
+        if let State::Open(module) = state { Some(module) } else { None }
     }
 
     /// The recorded build ID of a file.
@@ -320,15 +312,8 @@ impl Maps {
     /// Whether a given file has the build ID of a mapped one.
     pub(crate) fn check_build(&self, index: usize, module: &Module) -> Result<(), SymbolError> {
         let recorded = self.build_id(index);
-        let found = module.build_id();
-        if !differs(recorded, found) {
-            return Ok(());
-        }
-        Err(SymbolError::BuildId {
-            path: module.path().to_owned(),
-            recorded: recorded.unwrap_or_default().to_vec(),
-            found: found.map(<[u8]>::to_vec),
-        })
+        let is_other = differs(recorded, module.build_id());
+        if is_other { Err(other_build(recorded, module)) } else { Ok(()) }
     }
 
     /// Whether the file at a location's path is not the recorded one.
@@ -356,5 +341,13 @@ impl Maps {
     /// Why files gave no symbols, each reason once.
     pub fn failures(&self) -> impl Iterator<Item = &SymbolError> {
         self.files.iter().filter_map(|file| file.state.failure())
+    }
+}
+
+fn other_build(recorded: Option<&[u8]>, module: &Module) -> SymbolError {
+    SymbolError::BuildId {
+        path: module.path().to_owned(),
+        recorded: recorded.unwrap_or_default().to_vec(),
+        found: module.build_id().map(<[u8]>::to_vec),
     }
 }

@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use crate::code::error::SymbolError;
+use crate::code::lines::CodeOfLine;
 use crate::code::maps::{Function, Location, Maps};
 use crate::code::symbols::Module;
 
@@ -146,7 +147,8 @@ pub fn find_code(path: &Path, text: &str) -> Result<u64, SymbolError> {
     let address = match text.parse() {
         Ok(LocationSpec::Address(address)) => address,
         Ok(LocationSpec::Line { file, line }) => {
-            let code = module.code_of_line(&file, line);
+            let mut code = CodeOfLine::default();
+            module.code_of_line(&file, line, &mut code);
             code.ranges.first().ok_or_else(no_code)?.start
         }
         Ok(LocationSpec::Symbol { file, name, offset }) => {
@@ -348,21 +350,17 @@ impl Maps {
         line: u32,
     ) -> Result<Vec<Span>, PlaceError> {
         let mut spans = Vec::new();
-        let mut files = std::collections::BTreeSet::new();
-        let (mut below, mut above, mut has_file) = (None, None, false);
+        let mut code = CodeOfLine::default();
         for index in self.files() {
             let Some(module) = self.elf(index) else { continue };
-            let code = module.code_of_line(file, line);
-            for Range { start, end } in &code.ranges {
-                let Some(offset) = module.offset_of_address(*start) else { continue };
+            module.code_of_line(file, line, &mut code);
+            for Range { start, end } in code.ranges.drain(..) {
+                let Some(offset) = module.offset_of_address(start) else { continue };
                 let start_at = Location::File { file: index, offset };
                 spans.push(Span { start: start_at, len: end - start });
             }
-            files.extend(code.files);
-            has_file |= code.has_file;
-            below = below.max(code.below);
-            above = [above, code.above].into_iter().flatten().min();
         }
+        let CodeOfLine { files, has_file, below, above, .. } = code;
         if files.len() > 1 {
             let candidate = |file: String| {
                 let name = format!("{file}:{line}");

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
+use lbr_msr::text::hex;
+
 /// A code location as written.
 ///
 /// | text | meaning |
@@ -51,8 +53,8 @@ impl FromStr for LocationSpec {
     fn from_str(text: &str) -> Result<LocationSpec, ParsePlaceError> {
         let text = without_remark(text.trim());
         let wrong = || ParsePlaceError(text.to_owned());
-        if let Some(digits) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
-            return hex(digits).map(LocationSpec::Address).ok_or_else(wrong);
+        if text.starts_with("0x") || text.starts_with("0X") {
+            return hex(text).map(LocationSpec::Address).ok_or_else(wrong);
         }
         let is_number = text.starts_with(|first: char| first.is_ascii_digit()) && text.len() >= 3;
         let is_mixed = text.len() >= 5 && text.bytes().any(|digit| digit.is_ascii_digit());
@@ -76,13 +78,10 @@ impl FromStr for LocationSpec {
         let file_len = file.as_ref().map_or(0, |file| file.len() + 1);
         let (name, offset) = match name.rsplit_once('+') {
             // `operator+` and `operator++` have no digits after the sign.
-            Some((name, digits)) if !name.is_empty() => {
-                let digits = digits.strip_prefix("0x").unwrap_or(digits);
-                match hex(digits) {
-                    Some(offset) => (name, Some(offset)),
-                    None => (text.get(file_len..).unwrap_or(text), None),
-                }
-            }
+            Some((name, digits)) if !name.is_empty() => match hex(digits) {
+                Some(offset) => (name, Some(offset)),
+                None => (text.get(file_len..).unwrap_or(text), None),
+            },
             _ => (name, None),
         };
         // Plain digits are neither an address nor a name.
@@ -115,16 +114,10 @@ pub fn ends(text: &str) -> Option<(&str, Cow<'_, str>)> {
 fn without_remark(text: &str) -> &str {
     let is_place = |place: &&str| {
         let number = place.rsplit_once('+').map_or(*place, |(_, offset)| offset);
-        number.strip_prefix("0x").is_some_and(|digits| hex(digits).is_some())
+        number.starts_with("0x") && hex(number).is_some()
     };
     let remarks = text.match_indices(" (").filter_map(|(at, _)| text.get(..at));
     remarks.into_iter().find(is_place).filter(|_| text.ends_with(')')).unwrap_or(text)
-}
-
-fn hex(digits: &str) -> Option<u64> {
-    // `from_str_radix` accepts a sign.
-    let all = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-    if all { u64::from_str_radix(digits, 16).ok() } else { None }
 }
 
 /// `FILE:NAME`: the first single colon, before any bracket.

@@ -258,16 +258,14 @@ impl Module {
         self.lines().map(|lines| lines.frames(addr)).unwrap_or_default()
     }
 
-    /// The code of a line, in source files whose path ends with `file`, sorted by address.
-    pub(crate) fn code_of_line(&self, file: &str, wanted: u32) -> CodeOfLine {
-        let mut found = CodeOfLine::default();
-        let Some(lines) = self.lines() else { return found };
+    /// Adds the code of a line, in source files whose path ends with `file`, sorted by address.
+    pub(crate) fn code_of_line(&self, file: &str, wanted: u32, found: &mut CodeOfLine) {
+        let Some(lines) = self.lines() else { return };
         for segment in self.segments.iter().filter(|segment| segment.executable) {
             let end = segment.vaddr.saturating_add(segment.file_size);
-            lines.code_of_line(segment.vaddr..end, file, wanted, &mut found);
+            lines.code_of_line(segment.vaddr..end, file, wanted, found);
         }
         found.settle();
-        found
     }
 
     /// The lines that have code within some addresses.

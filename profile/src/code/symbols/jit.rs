@@ -1,7 +1,7 @@
 //! Symbols of generated code: the lists that JIT compilers write for perf (Linux
 //! `tools/perf/Documentation/jit-interface.txt`).
 
-use lbr_msr::text::AsText;
+use lbr_msr::text::{AsText, hex};
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -50,10 +50,7 @@ pub(crate) fn read_jit_list(path: &Path) -> Result<ListedSymbols, SymbolError> {
     each_line(file.take(MAX_LIST), MAX_LINE, |line| {
         let line = line.as_text();
         let mut words = line.trim().splitn(3, ' ');
-        let mut number = || {
-            let word = words.next()?;
-            u64::from_str_radix(word.strip_prefix("0x").unwrap_or(word), 16).ok()
-        };
+        let mut number = || hex(words.next()?);
         let (Some(start), Some(size)) = (number(), number()) else { return };
         let name = words.next().unwrap_or_default().trim();
         if size > 0 && !name.is_empty() {
