@@ -101,11 +101,7 @@ impl EventAttr {
     /// accepts (it refuses 136).
     pub(crate) fn encode(&self) -> [u8; 128] {
         let mut bytes = [0; 128];
-        let mut put = |at: usize, value: &[u8]| {
-            for (to, from) in bytes.iter_mut().skip(at).zip(value) {
-                *to = *from;
-            }
-        };
+        let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
         put(0, &self.kind.to_le_bytes());
         put(4, &128u32.to_le_bytes());
         put(8, &self.config.to_le_bytes());

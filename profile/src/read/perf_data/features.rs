@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::attr::EventAttr;
-use super::bytes::{Bytes, Order, until_nul};
+use super::bytes::{Bytes, Order, put_words, until_nul};
 use super::layout::{feature, misc};
 
 /// More words of perf's 64 bytes each than any command line has.
@@ -75,6 +75,24 @@ impl FileInfo {
 }
 
 /// Some recorders write empty strings for unknown values.
+/// The features' bits, and their table and payloads, to be placed at `at`.
+pub(crate) fn feature_sections<'a>(
+    features: impl ExactSizeIterator<Item = (&'a u8, &'a Vec<u8>)>,
+    order: Order,
+    at: u64,
+) -> ([u64; 4], Vec<u8>) {
+    let mut place = at + 16 * features.len() as u64;
+    let (mut bits, mut table, mut payloads) = ([0; 4], Vec::new(), Vec::new());
+    for (bit, payload) in features {
+        bits[usize::from(bit / 64)] |= 1 << (bit % 64);
+        put_words(&mut table, order, &[place, payload.len() as u64]);
+        place += payload.len() as u64;
+        payloads.extend_from_slice(payload);
+    }
+    table.append(&mut payloads);
+    (bits, table)
+}
+
 fn not_empty(text: Option<String>) -> Option<String> {
     text.filter(|text| !text.is_empty())
 }

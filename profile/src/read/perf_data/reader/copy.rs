@@ -12,7 +12,7 @@ use crate::read::note::{HEAD_AT, HEADS, code};
 use object::Endian;
 
 use crate::read::perf_data::bytes::{Bytes, Order, put, put_words, u64_at};
-use crate::read::perf_data::features::next_record;
+use crate::read::perf_data::features::{feature_sections, next_record};
 use crate::read::perf_data::layout::{
     HEADER_SIZE, MAGIC, MAGIC_BIG, PIPE_HEADER_SIZE, feature, record,
 };
@@ -158,20 +158,12 @@ impl Reader {
     /// start; `written` is the copy's length so far.
     pub(crate) fn copy_tail(&mut self, written: u64) -> (Vec<u8>, Vec<u8>) {
         let order = self.order;
-        let (mut tail, mut payloads) = (Vec::new(), Vec::new());
         let Some(mut header) = self.copied.header.take() else {
+            let mut tail = Vec::new();
             self.copy_features(&mut tail);
             return (tail, Vec::new());
         };
-        let features = self.copied.features();
-        let mut bits = [0; 4];
-        for (bit, payload) in &features {
-            bits[usize::from(bit / 64)] |= 1 << (bit % 64);
-            let at = written + (16 * features.len() + payloads.len()) as u64;
-            put_words(&mut tail, order, &[at, payload.len() as u64]);
-            payloads.extend_from_slice(payload);
-        }
-        tail.append(&mut payloads);
+        let (bits, tail) = feature_sections(self.copied.features().iter(), order, written);
         let data_at = header.len().checked_sub(8).and_then(|at| u64_at(&header, at, order));
         let size = written.saturating_sub(data_at.unwrap_or(0));
         // Without event types, which ended with Linux 3.0.

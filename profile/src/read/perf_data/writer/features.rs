@@ -1,5 +1,6 @@
 //! The data around the records: the header of a seekable file, and the features.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
@@ -11,8 +12,7 @@ use crate::read::perf_data::layout::{HEADER_SIZE, MAGIC, feature, misc, record};
 use crate::read::perf_data::meta::EVENT_ID;
 
 impl<W: Write> Writer<W> {
-    pub(super) fn file_header(&self, data_end: u64) -> Vec<u8> {
-        let bits = self.late_features().iter().fold(0, |bits, (bit, _)| bits | 1 << bit);
+    pub(super) fn file_header(&self, data_end: u64, features: [u64; 4]) -> Vec<u8> {
         let ids_at = HEADER_SIZE;
         let attr_at = ids_at + 8;
         let mut header = MAGIC.to_vec();
@@ -20,30 +20,17 @@ impl<W: Write> Writer<W> {
         let sections = [attr_size, attr_at, attr_size, self.data_at, data_size, 0, 0];
         put_words(&mut header, Order::Little, &[HEADER_SIZE]);
         put_words(&mut header, Order::Little, &sections);
-        put_words(&mut header, Order::Little, &[bits, 0, 0, 0, EVENT_ID]);
+        put_words(&mut header, Order::Little, &features);
+        put_words(&mut header, Order::Little, &[EVENT_ID]);
         header.extend_from_slice(&self.attr.encode());
         put_words(&mut header, Order::Little, &[ids_at, 8]);
         header
     }
 
-    /// The feature table and payloads, to be placed at `at`.
-    pub(super) fn feature_sections(&self, at: u64) -> Vec<u8> {
-        let features = self.late_features();
-        let mut place = at + 16 * features.len() as u64;
-        let (mut table, mut payloads) = (Vec::new(), Vec::new());
-        for (_, payload) in features {
-            put_words(&mut table, Order::Little, &[place, payload.len() as u64]);
-            place += payload.len() as u64;
-            payloads.extend_from_slice(&payload);
-        }
-        table.append(&mut payloads);
-        table
-    }
-
-    /// Features known from the start, in ascending order.
-    pub(super) fn early_features(&self) -> Vec<(u8, Vec<u8>)> {
+    /// Features known from the start.
+    pub(super) fn early_features(&self) -> BTreeMap<u8, Vec<u8>> {
         let meta = &self.meta;
-        let mut features = Vec::new();
+        let mut features = BTreeMap::new();
         let mut text = |bit: u8, text: Option<&String>| {
             features.extend(text.map(|text| (bit, header_string(text))));
         };
@@ -56,33 +43,32 @@ impl<W: Write> Writer<W> {
         if let Some((online, available)) = meta.nrcpus {
             // perf reads the available CPUs first.
             let payload = [available.to_le_bytes(), online.to_le_bytes()].concat();
-            features.push((feature::NRCPUS, payload));
+            features.insert(feature::NRCPUS, payload);
         }
         let mut cmdline = (meta.cmdline.len() as u32).to_le_bytes().to_vec();
         for word in &meta.cmdline {
             cmdline.extend_from_slice(&header_string(word));
         }
-        features.push((feature::CMDLINE, cmdline));
+        features.insert(feature::CMDLINE, cmdline);
         let mut desc = [1u32.to_le_bytes(), 128u32.to_le_bytes()].concat();
         desc.extend_from_slice(&self.attr.encode());
         desc.extend_from_slice(&1u32.to_le_bytes());
         desc.extend_from_slice(&header_string(&meta.event));
         desc.extend_from_slice(&EVENT_ID.to_le_bytes());
-        features.push((feature::EVENT_DESC, desc));
-        features.push((feature::BRANCH_STACK, Vec::new()));
+        features.insert(feature::EVENT_DESC, desc);
+        features.insert(feature::BRANCH_STACK, Vec::new());
         if let Some(packer) = &self.packer {
-            features.push((feature::COMPRESSED, packer.feature()));
+            features.insert(feature::COMPRESSED, packer.feature());
         }
-        features.sort_by_key(|(bit, _)| *bit);
         features
     }
 
     /// Every feature, in ascending order.
-    fn late_features(&self) -> Vec<(u8, Vec<u8>)> {
+    pub(super) fn late_features(&self) -> BTreeMap<u8, Vec<u8>> {
         let mut features = self.early_features();
         if let Some((first, last)) = self.sample_time {
             let payload = [first.to_le_bytes(), last.to_le_bytes()].concat();
-            features.push((feature::SAMPLE_TIME, payload));
+            features.insert(feature::SAMPLE_TIME, payload);
         }
         let mut payload = Vec::new();
         for (path, id) in self.build_ids() {
@@ -95,9 +81,8 @@ impl<W: Write> Writer<W> {
             payload.extend_from_slice(&body);
         }
         if !payload.is_empty() {
-            features.push((feature::BUILD_ID, payload));
+            features.insert(feature::BUILD_ID, payload);
         }
-        features.sort_by_key(|(bit, _)| *bit);
         features
     }
 

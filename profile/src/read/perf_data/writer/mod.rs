@@ -21,6 +21,7 @@ use self::features::{build_id_body, mode_of_file};
 use self::pack::Packer;
 use super::attr::EventAttr;
 use super::bytes::{Order, put, put_words};
+use super::features::feature_sections;
 use super::layout::{MAGIC, PIPE_HEADER_SIZE, misc, record};
 use super::meta::{EVENT_ID, Meta};
 use super::side::{LOST_NOTE, NO_LABEL};
@@ -87,8 +88,9 @@ impl<W: Write + Seek> Writer<W> {
     /// The system's error; the file then keeps the pipe form, also if an event could not be written.
     pub fn finish_file(mut self) -> Result<Written, WriteError> {
         self.event_fully_written()?;
-        let header = self.file_header(self.written.bytes);
-        let tail = self.feature_sections(self.written.bytes);
+        let (end, features) = (self.written.bytes, self.late_features());
+        let (bits, tail) = feature_sections(features.iter(), Order::Little, end);
+        let header = self.file_header(end, bits);
         if let Some(mut out) = self.out.take() {
             out.write_all(&tail)?;
             out.seek(SeekFrom::Start(0))?;
@@ -149,13 +151,11 @@ impl<W: Write> Writer<W> {
     fn begin(&mut self) -> Result<(), WriteError> {
         self.pending.extend_from_slice(&MAGIC);
         put_words(&mut self.pending, Order::Little, &[PIPE_HEADER_SIZE]);
-        let mut attr = self.attr.encode().to_vec();
-        attr.extend_from_slice(&EVENT_ID.to_le_bytes());
-        self.record(record::HEADER_ATTR, 0, &attr);
+        let (attr, ids) = (self.attr.encode(), EVENT_ID.to_le_bytes());
+        put(&mut self.pending, Order::Little, (record::HEADER_ATTR, 0), &[&attr, &ids]);
         for (bit, payload) in self.early_features() {
-            let mut body = u64::from(bit).to_le_bytes().to_vec();
-            body.extend_from_slice(&payload);
-            self.record(record::HEADER_FEATURE, 0, &body);
+            let parts = [&u64::from(bit).to_le_bytes()[..], &payload];
+            put(&mut self.pending, Order::Little, (record::HEADER_FEATURE, 0), &parts);
         }
         let packer = self.packer.take();
         self.event_fully_written()?;
@@ -218,9 +218,8 @@ impl<W: Write> Writer<W> {
         pending.extend_from_slice(&size.to_le_bytes());
         let task = u64::from(sample.pid) | u64::from(sample.tid) << 32;
         let cpu = u64::from(sample.cpu);
-        for word in [EVENT_ID, sample.ip, task, sample.time, cpu, sample.period] {
-            pending.extend_from_slice(&word.to_le_bytes());
-        }
+        let words = [EVENT_ID, sample.ip, task, sample.time, cpu, sample.period];
+        put_words(pending, Order::Little, &words);
         pending.extend_from_slice(&(note.len() as u32).to_le_bytes());
         pending.extend_from_slice(&note);
         pending.extend_from_slice(&(count as u64).to_le_bytes());
@@ -280,12 +279,8 @@ impl<W: Write> Writer<W> {
 fn put_entries(pending: &mut Vec<u8>, entries: &[BranchEntry], types: bool) {
     for entry in entries.iter().filter(|entry| entry.from != 0 || entry.to != 0) {
         let flags = EntryFlags::of(entry, types);
-        let mut bytes = [0; 24];
-        let words = [entry.from, entry.to, flags.0];
-        for (bytes, word) in bytes.as_chunks_mut().0.iter_mut().zip(words) {
-            *bytes = word.to_le_bytes();
-        }
-        pending.extend_from_slice(&bytes);
+        let words = [entry.from, entry.to, flags.0].map(u64::to_le_bytes);
+        pending.extend_from_slice(words.as_flattened());
     }
 }
 
