@@ -117,10 +117,6 @@ impl Reading<'_> {
     }
 }
 
-/// There are several equally good readings of a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ambiguous;
-
 /// Parses a line with known columns.
 pub(super) fn read<'a>(text: &'a [u8], layout: Layout, after: AfterColumns) -> Option<Reading<'a>> {
     let mut found = None;
@@ -146,10 +142,8 @@ pub(crate) fn head(
     if after == AfterColumns::Name && memchr::memchr(b' ', text).is_none() {
         return Ok(Reading::default());
     }
-    match layout.and_then(|layout| read(text, layout, after)) {
-        Some(reading) => Ok(reading),
-        None => alone(text, after).map_err(|Ambiguous| LineError::Ambiguous),
-    }
+    let by_layout = layout.and_then(|layout| read(text, layout, after));
+    by_layout.map_or_else(|| alone(text, after), Ok)
 }
 
 /// Every possible reading of a line.
@@ -169,7 +163,7 @@ const MOST: usize = 64;
 
 /// The best reading of a line on its own: the one that explains most of it, preferably with perf's
 /// widths.
-fn alone(text: &[u8], after: AfterColumns) -> Result<Reading<'_>, Ambiguous> {
+fn alone(text: &[u8], after: AfterColumns) -> Result<Reading<'_>, LineError> {
     let mut found = readings(text, Widths::Kept, after);
     if found.is_empty() && after == AfterColumns::Entries {
         found = readings(text, Widths::Lost, after);
@@ -178,7 +172,7 @@ fn alone(text: &[u8], after: AfterColumns) -> Result<Reading<'_>, Ambiguous> {
     let most = found.iter().map(explains).max().unwrap_or_default();
     let mut best = found.into_iter().filter(|reading| explains(reading) == most);
     let first = best.next().unwrap_or_default();
-    if best.all(|other| other.agrees(&first)) { Ok(first) } else { Err(Ambiguous) }
+    if best.all(|other| other.agrees(&first)) { Ok(first) } else { Err(LineError::Ambiguous) }
 }
 
 /// Whether the text after the columns is plausible.

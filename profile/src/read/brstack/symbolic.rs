@@ -327,10 +327,7 @@ impl<'a> Head<'a, '_> {
     /// The symbols that are usually named here too: this branch's source is in the same function as
     /// the previous branch's target, and the sampled address in that of this one's target.
     fn neighbours(&self) -> (Option<&'a [u8]>, Option<&'a [u8]>) {
-        let name = |end: End<'a>| match end {
-            End::Named { name, .. } => Some(name),
-            _ => None,
-        };
+        let name = |end| if let End::Named { name, .. } = end { Some(name) } else { None };
         (self.before.and_then(name), name(self.to))
     }
 

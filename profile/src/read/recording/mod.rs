@@ -278,10 +278,7 @@ impl Recording {
 
     /// The reader of a perf.data, for [`export::perf_data`](crate::export::perf_data).
     pub(crate) fn reader(&mut self) -> Option<&mut Reader> {
-        match &mut self.form {
-            Form::PerfData(reader) => Some(reader),
-            Form::Text(_) => None,
-        }
+        if let Form::PerfData(reader) = &mut self.form { Some(reader) } else { None }
     }
 
     /// The names of its events, by the number in a sample; empty if unknown.
@@ -317,18 +314,12 @@ impl Recording {
 
     /// Metadata of the recording; text has none.
     pub fn info(&self) -> Option<&FileInfo> {
-        match &self.form {
-            Form::PerfData(reader) => Some(&reader.info),
-            Form::Text(_) => None,
-        }
+        if let Form::PerfData(reader) = &self.form { Some(&reader.info) } else { None }
     }
 
     /// Its events; text has none.
     pub fn events(&self) -> &[EventAttr] {
-        match &self.form {
-            Form::PerfData(reader) => &reader.events,
-            Form::Text(_) => &[],
-        }
+        if let Form::PerfData(reader) = &self.form { &reader.events } else { &[] }
     }
 
     /// The anomalies so far.
@@ -341,18 +332,12 @@ impl Recording {
 
     /// Whether the part read so far has symbols instead of addresses: `perf script -F brstacksym`.
     pub fn has_names(&self) -> bool {
-        match &self.form {
-            Form::PerfData(_) => false,
-            Form::Text(text) => text.context.names.has_symbols,
-        }
+        matches!(&self.form, Form::Text(text) if text.context.names.has_symbols)
     }
 
     /// Lines of text that were refused so far.
     pub fn refused(&self) -> Option<&Refused> {
-        match &self.form {
-            Form::PerfData(_) => None,
-            Form::Text(text) => text.refused.as_ref(),
-        }
+        if let Form::Text(text) = &self.form { text.refused.as_ref() } else { None }
     }
 
     /// Bytes read so far.

@@ -49,14 +49,11 @@ pub(crate) struct TextReader {
     stacks: u64,
     /// The counts logged with the current branches; empty without.
     counts: Vec<[u8; 8]>,
-    /// Number of lines with fall-through ranges.
-    straights: u64,
     /// Lines that are empty, comments or data next to samples, and lines of anything but perf.
     others: u64,
     prose: u64,
-    /// Dumped stacks with another number of branches than announced, and the line of the first.
-    short: u64,
-    first_short: Option<u64>,
+    /// The anomalies that are counted while reading.
+    notes: Notes,
     /// Neighbours in stacks until the first two that join.
     pairs: u64,
     is_joined: bool,
@@ -113,16 +110,14 @@ impl TextReader {
             stopped: self.lines.stopped,
             processes_unsaid: self.tasks.unsaid,
             offsets_in_files: self.context.files.is_some(),
-            straights: self.straights,
-            short: self.short,
-            first_short: self.first_short,
             unjoined: if self.is_joined { 0 } else { self.pairs },
             guessed: matches!(starts, Some(Starts::Every(_) | Starts::Once)),
-            ..Notes::default()
+            ..self.notes.clone()
         }
     }
 
     /// Moves to the next item, which is then [`at_hand`](Self::at_hand); it may have new symbols.
+    #[inline]
     pub(crate) fn advance_named(&mut self) -> Result<(), ReadError> {
         if self.at_hand.is_none() {
             self.at_hand = self.advance()?;
@@ -131,6 +126,7 @@ impl TextReader {
     }
 
     /// The current item, and the name of its thread. Can be taken once; new symbols come before it.
+    #[inline]
     pub(crate) fn at_hand(&mut self) -> (Option<Item<'_>>, Option<&str>) {
         if self.context.names.has_new() {
             return (self.context.names.take().map(Item::Symbol), None);
@@ -142,16 +138,8 @@ impl TextReader {
 
     #[inline]
     pub(crate) fn next_item(&mut self) -> Result<Option<Item<'_>>, ReadError> {
-        let found = match self.at_hand.take() {
-            Some(found) => Some(found),
-            None => self.advance()?,
-        };
-        if self.context.names.has_new() {
-            self.at_hand = found;
-            return Ok(self.context.names.take().map(Item::Symbol));
-        }
-        self.look();
-        Ok(found.map(|found| found.item(&self.entries, self.counters())))
+        self.advance_named()?;
+        Ok(self.at_hand().0)
     }
 
     /// Looks for branches that join, until some do.

@@ -80,8 +80,6 @@ impl WithCounts {
             Some(counted.word.to_le_bytes())
         };
         let words: Option<Vec<[u8; 8]>> = self.sample.entries.iter().rev().map(word).collect();
-        let mut words = words.unwrap_or_default();
-        words.reverse();
-        words
+        words.into_iter().flatten().rev().collect()
     }
 }

@@ -89,7 +89,7 @@ impl TextReader {
     }
 
     fn straight(&mut self, (entry, exit): (u64, u64), count: u64) -> Step {
-        self.straights += 1;
+        self.notes.straights += 1;
         let head = self.counted(count);
         Step::Found(ItemHead::Straight(Box::new(Straight { head, entry, exit })))
     }
@@ -205,7 +205,7 @@ impl TextReader {
         if self.prose >= MUCH && 2 * self.prose > of && !self.lines.stopped {
             return Err(ReadError::Prose { lines: self.prose, of });
         }
-        if self.stacks > 0 || self.straights > 0 || self.lines.stopped {
+        if self.stacks > 0 || self.notes.straights > 0 || self.lines.stopped {
             return Ok(Step::End);
         }
         Err(match self.telling {
@@ -251,8 +251,8 @@ impl TextReader {
         if let Some((line, count)) = dump.stack.take()
             && dump.entries.len() as u64 != count
         {
-            self.short += 1;
-            self.first_short.get_or_insert(line);
+            self.notes.short += 1;
+            self.notes.first_short.get_or_insert(line);
         }
         dump.head.take()
     }
