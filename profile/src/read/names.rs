@@ -77,10 +77,10 @@ pub(crate) const fn slot(number: u64) -> usize {
 const NONE: u32 = u32::MAX;
 const FILE: u32 = u32::MAX - 1;
 
-/// Symbols in order of first appearance: the numbers of their names and files, and the offset of
-/// their range.
+/// The symbols for numbers that replace addresses, in order of first appearance: the numbers of
+/// their names and files, and the offset of their range.
 #[derive(Debug, Default)]
-pub(crate) struct SymbolList {
+pub struct Symbols {
     texts: Texts,
     list: Vec<(u32, u32, u64)>,
     /// For each text, the first symbol with this name, or `NONE`. Only the others are in `index`:
@@ -91,7 +91,7 @@ pub(crate) struct SymbolList {
     is_unindexed: bool,
 }
 
-impl SymbolList {
+impl Symbols {
     pub(crate) fn len(&self) -> usize {
         self.list.len()
     }
@@ -107,7 +107,7 @@ impl SymbolList {
         Some(Symbol { name, file, is_file, start, base })
     }
 
-    fn find(&self, key: (u32, u32, u64)) -> Option<u32> {
+    fn find_key(&self, key: (u32, u32, u64)) -> Option<u32> {
         let is = |number: u32| self.list.get(number as usize) == Some(&key);
         let first = self.first.get(key.0 as usize).copied().filter(|first| is(*first));
         first.or_else(|| self.index.find(hash_of(key), is))
@@ -122,10 +122,10 @@ impl SymbolList {
             }
         }
         let key = self.key(symbol, Texts::number)?;
-        if let Some(known) = self.find(key) {
+        if let Some(known) = self.find_key(key) {
             return Some(known as usize);
         }
-        let number = self.add(key)?;
+        let number = self.append(key)?;
         self.first.resize(self.texts.len(), NONE);
         match self.first.get_mut(key.0 as usize) {
             Some(first) if *first == NONE => *first = number,
@@ -139,7 +139,7 @@ impl SymbolList {
     pub(crate) fn push(&mut self, symbol: Symbol<'_>) -> Option<usize> {
         self.is_unindexed = true;
         let key = self.key(symbol, Texts::push)?;
-        self.add(key).map(|number| number as usize)
+        self.append(key).map(|number| number as usize)
     }
 
     /// The numbers of a symbol's texts; `name` adds its name.
@@ -155,7 +155,7 @@ impl SymbolList {
         Some((name?, symbol.file.map_or(Some(NONE), number)?, symbol.start))
     }
 
-    fn add(&mut self, key: (u32, u32, u64)) -> Option<u32> {
+    fn append(&mut self, key: (u32, u32, u64)) -> Option<u32> {
         let number = u32::try_from(self.list.len()).ok().filter(|number| *number != NONE)?;
         self.list.push(key);
         Some(number)
@@ -169,7 +169,7 @@ fn hash_of((name, file, start): (u32, u32, u64)) -> u32 {
 /// The symbols of a text, in order of first appearance.
 #[derive(Debug, Default)]
 pub struct Names {
-    symbols: SymbolList,
+    symbols: Symbols,
     /// Number of symbols already taken.
     taken: usize,
     /// Whether a number was requested.
@@ -202,7 +202,7 @@ impl Names {
     /// Whether a name occurred before, without a file.
     pub(crate) fn has(&self, name: &[u8]) -> bool {
         let name = self.symbols.texts.find(&name.as_text());
-        name.is_some_and(|name| self.symbols.find((name, NONE, 0)).is_some())
+        name.is_some_and(|name| self.symbols.find_key((name, NONE, 0)).is_some())
     }
 
     fn at(
@@ -239,23 +239,17 @@ impl Names {
     }
 }
 
-/// The symbols for numbers that replace addresses, for callers that read a recording item by item.
-#[derive(Debug, Default)]
-pub struct Symbols {
-    symbols: SymbolList,
-}
-
 impl Symbols {
     /// Adds the recording's next symbol: they arrive in order of their numbers.
     pub fn add(&mut self, symbol: Symbol<'_>) {
-        self.symbols.push(symbol);
+        self.push(symbol);
     }
 
     /// The symbol and offset for a number of an entry; `None` if it is an address. Only for entries
     /// after their symbols.
     pub fn find(&self, number: u64) -> Option<(Symbol<'_>, u64)> {
         let symbol = Some(number).filter(|number| is_name(*number));
-        let symbol = self.symbols.get(slot(symbol?))?;
+        let symbol = self.get(slot(symbol?))?;
         Some((symbol, symbol.offset_of(number)?))
     }
 }

@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use super::common::Common;
 use super::files::{FileKind, MappedFile};
 use super::{Function, Location, Maps, Space};
-use crate::read::names::{self, REACH, STRIDE, Symbol, SymbolList};
+use crate::read::names::{self, REACH, STRIDE, Symbol, Symbols};
 
 /// The symbols of all recordings. Symbols with the same name and file are merged; without files,
 /// those with the same name.
 #[derive(Debug, Default)]
 pub(super) struct NamedPlaces {
-    symbols: SymbolList,
+    symbols: Symbols,
     /// The file of each symbol.
     file_of: Vec<u32>,
     /// Files by printed name; empty without one.
