@@ -344,6 +344,7 @@ impl Maps {
     }
 }
 
+/// The error for a file with another build ID than the recorded one.
 fn other_build(recorded: Option<&[u8]>, module: &Module) -> SymbolError {
     SymbolError::BuildId {
         path: module.path().to_owned(),

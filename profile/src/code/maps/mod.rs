@@ -56,6 +56,7 @@ pub enum Location {
 }
 
 impl Default for Location {
+    /// Address 0, at which no code is: the location of a loop whose head is unknown.
     fn default() -> Location {
         Location::Address(0)
     }
