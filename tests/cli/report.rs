@@ -12,7 +12,7 @@ use profile::perf_data::{Meta, Writer};
 use serde_json::Value;
 
 use crate::support::corpus::corpus;
-use crate::support::lbr::{command, lbr, printed as stdout};
+use crate::support::lbr::{command, lbr, printed as stdout, rows, traced};
 use crate::support::skip::{skipped, tool};
 
 fn report(args: &[&str], file: &Path) -> Output {
@@ -374,5 +374,37 @@ fn standard_output_that_is_full_or_closed() {
         let said = String::from_utf8(out.stderr).unwrap();
         assert_eq!(out.status.code(), Some(0), "{args:?}: {said}");
         assert!(!said.contains("pipe"), "{args:?}: {said}");
+    }
+}
+
+/// Rows with equal numbers and equal text: two lines of files with the same name.
+#[test]
+fn equal_rows_have_one_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let [source, program, data] = ["lines.c", "lines", "data"].map(|name| folder.path().join(name));
+    let function = |name: &str, file: &str| {
+        format!(
+            "#line 3 \"{file}\"\n__attribute__((noinline)) int {name}(int n) \
+             {{ volatile int sum = 0; while (n-- > 0) sum += n; return sum; }}\n"
+        )
+    };
+    let main = "int main(void) { return one(9) - two(9); }\n";
+    let text = [function("two", "/b/same.c"), function("one", "/a/same.c"), main.to_owned()];
+    std::fs::write(&source, text.concat()).unwrap();
+    let mut cc = tool("cc");
+    let built = cc.args(["-O1", "-g", "-w", "-o"]).args([&program, &source]).status();
+    if !built.is_ok_and(|status| status.success()) {
+        return skipped("no C compiler (cc)");
+    }
+    let [program, data] = [&program, &data].map(|path| path.to_str().unwrap());
+    let options = ["record", "--backend", "soft", "-o", data, "--", program];
+    if traced(&options).is_none() {
+        return;
+    }
+    for _ in 0..8 {
+        let rows = rows(&["report", "--group", "line", "--json", data]);
+        let lines = rows.iter().filter_map(|row| row["line"].as_str());
+        let same: Vec<&str> = lines.filter(|line| line.ends_with("/same.c:3")).collect();
+        assert_eq!(same, ["/a/same.c:3", "/b/same.c:3"]);
     }
 }

@@ -106,7 +106,7 @@ pub(crate) fn table<'a>(all: u64) -> Table<'a, (), Ranked<'a, FunctionSum>> {
         })
         .name("function", "function", |(), (_, sum)| Cell::Name(sum.name.clone()))
         .only("file", |(), (_, sum)| Cell::name(sum.file.clone()))
-        .spares("cycles, rate, total")
+        .spares(&["cycles", "rate", "total"])
 }
 
 /// A location in the maps of another reading of the same recordings.

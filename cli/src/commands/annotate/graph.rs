@@ -342,7 +342,7 @@ pub(crate) fn table<'a>() -> Table<'a, (), (usize, &'a EdgeRow)> {
         .name("from", "from block", |(), (_, row)| Cell::Name(row.from.clone()))
         .name("to", "to", |(), (_, row)| Cell::Name(row.to.clone()))
         .behind(" -> ")
-        .spares("trips, mispredict")
+        .spares(&["trips", "mispredict"])
 }
 
 fn name(boxes: &[Lines], node: usize) -> &str {

@@ -254,7 +254,7 @@ fn blocks(out: &mut Out<'_>, annotated: &Annotated) -> io::Result<()> {
         .word("", "block", |(), block| {
             Cell::Word(format!("{:#x}..{:#x}", block.entry, block.exit).into())
         })
-        .spares("saturated, with cycles, instructions, mean");
+        .spares(&["saturated", "with cycles", "instructions", "mean"]);
     table.write_text(out, &mut (), timed.take(BLOCKS))?;
     let more = all.saturating_sub(BLOCKS);
     if more > 0 {

@@ -128,9 +128,21 @@ pub(crate) fn table(records: Records, slots: bool) -> Table<'static, (), RecordR
         }
         Some(_) => table,
     };
-    table.spares(
-        "|, INFO, TO, FROM, FROM/TO, TGT, SRC, INF, counters, in_tx, abort, spec, last_failed",
-    )
+    table.spares(&[
+        "|",
+        "INFO",
+        "TO",
+        "FROM",
+        "FROM/TO",
+        "TGT",
+        "SRC",
+        "INF",
+        "counters",
+        "in_tx",
+        "abort",
+        "spec",
+        "last_failed",
+    ])
 }
 
 /// A decoded field; nothing for an empty record.

@@ -91,7 +91,7 @@ pub(crate) fn table<'a>(
         .only("line", |_, (_, row)| {
             Cell::name(row.side().and_then(|of| of.line.as_ref()).map(ToString::to_string))
         })
-        .spares("rank, p, cycles were, missed was")
+        .spares(&["rank", "p", "cycles were", "missed was"])
 }
 
 /// The columns of significant changes, for people.
@@ -110,7 +110,7 @@ pub(super) fn changes<'a>() -> Table<'a, Names, (usize, (&'a Row, &'a Change))> 
             let place = title(names, row);
             if is_loop(row) { Cell::Name(format!("loop {}", place.text())) } else { place }
         })
-        .spares("rank, p")
+        .spares(&["rank", "p"])
 }
 
 /// The significant changes of a row: `missed 0.10% -> 50.00%`.

@@ -249,7 +249,7 @@ fn exits(out: &mut Out<'_>, read: &mut [Read], chosen: &[Chosen]) -> std::io::Re
         .behind(" .. ")
         .name("", " ", |read, of| Cell::Name(of.file(read)))
         .behind("")
-        .spares("n");
+        .spares(&["n"]);
     table.write_text(out, read, chosen.iter())?;
     out.gap()
 }

@@ -97,7 +97,7 @@ fn table<'a>() -> Table<'a, Maps, ArgumentRow<'a>> {
         .behind(" <- ")
         .name("", "values", |_, row| Cell::Name(values(row.values)))
         .behind(": ")
-        .spares("rank, known, distinct")
+        .spares(&["rank", "known", "distinct"])
 }
 
 /// The most frequent values, each with its share.

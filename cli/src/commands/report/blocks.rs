@@ -223,7 +223,17 @@ pub(crate) fn table(
             Some(exit.reached_from(maps, block.entry_location))
         })
         .behind(" .. ")
-        .spares("rank, saturated, modes, with cycles, max, min, events, p99, p90")
+        .spares(&[
+            "rank",
+            "saturated",
+            "modes",
+            "with cycles",
+            "max",
+            "min",
+            "events",
+            "p99",
+            "p90",
+        ])
 }
 
 /// The modes of cycles, if any.
@@ -283,7 +293,7 @@ fn basic_table<'a>() -> Table<'a, Maps, (usize, &'a BasicBlock)> {
             &[Part::Symbol, Part::Offset, Part::File, Part::Line, Part::Inlines],
             |(_, basic)| (basic.location, address(basic.start)),
         )
-        .spares("rank")
+        .spares(&["rank"])
 }
 
 /// The address of an end, or the nearest known one.

@@ -236,7 +236,7 @@ fn functions<'a>(all: u64, unit: Unit) -> Table<'a, CallGraph, Ranked<'a, Sum>> 
             let location = function(graph, sum).and_then(|function| function.location);
             Cell::name(location.and_then(|location| graph.maps.path_of(location)))
         })
-        .spares("calls, total, self")
+        .spares(&["calls", "total", "self"])
 }
 
 /// The tree, branch by branch, without recursion: recordings may be deep. `line` gets each line,

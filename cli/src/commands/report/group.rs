@@ -37,7 +37,7 @@ impl By {
 }
 
 /// Grouping key; `null` if unused or unknown.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct GroupKey {
     pub(crate) symbol: Option<String>,
     /// The offset of the function's first byte: functions may have the same name.
@@ -152,8 +152,10 @@ impl GroupSums {
             sums.into_iter().map(|(key, sum)| GroupSum { key, ..sum }).collect();
         let by_misses = view.name == mispredict::VIEW.name;
         let weight = |sum: &GroupSum| (sum.mispredicted.filter(|_| by_misses), sum.count);
-        let name = |sum: &GroupSum| (sum.key.text(), sum.key.start);
-        rows.sort_by(|a, b| weight(b).cmp(&weight(a)).then_with(|| name(a).cmp(&name(b))));
+        rows.sort_by(|a, b| {
+            let by_name = || a.key.text().cmp(&b.key.text()).then_with(|| a.key.cmp(&b.key));
+            weight(b).cmp(&weight(a)).then_with(by_name)
+        });
         let all = if is_blocks { flow.block_quality.blocks } else { flow.taken };
         GroupSums { view: view.name, by, rows, all }
     }
@@ -198,7 +200,7 @@ impl GroupSums {
             .only("symbol", |(), (_, sum)| Cell::name(sum.key.symbol.clone()))
             .only("file", |(), (_, sum)| Cell::name(sum.key.file.clone()))
             .only("line", |(), (_, sum)| Cell::name(sum.key.line.as_ref().map(ToString::to_string)))
-            .spares("rank, known, n, mispredict, rows")
+            .spares(&["rank", "known", "n", "mispredict", "rows"])
     }
 }
 

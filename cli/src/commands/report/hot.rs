@@ -54,7 +54,7 @@ pub(crate) fn table(
             Some(to.reached_from(maps, branch.from_location))
         })
         .behind(" -> ")
-        .spares("type, rank, events, cycles, mispredict")
+        .spares(&["type", "rank", "events", "cycles", "mispredict"])
 }
 
 /// Whether events were counted with the branches.

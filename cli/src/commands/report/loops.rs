@@ -128,7 +128,7 @@ pub(crate) fn table<'a>(complete: bool) -> Table<'a, Maps, Ranked<'a, Loop>> {
         .only("makes_calls", |_, (_, one)| Cell::Flag(one.calls))
         .only("several_entrances", |_, (_, one)| Cell::Flag(one.irreducible))
         .only("types_unknown", |_, (_, one)| Cell::Flag(one.types_unknown))
-        .spares("depth, cycles p50, max, min, p90, in, p50, 95%")
+        .spares(&["depth", "cycles p50", "max", "min", "p90", "in", "p50", "95%"])
 }
 
 /// The most trips of an entry, or how many at least.

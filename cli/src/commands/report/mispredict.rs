@@ -51,7 +51,7 @@ pub(crate) fn table<'a>(min_n: u64, complete: bool) -> Table<'a, Maps, Ranked<'a
         .only("stacks", |_, (_, site)| Cell::Count(site.misses().stacks))
         .word("type", "type", |_, (_, site)| Cell::word(site.branch_type.map(type_name)))
         .location("from", "branch", Part::ALL, |(_, site)| (site.location, site.from))
-        .spares("type, rank, taken, known, interval")
+        .spares(&["type", "rank", "taken", "known", "interval"])
 }
 
 fn run(args: &Report, out: &mut Out<'_>) -> Result {

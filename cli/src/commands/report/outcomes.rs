@@ -57,7 +57,7 @@ pub(crate) fn conditional<'a>(complete: bool, unsure: bool) -> Table<'a, Maps, R
         })
         .behind(" -> ")
         .only("unsure", |_, (_, site)| Cell::Count(site.unsure))
-        .spares("rank, interval")
+        .spares(&["rank", "interval"])
 }
 
 /// One row a target, for people.
@@ -77,7 +77,7 @@ pub(crate) fn targets<'a>(complete: bool) -> Table<'a, Maps, Went<'a>> {
             Some(Place::of(maps, target.location, target.to).reached_from(maps, site.location))
         })
         .behind(" -> ")
-        .spares("type, rank, interval")
+        .spares(&["type", "rank", "interval"])
 }
 
 /// One row a branch; its targets are for programs.
@@ -98,7 +98,7 @@ pub(crate) fn indirect<'a>(complete: bool) -> Table<'a, Maps, Ranked<'a, Site>> 
             let target = |target| targets.object(maps, &(*at, *site, target));
             site.targets.iter().map(target).collect::<Vec<Value>>()
         })
-        .spares("rank, type")
+        .spares(&["rank", "type"])
 }
 
 fn run(args: &Report, out: &mut Out<'_>) -> Result {

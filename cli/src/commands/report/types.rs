@@ -33,7 +33,7 @@ fn table<'a>(all: u64) -> Table<'a, (), Ranked<'a, OfType>> {
             Cell::mispredicts(of.mispredicted, of.known)
         })
         .word("type", "type", |(), (_, of)| Cell::word(of.branch_type.map(type_name)))
-        .spares("rank, distinct")
+        .spares(&["rank", "distinct"])
 }
 
 fn run(args: &Report, out: &mut Out<'_>) -> Result {

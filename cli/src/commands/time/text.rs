@@ -311,7 +311,7 @@ fn blocks(out: &mut Out<'_>, all: &Figures<'_>, args: &TimeArgs) -> io::Result<(
         })
         .word("", "modes", |(), block| modes(&block.cycles))
         .name("", "block", |(), block| Cell::Name(name(block)))
-        .spares("modes, saturated, max, p99");
+        .spares(&["modes", "saturated", "max", "p99"]);
     table.write_text(out, &mut (), all.blocks.iter().take(args.limit))?;
     if all.blocks.len() > args.limit {
         let hidden = counted((all.blocks.len() - args.limit) as u64, "block", "blocks");

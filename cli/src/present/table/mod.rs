@@ -326,11 +326,11 @@ impl<'a, C: ?Sized, R> Table<'a, C, R> {
         self.last(|header| header.joint = Some(joint))
     }
 
-    /// Lets the columns with these headings, a list with commas, be dropped on a narrow terminal: the
-    /// first one first.
-    pub(crate) fn spares(mut self, headings: &str) -> Self {
-        for (spare, heading) in (1..).zip(headings.rsplit(", ")) {
-            let named = self.columns.iter_mut().filter(|column| column.header.heading == heading);
+    /// Lets the columns with these headings be dropped on a narrow terminal, the first one first; a
+    /// table may lack some of them.
+    pub(crate) fn spares(mut self, headings: &[&str]) -> Self {
+        for (spare, heading) in (1..).zip(headings.iter().rev()) {
+            let named = self.columns.iter_mut().filter(|column| column.header.heading == *heading);
             named.for_each(|column| column.header.spare = spare);
         }
         self

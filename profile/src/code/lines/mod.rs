@@ -26,7 +26,7 @@ use load::{Reader, Units};
 pub(crate) use load::{DEEPEST, Pieces, Reader as DebugReader};
 
 /// A line of source.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceLine {
     /// Path of the file, as the compiler saw it.
     pub file: Arc<str>,

@@ -74,7 +74,6 @@ impl FileInfo {
     }
 }
 
-/// Some recorders write empty strings for unknown values.
 /// The features' bits, and their table and payloads, to be placed at `at`.
 pub(crate) fn feature_sections<'a>(
     features: impl ExactSizeIterator<Item = (&'a u8, &'a Vec<u8>)>,
@@ -93,6 +92,7 @@ pub(crate) fn feature_sections<'a>(
     (bits, table)
 }
 
+/// Some recorders write empty strings for unknown values.
 fn not_empty(text: Option<String>) -> Option<String> {
     text.filter(|text| !text.is_empty())
 }
