@@ -1,6 +1,12 @@
 //! Encodes a retired branch in the bits of a record, for every layout. Written from the manuals'
 //! bit tables, independently of the decoder.
 
+use crate::caps::{Facility, Layout, LbrCaps, Quirks};
+use crate::record::HwBranchType;
+use crate::register::sign_extend;
+
+use super::{Fault, Faults, Retired};
+
 /// The registers of one record; 0 for a register that the record lacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Slot {
@@ -32,12 +38,6 @@ impl Slot {
         }
     }
 }
-
-use crate::caps::{Facility, Layout, LbrCaps, Quirks};
-use crate::record::HwBranchType;
-use crate::register::sign_extend;
-
-use super::{Fault, Faults, Retired};
 
 /// Width of a linear address on a CPU without five-level paging.
 const VIRT_48: u32 = 48;
