@@ -166,8 +166,7 @@ fn fly(args: &Crash, command: Command, interrupts: Interrupts) -> Result<Flight>
     let unavailable = match args.source.as_str() {
         "ptrace" => None,
         source => {
-            let qemu =
-                Qemu::find().map_err(|why| SourceError::Unavailable { why: why.to_string() });
+            let qemu = Qemu::find().map_err(SourceError::from);
             match qemu.and_then(|qemu| recorder().emulate(qemu, command.clone())) {
                 Err(SourceError::Unavailable { .. }) if source == "auto" => None,
                 flown => Some(flown),

@@ -57,7 +57,7 @@ fn run(args: &DumpArgs, soft: &SoftCpu, ring: SoftLbr) -> Result<SoftLbr> {
     };
     args.rights.announce();
     let emulated = Qemu::find_for(isa)
-        .map_err(|why| SourceError::Unavailable { why: why.to_string() })
+        .map_err(SourceError::from)
         .and_then(|qemu| qemu.program(command.clone()));
     let (ran, through) = match emulated {
         Err(SourceError::Unavailable { .. }) if isa == Isa::X86_64 => {

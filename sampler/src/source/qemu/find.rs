@@ -10,6 +10,7 @@ use lbr_msr::insn::Isa;
 
 use super::Qemu;
 use super::shared::Plugin;
+use crate::source::SourceError;
 
 /// The emulator's name in PATH.
 pub(super) const fn emulator(isa: Isa) -> &'static str {
@@ -54,6 +55,12 @@ pub enum Unavailable {
         /// The emulator's message.
         said: String,
     },
+}
+
+impl From<Unavailable> for SourceError {
+    fn from(why: Unavailable) -> SourceError {
+        SourceError::Unavailable { why: why.to_string() }
+    }
 }
 
 /// Looks for the emulator in a list of folders like PATH.

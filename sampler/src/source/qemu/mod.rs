@@ -52,9 +52,7 @@ pub const SOFTWARE: Software = Software {
     about: "QEMU with this project's plugin: hundreds of times faster, and Arm programs too",
     open: |command| {
         let isa = target::isa(&command.program).unwrap_or_default();
-        let qemu =
-            Qemu::find_for(isa).map_err(|why| SourceError::Unavailable { why: why.to_string() })?;
-        Ok(Box::new(qemu.program(command)?))
+        Ok(Box::new(Qemu::find_for(isa)?.program(command)?))
     },
 };
 
