@@ -192,11 +192,10 @@ pub fn from_register(value: u64, register: FilterRegister) -> Result<Captured, F
         return Err(FilterError::Reserved { value, reserved, register: register.name() });
     }
     let mut captured = recorded_by(value, register);
-    if !captured.classes.contains(BranchClasses::REL_JMP)
-        && !captured.call_stack
+    if !captured.call_stack
         && matches!(register, FilterRegister::LbrSelect { jumps_swallow_calls: true, .. })
     {
-        captured.classes -= BranchClasses::RET;
+        captured.classes = reached(captured.classes, SWALLOWED_IN_LINUX);
     }
     let stack_classes = BranchFilter::STACK.classes();
     if captured.call_stack
@@ -216,16 +215,9 @@ pub fn recorded_by(value: u64, register: FilterRegister) -> Captured {
         FilterRegister::None => unsuppressed(LbrSelect::empty()),
         FilterRegister::LbrSelect { jumps_swallow_calls, .. } => {
             let mut captured = unsuppressed(LbrSelect::from_bits_retain(value));
-            let open = captured.classes;
-            // SDM Tables 17-11 and 17-12: before Sandy Bridge the jump bits do not exempt calls and
-            // returns. Call-stack mode always has the jump bits set.
+            // Call-stack mode always has the jump bits set.
             if jumps_swallow_calls && !captured.call_stack {
-                if !open.contains(BranchClasses::IND_JMP) {
-                    captured.classes -= BranchClasses::IND_CALL | BranchClasses::RET;
-                }
-                if !open.contains(BranchClasses::REL_JMP) {
-                    captured.classes -= BranchClasses::REL_CALL;
-                }
+                captured.classes = reached(captured.classes, SWALLOWED_BY);
             }
             captured
         }
@@ -309,20 +301,32 @@ fn unsuppressed(value: LbrSelect) -> Captured {
     }
 }
 
-/// The jump classes whose suppression also suppresses another class on Nehalem, Westmere and
-/// Silvermont: NEAR_IND_JMP suppresses indirect calls and returns, NEAR_REL_JMP relative calls; for
-/// returns Linux keeps both open.
+/// The jump class whose suppression also suppresses another class on Nehalem, Westmere and
+/// Silvermont. SDM Tables 17-11 and 17-12: the jump bits do not exempt calls and returns.
 const SWALLOWED_BY: [(BranchClasses, BranchClasses); 3] = [
     (BranchClasses::IND_CALL, BranchClasses::IND_JMP),
     (BranchClasses::REL_CALL, BranchClasses::REL_JMP),
+    (BranchClasses::RET, BranchClasses::IND_JMP),
+];
+
+/// The same, except that Linux keeps both jump classes open for returns.
+const SWALLOWED_IN_LINUX: [(BranchClasses, BranchClasses); 3] = [
+    SWALLOWED_BY[0],
+    SWALLOWED_BY[1],
     (BranchClasses::RET, BranchClasses::IND_JMP.union(BranchClasses::REL_JMP)),
 ];
+
+/// The classes that are recorded with `open` unsuppressed, without the swallowed ones.
+fn reached(open: BranchClasses, swallowed: [(BranchClasses, BranchClasses); 3]) -> BranchClasses {
+    let lost = swallowed.into_iter().filter(|(_, jumps)| !open.contains(*jumps));
+    lost.fold(open, |classes, (class, _)| classes - class)
+}
 
 /// The classes that the hardware must record so that `wanted` is recorded.
 fn opened(wanted: BranchClasses, jumps_swallow_calls: bool) -> BranchClasses {
     let mut open = wanted;
     if jumps_swallow_calls {
-        for (class, jumps) in SWALLOWED_BY {
+        for (class, jumps) in SWALLOWED_IN_LINUX {
             if wanted.contains(class) {
                 open |= jumps;
             }
