@@ -42,6 +42,10 @@ pub mod brbe {
     pub const BRBTGT0: Msr = Msr(0x8C02);
     /// Levels, predictions, cycles, exceptions.
     pub const BRBCR: Msr = Msr(0x8C80);
+    /// The same at EL2.
+    pub const BRBCR_EL2: Msr = Msr(0xA480);
+    /// BRBCR as accessed from EL2 with VHE.
+    pub const BRBCR_EL12: Msr = Msr(0xAC80);
     /// Types of branches, bank, pause.
     pub const BRBFCR: Msr = Msr(0x8C81);
     /// Timestamp of the freeze.

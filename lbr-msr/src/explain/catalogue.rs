@@ -120,10 +120,6 @@ const fn each(
 const fn arm(location: Location, fields: &'static [Field]) -> Variant {
     Variant { location, on: &[], cpus: "Arm", fields, lacks: 0 }
 }
-/// An Arm system register with op0 2 and CRn 9.
-const fn system(op1: u32, crm: u32, op2: u32) -> Location {
-    Location::System(Msr(2 << 14 | op1 << 11 | 9 << 7 | crm << 3 | op2))
-}
 
 /// CPUs with today's IA32_DEBUGCTL.
 const MODERN: &[&str] = &["BNL", "SLM", "KNL", "NHM", "SNB", "HSW", "SKL", "GLM", "GLP", "TNT"];
@@ -381,24 +377,24 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry("BRBTGT{n}_EL1", &[], "BRBE", "target address of the branch",
         &[arm(Location::SystemEach { first: address::brbe::BRBTGT0, count: 32 }, brbe::ADDRESS)]),
     entry("BRBINFINJ_EL1", &[], "BRBE", "flags, cycles and type of a record to be injected",
-        &[arm(system(1, 1, 0), BrbInf::FIELDS)]),
+        &[arm(Location::System(address::brbe::BRBINFINJ), BrbInf::FIELDS)]),
     entry("BRBSRCINJ_EL1", &[], "BRBE", "source of a record to be injected",
-        &[arm(system(1, 1, 1), brbe::ADDRESS)]),
+        &[arm(Location::System(address::brbe::BRBSRCINJ), brbe::ADDRESS)]),
     entry("BRBTGTINJ_EL1", &[], "BRBE", "target of a record to be injected",
-        &[arm(system(1, 1, 2), brbe::ADDRESS)]),
+        &[arm(Location::System(address::brbe::BRBTGTINJ), brbe::ADDRESS)]),
     entry("BRBIDR0_EL1", &[], "BRBE", "capabilities of BRBE",
-        &[arm(system(1, 2, 0), brbe::IDR0)]),
+        &[arm(Location::System(address::brbe::BRBIDR0), brbe::IDR0)]),
     entry("BRBCR_EL1", &[], "BRBE", "exception levels and events to record",
-        &[arm(system(1, 0, 0), brbe::CR)]),
+        &[arm(Location::System(address::brbe::BRBCR), brbe::CR)]),
     entry("BRBCR_EL2", &[], "BRBE", "the same, at EL2",
-        &[arm(system(4, 0, 0), brbe::CR)]),
+        &[arm(Location::System(address::brbe::BRBCR_EL2), brbe::CR)]),
     entry("BRBCR_EL12", &[], "BRBE", "BRBCR_EL1, as accessed from EL2 with VHE",
-        &[arm(system(5, 0, 0), brbe::CR)]),
+        &[arm(Location::System(address::brbe::BRBCR_EL12), brbe::CR)]),
     entry("BRBFCR_EL1", &[], "BRBE", "branch types to record, and the bank to read",
-        &[arm(system(1, 0, 1), BrbFcr::FIELDS)]),
+        &[arm(Location::System(address::brbe::BRBFCR), BrbFcr::FIELDS)]),
     entry("BRBTS_EL1", &[], "BRBE",
         "time of the freeze, in the clock that BRBCR.TS selects",
-        &[arm(system(1, 0, 2), brbe::TS)]),
+        &[arm(Location::System(address::brbe::BRBTS), brbe::TS)]),
 ];
 
 #[cfg(test)]
