@@ -128,21 +128,9 @@ pub(crate) fn table(records: Records, slots: bool) -> Table<'static, (), RecordR
         }
         Some(_) => table,
     };
-    table.spares(&[
-        "|",
-        "INFO",
-        "TO",
-        "FROM",
-        "FROM/TO",
-        "TGT",
-        "SRC",
-        "INF",
-        "counters",
-        "in_tx",
-        "abort",
-        "spec",
-        "last_failed",
-    ])
+    let decoded = ["counters", "in_tx", "abort", "spec", "last_failed"];
+    let spares = ["|"].into_iter().chain(raw.iter().rev().copied()).chain(decoded);
+    table.spares(&spares.collect::<Vec<_>>())
 }
 
 /// A decoded field; nothing for an empty record.
