@@ -25,7 +25,7 @@ pub const LESSONS: &[&Lesson] = &[
     &errata::BU10,
 ];
 
-/// What most lessons have in common.
+/// A lesson on a Skylake that records all user branches; each lesson fills in its own parts.
 const PLAIN: Lesson = Lesson {
     name: "",
     title: "",
